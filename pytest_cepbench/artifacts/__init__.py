@@ -1,0 +1,22 @@
+"""Texts, images and failures: the immutable things that chains are made of, and their digests."""
+
+from pytest_cepbench.artifacts.digest import canonical_json, digest_bytes, digest_json, digest_text
+from pytest_cepbench.artifacts.image import (
+    ImageArtifact,
+    decode_image,
+    encode_image,
+    read_image,
+)
+from pytest_cepbench.artifacts.outcome import Failure
+
+__all__ = [
+    "Failure",
+    "ImageArtifact",
+    "canonical_json",
+    "decode_image",
+    "digest_bytes",
+    "digest_json",
+    "digest_text",
+    "encode_image",
+    "read_image",
+]

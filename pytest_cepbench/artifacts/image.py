@@ -1,0 +1,159 @@
+"""Images: decoding with limits, one pixel format, lossless storage.
+
+An image is its 8-bit RGB pixels. Files are turned upright by their EXIF orientation, transparency is
+laid over white, 16-bit greys are scaled to 8 bits, palettes and CMYK are converted by Pillow. What
+has no single meaning (an animation) or is not safe to decode (a decompression bomb) is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from pytest_cepbench.errors import ImageError
+
+MAX_PIXELS = 89_478_485
+"""Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
+
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF")
+"""Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) stay shut."""
+
+_WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
+
+
+@dataclass(frozen=True, eq=False)
+class ImageArtifact:
+    """One immutable image.
+
+    pixels: (height, width, 3) uint8, read-only.
+    Raises ImageError when constructed from anything else.
+    """
+
+    pixels: npt.NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.pixels.shape, self.pixels.dtype
+        if len(shape) != 3 or shape[2] != 3 or 0 in shape or dtype != np.uint8:
+            msg = f"an image is (height, width, 3) uint8 with no empty side, got {shape} {dtype}"
+            raise ImageError(msg)
+        pixels = np.ascontiguousarray(self.pixels)
+        if pixels.flags.writeable:
+            pixels = pixels.copy()
+            pixels.flags.writeable = False
+        object.__setattr__(self, "pixels", pixels)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over size and pixels: the same whatever file or codec the image came from."""
+        height, width, _ = self.pixels.shape
+        hasher = sha256(f"image\0{width}x{height}\0".encode())
+        hasher.update(self.pixels.data)
+        return hasher.hexdigest()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) in pixels."""
+        height, width, _ = self.pixels.shape
+        return width, height
+
+    def to_pil(self) -> Image.Image:
+        """A Pillow RGB image; changing it does not change the artifact."""
+        return Image.fromarray(self.pixels)
+
+    @classmethod
+    def from_pil(cls, image: Image.Image) -> ImageArtifact:
+        """Any Pillow image as upright 8-bit RGB (see the module's text for the rules)."""
+        return cls(np.asarray(_to_rgb(ImageOps.exif_transpose(image)), dtype=np.uint8))
+
+
+def decode_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
+    """The image in these bytes.
+
+    Raises ImageError for what is no image, is cut off, is animated, or has more than max_pixels.
+    """
+    return _decode(io.BytesIO(data), max_pixels)
+
+
+def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
+    """The image in a file; the rules and errors of `decode_image`, and ImageError if unreadable."""
+    try:
+        with path.open("rb") as stream:
+            return _decode(stream, max_pixels)
+    except OSError as error:
+        msg = f"cannot be read: {error.strerror or error}"
+        raise ImageError(msg) from error
+
+
+def encode_image(image: ImageArtifact) -> bytes:
+    """Lossless bytes: WebP (method 0, effort 0: fast and smaller than PNG), PNG past 16,383 pixels."""
+    stream = io.BytesIO()
+    if max(image.size) > _WEBP_MAX_SIDE:
+        image.to_pil().save(stream, "PNG", compress_level=1)
+    else:
+        image.to_pil().save(stream, "WEBP", lossless=True, method=0, quality=0)
+    return stream.getvalue()
+
+
+def _decode(stream: io.BytesIO | io.BufferedReader, max_pixels: int) -> ImageArtifact:
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns between one and two times its limit and raises above: here both refuse.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(stream, formats=FORMATS) as image:
+                _check_header(image, max_pixels)
+                image.load()
+                return ImageArtifact.from_pil(image)
+    except ImageError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        msg = f"too large to decode ({error}); the limit is {max_pixels:,} pixels"
+        raise ImageError(msg) from error
+    except UnidentifiedImageError as error:
+        msg = f"not an image of a known format ({', '.join(FORMATS)})"
+        raise ImageError(msg) from error
+    except Exception as error:
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and others on
+        # damaged files: each means that these bytes are no usable image.
+        msg = f"damaged: {error}"
+        raise ImageError(msg) from error
+
+
+def _check_header(image: Image.Image, max_pixels: int) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        msg = f"too large to decode: {width} x {height}; the limit is {max_pixels:,} pixels"
+        raise ImageError(msg)
+    frames = getattr(image, "n_frames", 1)
+    # MPO is a JPEG with previews appended by cameras; its first frame is the photograph.
+    if frames > 1 and image.format != "MPO":
+        msg = f"animated or multi-page ({frames} frames): save the frame that is meant"
+        raise ImageError(msg)
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith("I") or image.mode == "F":
+        return Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def _to_8_bit(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    """Greys of 16 or more bits scaled to 8; Pillow's own convert() clips at 255 instead."""
+    scaled = values.astype(np.float64)
+    top = 65535.0 if scaled.max(initial=0) > 255 or values.dtype.itemsize == 2 else 255.0
+    if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
+        top = 1.0
+    rounded: npt.NDArray[np.uint8] = np.rint(scaled / top * 255).clip(0, 255).astype(np.uint8)
+    return rounded

@@ -1,0 +1,99 @@
+"""What a data set is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import ImageArtifact, read_image
+from pytest_cepbench.errors import DatasetError, ImageError
+
+
+@dataclass(frozen=True)
+class FileImage:
+    """A seed image in a file; read when it is needed."""
+
+    path: Path
+
+    def load(self) -> ImageArtifact:
+        """The image. Raises ImageError when the file holds none."""
+        return read_image(self.path)
+
+
+@dataclass(frozen=True)
+class DrawnImage:
+    """A seed image that is computed; `draw` gives the same image at every call."""
+
+    draw: Callable[[], ImageArtifact]
+
+    def load(self) -> ImageArtifact:
+        """The image."""
+        return self.draw()
+
+
+SeedImage = FileImage | DrawnImage
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One item of a data set.
+
+    id: unique in its data set, stable over time and machines; names the sample in baselines.
+    categories: the categories it belongs to, at least one; the first is its home.
+    image, text: the seeds a chain can start from; at least one is there.
+    metadata: what else the data set says of it, built-in types only.
+    """
+
+    id: str
+    categories: tuple[str, ...]
+    image: SeedImage | None = None
+    text: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples sorted by id, and what they depend on.
+
+    identity: loader, its version and options as built-in types; enters baselines, so that numbers
+    over other samples are never compared.
+    Raises DatasetError when it is empty or an id is there twice.
+    """
+
+    name: str
+    identity: Mapping[str, Any]
+    samples: tuple[Sample, ...]
+
+    def __post_init__(self) -> None:
+        if not self.samples:
+            msg = f"data set {self.name!r} has no samples"
+            raise DatasetError(msg)
+        ids = [sample.id for sample in self.samples]
+        for before, after in zip(ids, ids[1:], strict=False):
+            if before >= after:
+                what = "twice" if before == after else "out of order"
+                msg = f"data set {self.name!r}: sample id {after!r} is there {what}"
+                raise DatasetError(msg)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """All categories, in order of first appearance."""
+        return tuple(dict.fromkeys(c for sample in self.samples for c in sample.categories))
+
+    def in_category(self, category: str) -> tuple[Sample, ...]:
+        """The samples of one category, sorted by id."""
+        return tuple(sample for sample in self.samples if category in sample.categories)
+
+
+def load_seed_image(sample: Sample) -> ImageArtifact:
+    """The sample's seed image. Raises DatasetError naming the sample when it cannot be used."""
+    if sample.image is None:
+        msg = f"sample {sample.id!r} has no image: an image-first chain cannot start from it"
+        raise DatasetError(msg)
+    try:
+        return sample.image.load()
+    except ImageError as error:
+        msg = f"{sample.id}: {error}"
+        raise DatasetError(msg) from error

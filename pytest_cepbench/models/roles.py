@@ -1,0 +1,104 @@
+"""What a model does in a chain: the Protocols that adapters and users' own models satisfy.
+
+Roles speak Pillow images and plain strings; the chains turn what comes back into artifacts. A role
+returns one result per input, in order; where a single input fails it may return a `Failure` in its
+place. An exception means that the whole batch failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+
+RoleName = Literal["describer", "generator", "encoder"]
+
+ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+ImageLike = Image.Image | npt.NDArray[Any]
+"""A Pillow image, (h, w, 3) uint8, or (h, w, 3) floats in [0, 1]."""
+
+
+@runtime_checkable
+class Describer(Protocol):
+    """Image to text."""
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> Sequence[str | Failure]:
+        """Describe each RGB image; seeds are per image, below 2**32, ignored where greedy."""
+        ...
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """Text to image."""
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Sequence[ImageLike | Failure]:
+        """Draw each text; each image must depend only on its own text and seed."""
+        ...
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Artifact to vector: (n, dimension) floats, not necessarily normalised, NaN allowed."""
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """Features of each RGB image."""
+        ...
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """Features of each text; raises RoleError where the model reads no texts."""
+        ...
+
+
+Model = Describer | Generator | Encoder
+
+
+@dataclass(frozen=True)
+class BoundRole:
+    """A model spec that was resolved for one role: its identity, and how to load it when needed.
+
+    Everything but `load` is known without loading a model or importing torch.
+
+    role: the role it plays here.
+    spec: what the user typed.
+    what: what it was taken for, for people ("LlavaForConditionalGeneration").
+    fingerprint: digest of everything that decides the outputs besides `params`: weights,
+        configuration, tokenizer, code version of a `python:` model.
+    adapter: name and version of the adapter ("transformers-describer/1"); part of every step's key.
+    params: inference parameters that can change the output; part of every step's key.
+    seeded: whether the output depends on the seed; where it does not, the seed is left out of the
+        key, and equal inputs share one result.
+    batch_size: most inputs in one call.
+    provenance: kept beside results, never in a key (device, library versions).
+    load: makes the model; called at most once per process, by `LoadedRoles`.
+    """
+
+    role: RoleName
+    spec: str
+    what: str
+    fingerprint: str
+    adapter: str
+    load: Callable[[], Model]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seeded: bool = False
+    batch_size: int = 8
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a result depends on, as built-in types: enters keys and baselines."""
+        return {
+            "adapter": self.adapter,
+            "fingerprint": self.fingerprint,
+            "params": dict(self.params),
+        }

@@ -1,0 +1,113 @@
+"""Model specs: the string a user types for a model, taken apart.
+
+    checkpoints/step-8000                          a folder
+    org/model?revision=v2&dtype=bfloat16           a hub id, with parameters
+    shapes:?miss=0.1                               a scheme
+    python:package.module:factory?temperature=0    anything that satisfies a role's Protocol
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from pytest_cepbench.errors import SpecError, unknown_name
+
+SCHEMES = ("shapes", "python")
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """text: as typed. scheme: "" for folders and hub ids. target: what follows the scheme, without
+    parameters. params: as typed, strings."""
+
+    text: str
+    scheme: str
+    target: str
+    params: Mapping[str, str]
+
+
+def parse_spec(text: str) -> ModelSpec:
+    """Take a spec apart. Raises SpecError when it is empty or a parameter is malformed or repeated."""
+    if not text.strip():
+        msg = "a model spec is empty: give a folder, a hub id, shapes: or python:package.module:factory"
+        raise SpecError(msg)
+    if Path(text).exists():  # a folder whose name happens to hold '?' or ':'
+        return ModelSpec(text, "", text, {})
+    body, _, query = text.partition("?")
+    scheme, colon, rest = body.partition(":")
+    if not colon or scheme not in SCHEMES:
+        scheme, rest = "", body
+    return ModelSpec(text, scheme, rest, _parse_query(text, query))
+
+
+def _parse_query(text: str, query: str) -> dict[str, str]:
+    if not query:
+        return {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError as error:
+        msg = f"model spec {text!r}: parameters are written ?name=value&name=value ({error})"
+        raise SpecError(msg) from error
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"model spec {text!r}: parameter {name!r} is given more than once"
+            raise SpecError(msg)
+    return dict(pairs)
+
+
+def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
+    """Fill a dataclass of parameters from a spec's strings.
+
+    Each field's annotation is bool, int, float or str, possibly `| None` (the empty string or
+    "none" means None). Raises SpecError naming the parameter that is unknown or has a wrong value;
+    a ValueError of the dataclass's own `__post_init__` is reported the same way.
+    """
+    hints = typing.get_type_hints(kind)
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, raw in spec.params.items():
+        if name not in known:
+            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {what}', name, known)}"
+            raise SpecError(msg)
+        values[name] = _convert(spec, name, raw, hints[name])
+    try:
+        return kind(**values)
+    except ValueError as error:
+        msg = f"model spec {spec.text!r}: {error}"
+        raise SpecError(msg) from error
+
+
+def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
+    choices = [hint]
+    if isinstance(hint, types.UnionType):
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        if raw.lower() in ("", "none"):
+            return None
+    (target,) = choices
+    try:
+        if target is bool:
+            return _to_bool(raw)
+        return target(raw)
+    except ValueError as error:
+        msg = f"model spec {spec.text!r}: parameter {name!r} must be {target.__name__}, got {raw!r}"
+        raise SpecError(msg) from error
+
+
+def _to_bool(raw: str) -> bool:
+    if raw.lower() in _TRUE:
+        return True
+    if raw.lower() in _FALSE:
+        return False
+    raise ValueError(raw)
