@@ -23,13 +23,13 @@ from pytest_cepbench.errors import ImageError
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
 
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) stay shut."""
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageArtifact:
     """One immutable image.
 
@@ -49,6 +49,10 @@ class ImageArtifact:
             pixels = pixels.copy()
             pixels.flags.writeable = False
         object.__setattr__(self, "pixels", pixels)
+
+    def __repr__(self) -> str:
+        width, height = self.size
+        return f"<ImageArtifact {width}x{height} {self.digest[:12]}>"
 
     @cached_property
     def digest(self) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-FailureKind = Literal["empty-text", "blank-image", "bad-image", "nan-image", "nan-vector", "exception"]
+FailureKind = Literal[
+    "empty-text", "blank-image", "bad-image", "nan-image", "nan-vector", "exception"
+]
 
 FAILURE_KINDS: frozenset[str] = frozenset(get_args(FailureKind))
 

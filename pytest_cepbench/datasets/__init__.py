@@ -1,1 +1,1 @@
-
+"""Data sets: loaders of published formats and the embedded world."""

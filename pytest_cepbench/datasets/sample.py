@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Dataset:
             msg = f"data set {self.name!r} has no samples"
             raise DatasetError(msg)
         ids = [sample.id for sample in self.samples]
-        for before, after in zip(ids, ids[1:], strict=False):
+        for before, after in pairwise(ids):
             if before >= after:
                 what = "twice" if before == after else "out of order"
                 msg = f"data set {self.name!r}: sample id {after!r} is there {what}"

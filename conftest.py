@@ -1,0 +1,3 @@
+"""Settings shared by the project's own tests and its suites."""
+
+pytest_plugins = ["pytester"]

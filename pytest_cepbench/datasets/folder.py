@@ -1,0 +1,98 @@
+"""Any folder of images: sub-folders are categories, a `.txt` beside an image is its caption."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
+from pytest_cepbench.errors import DatasetError
+
+VERSION = 1
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+
+ROOT_CATEGORY = "images"
+"""Category of images that lie in the folder itself."""
+
+_LARGEST_CAPTION = 1_000_000  # bytes; a caption file larger than this is no caption
+
+
+def load_folder(path: Path, *, captions: bool = False) -> Dataset:
+    """The images below a folder, each named by its path relative to it, suffix included.
+
+    captions: read `photo.txt` beside `photo.jpg` as the sample's text (for text-first chains).
+    Hidden files and files of other kinds are passed over. Symbolic links are followed.
+    Raises DatasetError when the folder is missing or holds no image, when a name is not UTF-8, or
+    when two names are the same after Unicode normalization (NFC, so that ids agree over systems).
+    """
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        msg = f"data folder {str(path)!r} {what}: a folder of images is expected"
+        raise DatasetError(msg)
+    samples: dict[str, Sample] = {}
+    for file in walk_images(path):
+        sample = _sample(path, file, captions=captions)
+        if sample.id in samples:
+            msg = f"two files in {str(path)!r} are both named {sample.id!r} once normalized"
+            raise DatasetError(msg)
+        samples[sample.id] = sample
+    if not samples:
+        msg = f"no images in {str(path)!r} (looked for {', '.join(sorted(SUFFIXES))}, also below)"
+        raise DatasetError(msg)
+    return Dataset(
+        name=path.name,
+        identity={"loader": "folder", "version": VERSION},
+        samples=tuple(samples[name] for name in sorted(samples)),
+    )
+
+
+def walk_images(root: Path) -> Iterator[Path]:
+    """Image files below a folder by suffix, hidden ones left out; each real folder once."""
+    seen: set[str] = set()
+    for folder, below, files in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:  # a link to a folder that is being walked already
+            below.clear()
+            continue
+        seen.add(real)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
+                yield Path(folder) / name
+
+
+def sample_name(root: Path, file: Path) -> str:
+    """Path relative to the root, with `/`, normalized; the sample's id.
+
+    Raises DatasetError when the name is not UTF-8: it could not be written into a baseline.
+    """
+    name = unicodedata.normalize("NFC", file.relative_to(root).as_posix())
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        msg = f"the file name {name!r} in {str(root)!r} is not UTF-8: rename it"
+        raise DatasetError(msg) from error
+    return name
+
+
+def _sample(root: Path, file: Path, *, captions: bool) -> Sample:
+    name = sample_name(root, file)
+    category = name.rpartition("/")[0] or ROOT_CATEGORY
+    text = _caption(file) if captions else None
+    return Sample(name, (category,), image=FileImage(file), text=text)
+
+
+def _caption(image: Path) -> str:
+    path = image.with_suffix(".txt")
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_LARGEST_CAPTION).decode("utf-8-sig").strip()
+    except FileNotFoundError:
+        msg = f"{image.name!r} has no caption: a text-first chain needs {path.name!r} beside it"
+        raise DatasetError(msg) from None
+    except UnicodeDecodeError as error:
+        msg = f"caption file {str(path)!r} is not UTF-8: {error}"
+        raise DatasetError(msg) from error

@@ -1,0 +1,86 @@
+"""A measurement: the value of a case with everything needed to compare it later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+
+import numpy as np
+
+from pytest_cepbench.metrics import mean_of_categories
+
+DECIMALS = 6
+"""Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""
+
+
+@dataclass(frozen=True)
+class CaseKey:
+    """One gated number: which suite, which category, group or "overall", which metric."""
+
+    suite: str
+    part: str
+    metric: str
+
+    def __str__(self) -> str:
+        return f"{self.suite}/{self.part}/{self.metric}"
+
+    @property
+    def file_stem(self) -> str:
+        """A file name for this case alone: readable, and unique by a digest of the exact key.
+
+        Equal slugs ("org/sdxl" and "org sdxl", or names that differ in case on a file system that
+        does not) keep apart by the digest.
+        """
+        name = f"{self.part}\0{self.metric}".encode("utf-8", "surrogatepass")
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.part}-{self.metric}").strip("-")[:60]
+        return f"{slug.lower()}-{blake2b(name, digest_size=5).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of one case.
+
+    key: the case. label: the metric's name for people. higher_is_better: its direction.
+    scores: category -> sample id -> score; one category for a category's case, several for groups
+    and the whole suite, whose value is the unweighted mean of their means.
+    identity: what makes numbers comparable, field -> value (samples, prompts, lengths, encoders,
+    fixed roles); a baseline with another identity is incomparable.
+    model: the model under test, field -> value; may differ from the baseline's, that is the point.
+    failures: failed chains by kind.
+    curve: s(t), mean similarity at each iteration, for the reader.
+    Raises ValueError when there is no score, or one that is not finite.
+    """
+
+    key: CaseKey
+    label: str
+    higher_is_better: bool
+    scores: Mapping[str, Mapping[str, float]]
+    identity: Mapping[str, str]
+    model: Mapping[str, str]
+    failures: Mapping[str, int] = field(default_factory=dict)
+    curve: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        rounded = {
+            category: {sample: round(float(score), DECIMALS) for sample, score in part.items()}
+            for category, part in self.scores.items()
+        }
+        values = [score for part in rounded.values() for score in part.values()]
+        if not values or not all(rounded.values()) or not np.isfinite(values).all():
+            msg = f"{self.key}: a measurement needs a finite score for every sample"
+            raise ValueError(msg)
+        object.__setattr__(self, "scores", rounded)
+
+    @cached_property
+    def value(self) -> float:
+        """The case's number: unweighted mean of the categories' means."""
+        arrays = {name: np.array(list(part.values())) for name, part in self.scores.items()}
+        return round(mean_of_categories(arrays), DECIMALS)
+
+    @property
+    def n(self) -> int:
+        """Number of scores (a sample in two categories counts in both)."""
+        return sum(len(part) for part in self.scores.values())

@@ -1,0 +1,302 @@
+"""The pytest plugin: hooks and fixtures, each handing over to the module that does the work.
+
+Only the standard library and pytest are imported before a cepbench option or test is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cepbench.plugin.controller import CONTROLLER, Controller
+from pytest_cepbench.plugin.ledger import UNJUDGED
+from pytest_cepbench.plugin.options import (
+    Settings,
+    add_options,
+    add_short_options,
+    hide_short_values,
+)
+from pytest_cepbench.plugin.wire import to_wire
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.roles import RoleName
+    from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.suites import Case
+
+_RESULTS = pytest.StashKey[list["CaseResult"]]()
+_TAKEN = pytest.StashKey[Sequence[str]]()
+
+
+# -- options and set-up ------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register `--cep-...` and the ini keys."""
+    add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None]:
+    """Offer `--model` and its siblings last, when it is known that nobody else has them."""
+    hide_short_values(early_config, args)
+    yield
+    early_config.stash[_TAKEN] = add_short_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker; on the controlling side, read the settings before anything runs."""
+    config.addinivalue_line(
+        "markers",
+        "cep(suite, categories, metrics, tolerance): which cases of a suite.toml are gated; put by "
+        "itself on every test that uses cep_gate",
+    )
+    if not hasattr(config, "workerinput"):
+        settings = Settings.from_config(config)
+        controller = Controller(settings, lambda: _process(config))
+        config.stash[CONTROLLER] = controller
+        # Hooks that get no config are the ledger's own methods.
+        config.pluginmanager.register(controller.ledger, "cepbench_ledger")
+
+
+def _process(config: pytest.Config) -> Process:
+    """Suites, store and models of this process, made at the first call."""
+    from pytest_cepbench.plugin.process import PROCESS, Process
+
+    if PROCESS not in config.stash:
+        worker = getattr(config, "workerinput", None)
+        controller = config.stash.get(CONTROLLER, None)
+        config.stash[PROCESS] = Process(
+            controller.settings if controller else Settings.from_config(config),
+            run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
+            workers=worker["workercount"] if worker else 1,
+        )
+    return config.stash[PROCESS]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Resolve the models that were named, so that a mistake costs a second, not a night."""
+    controller = session.config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        with _usage_errors():
+            controller.start(session.config.stash.get(_TAKEN, ()))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is gated against what."""
+    controller = config.stash.get(CONTROLLER, None)
+    return [f"cepbench: {line}" for line in controller.lines] if controller else []
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    from pytest_cepbench.errors import CepError
+
+    try:
+        yield
+    except CepError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+# -- collection --------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Turn the cases of a suite into parameters of `cep_case`."""
+    if "cep_case" in metafunc.fixturenames:
+        from pytest_cepbench.plugin.collecting import parametrize
+
+        parametrize(metafunc, _process(metafunc.config))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what is a case, so that `-m cep` selects all of them."""
+    if _is_case(item):
+        item.add_marker("cep")
+
+
+def _is_case(item: pytest.Item) -> bool:
+    return "cep_case" in getattr(item, "fixturenames", ())
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Enter the selected cases in the ledger (xdist's controller hears of them by its own hook)."""
+    controller = session.config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        controller.ledger.expect(item.nodeid for item in session.items if _is_case(item))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    """Enter what a worker collected in the ledger."""
+    node.config.stash[CONTROLLER].ledger.expect_collected(ids, node.config.rootpath)
+
+
+# -- judging -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cep_case() -> Case:
+    """The case to judge; parametrized over the cases of the suite.toml beside the test module."""
+    pytest.fail("cep_case has no suite: put a suite.toml beside the test module", pytrace=False)
+
+
+@pytest.fixture
+def cep_gate(
+    request: pytest.FixtureRequest, cep_case: Case, snapshot: Any
+) -> Callable[..., CaseResult]:
+    """Judge the case: `cep_gate(cep_case)` measures it and fails the test unless it passes.
+
+    Returns the result of a case that passes. `tolerance=` replaces the suite's for this test.
+    """
+    from pytest_cepbench.plugin.collecting import mark_of
+    from pytest_cepbench.plugin.judging import Judge
+    from pytest_cepbench.report.text import explain
+
+    mark = mark_of(request.node)
+    judge = Judge(_process(request.config), mark.suite_file(request.path), snapshot)
+
+    def gate(case: Case = cep_case, *, tolerance: float | None = mark.tolerance) -> CaseResult:
+        result = judge(case, request.node.nodeid, tolerance)
+        request.node.stash.setdefault(_RESULTS, []).append(result)
+        if not result.passes:
+            pytest.fail(explain(result), pytrace=False)
+        return result
+
+    return gate
+
+
+@pytest.fixture
+def describer(request: pytest.FixtureRequest) -> Any:
+    """The loaded describer of the run (see `pytest_cepbench.Describer`), one per process."""
+    return _model(request, "describer")
+
+
+@pytest.fixture
+def generator(request: pytest.FixtureRequest) -> Any:
+    """The loaded generator of the run (see `pytest_cepbench.Generator`), one per process."""
+    return _model(request, "generator")
+
+
+@pytest.fixture
+def encoder(request: pytest.FixtureRequest) -> Any:
+    """The loaded encoder of the run (see `pytest_cepbench.Encoder`), one per process."""
+    return _model(request, "encoder")
+
+
+def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
+    from pytest_cepbench.errors import CepError
+    from pytest_cepbench.plugin.collecting import mark_of
+
+    try:
+        return _process(request.config).model(mark_of(request.node).suite_file(request.path), role)
+    except CepError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the verdicts on the report: they travel with it, and survive a worker that dies later."""
+    report = yield
+    if call.when == "call" and _is_case(item):
+        results = item.stash.get(_RESULTS, [])
+        if results:
+            import msgspec
+
+            from pytest_cepbench.report.text import explain
+
+            report.cepbench = to_wire(msgspec.to_builtins(results))  # type: ignore[attr-defined]
+            failing = [result for result in results if not result.passes]
+            if failing and report.passed:  # the test swallowed the gate's failure
+                report.outcome, report.longrepr = "failed", explain(failing[0])
+        elif report.passed:
+            report.cepbench = UNJUDGED  # type: ignore[attr-defined]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Show the verdict in the place of PASSED and FAILED."""
+    payload = getattr(report, "cepbench", None)
+    if not payload or payload == UNJUDGED:
+        return None
+    from pytest_cepbench.plugin.ledger import read_results
+
+    results = read_results(payload)
+    worst = next((result for result in results if not result.passes), results[-1])
+    if worst.passes != report.passed:  # something else in the test failed
+        return None
+    shown = worst.presentation
+    if worst.accepted:
+        return "passed", ".", ("ACCEPTED", {"green": True})
+    return shown.outcome, shown.letter, (worst.word, {shown.color: True})
+
+
+# -- the end -----------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """A worker that died may have taken results with it."""
+    if error:
+        node.config.stash[CONTROLLER].ledger.fail(f"worker {node.gateway.id} died: {error}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker which run it belongs to."""
+    node.workerinput["cepbench_run"] = node.config.stash[CONTROLLER].run_id
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the metrics of a category on one worker, in runs that name a model."""
+    controller = config.stash.get(CONTROLLER, None)
+    if controller is None or not controller.settings.names_models:
+        return None
+    if config.getoption("dist") != "load":
+        return None
+    from pytest_cepbench.plugin.scheduling import CategoryScheduling
+
+    return CategoryScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Judge the run as a whole, accept baselines, write reports."""
+    controller = session.config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        controller.finish(session, updating=_updating(session.config))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The table of verdicts."""
+    controller = config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        controller.summarize(terminalreporter, updating=_updating(config))
+
+
+def _updating(config: pytest.Config) -> bool:
+    options = ("update_snapshots", "update_new_snapshots_only")
+    return any(config.getoption(name, default=False) for name in options)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Release the store."""
+    import sys
+
+    if "pytest_cepbench.plugin.process" in sys.modules:
+        from pytest_cepbench.plugin.process import PROCESS
+
+        if PROCESS in config.stash:
+            config.stash[PROCESS].close()

@@ -1,0 +1,50 @@
+"""Turning the cases of a suite into test items."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cepbench.errors import CepError, unknown_name
+from pytest_cepbench.plugin.markers import CepMark
+from pytest_cepbench.plugin.process import Process
+from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.data import DataAbsentError
+
+
+def mark_of(node: pytest.Item) -> CepMark:
+    """The `cep` marker of a test, with its class's and module's."""
+    return CepMark.from_markers(node.iter_markers("cep"))
+
+
+def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
+    """Give a test function its cases.
+
+    A data set that is not here gives one skipped item that says how to get it; whatever is wrong
+    with suite, data or models is a collection error of one message.
+    """
+    mark = mark_of(metafunc.definition)
+    path = mark.suite_file(metafunc.definition.path)
+    try:
+        cases = _selected(process.suite(path).cases, mark)
+    except DataAbsentError as absence:
+        skip = pytest.mark.skip(reason=str(absence))
+        metafunc.parametrize("cep_case", [pytest.param(None, marks=skip, id="data-absent")])
+    except CepError as error:
+        raise pytest.Collector.CollectError(str(error)) from error
+    else:
+        metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
+
+
+def _selected(cases: tuple[Case, ...], mark: CepMark) -> list[Case]:
+    chosen = list(cases)
+    wanted = {"part": mark.categories, "metric": mark.metrics}
+    for attribute, names in wanted.items():
+        if names is None:
+            continue
+        known = {getattr(case.key, attribute) for case in cases}
+        for name in names:
+            if name not in known:
+                msg = f"@pytest.mark.cep: {unknown_name(attribute, name, known)}"
+                raise CepError(msg)
+        chosen = [case for case in chosen if getattr(case.key, attribute) in names]
+    return chosen

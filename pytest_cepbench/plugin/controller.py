@@ -1,0 +1,163 @@
+"""The controlling side of a run: header, ledger, acceptance of baselines, summary and reports."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.plugin.options import Settings
+
+if TYPE_CHECKING:
+    from pytest_cepbench.plugin.process import Process
+
+INCOMPLETE_EXIT = 3  # Verdict.INCOMPLETE's code, known here without importing the gate
+
+
+@dataclass
+class Controller:
+    """One per run, in the process that the user started.
+
+    process: gives that process's suites, store and models; called only when they are needed.
+    lines: who is gated against what, for header and reports. accepted: baselines taken over.
+    """
+
+    settings: Settings
+    process: Callable[[], Process]
+    run_id: str = field(default_factory=lambda: uuid4().hex)
+    ledger: Ledger = field(default_factory=Ledger)
+    lines: list[str] = field(default_factory=list)
+    accepted: list[Path] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
+
+    def start(self, taken: Sequence[str]) -> None:
+        """Resolve what the user named, so that a wrong name or parameter stops the run here.
+
+        taken: short options that other plugins own. Raises CepError kinds.
+        """
+        self.lines = list(self._setup(taken))
+
+    def _setup(self, taken: Sequence[str]) -> Iterator[str]:
+        if not self.settings.names_models:
+            return
+        yield from self._model_lines()
+        yield f"baselines {self.settings.baselines}, store {self.settings.store}"
+        for name in taken:
+            yield f"{name} belongs to another plugin here, use --cep-{name[2:]}"
+        others = [
+            f"{name} from {source}"
+            for name, source in self.settings.sources.items()
+            if not source.startswith("--")
+        ]
+        if others:
+            yield ", ".join(others)
+
+    def _model_lines(self) -> Iterator[str]:
+        from pytest_cepbench.models.binding import detect
+        from pytest_cepbench.models.roles import ROLE_NAMES
+        from pytest_cepbench.models.spec import parse_spec
+        from pytest_cepbench.suites.roster import describe_role, named_seat, role_under_test
+
+        process = self.process()
+        choices = process.choices
+        under_test = role_under_test(choices)
+        named = set(choices.roles) | ({under_test} if choices.model is not None else set())
+        for role in sorted(named, key=lambda role: (role != under_test, ROLE_NAMES.index(role))):
+            seat = named_seat(choices, role)
+            bound = process.roster.runner(role, seat).bound
+            gated = "model under test, " if role == under_test else ""
+            yield f"{gated}{role}: {seat.spec} ({describe_role(bound)})"
+        if choices.model is not None and choices.role is None:
+            others = [r for r in detect(parse_spec(choices.model)).roles if r not in named]
+            if others:
+                yield f"it could also play {' or '.join(others)}: choose with --cep-role"
+
+    def finish(self, session: pytest.Session, *, updating: bool) -> None:
+        """Close the books: exit status, accepted baselines, reports."""
+        ledger = self.ledger
+        if not ledger.active:
+            return
+        if ledger.problems() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = INCOMPLETE_EXIT
+        elif ledger.nothing_compared and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if updating:
+            self._accept(session)
+        shutil.rmtree(self.process().staged, ignore_errors=True)
+        if ledger.results:
+            self._write_reports()
+
+    def _accept(self, session: pytest.Session) -> None:
+        from pytest_cepbench.gate.snapshot import accept_staged
+
+        errors = [result for result in self.ledger.results if not result.passes]
+        if not self.ledger.problems() and not errors and session.exitstatus == 0:
+            self.accepted = accept_staged(self.process().staged, self.settings.baselines)
+
+    def _write_reports(self) -> None:
+        from pytest_cepbench import __version__
+        from pytest_cepbench.report.document import (
+            RunFacts,
+            html_page,
+            json_document,
+            write_reports,
+        )
+
+        ledger = self.ledger
+        facts = RunFacts(ledger.verdict(), __version__, self._setup_lines(), ledger.problems())
+        results = ledger.results
+        documents = {
+            ".json": json_document(facts, results),
+            ".html": html_page(facts, results, self.process().store.get_image),
+        }
+        self.written = write_reports(self.settings.report, documents)
+
+    def _setup_lines(self) -> list[str]:
+        """The header, or what the results say where nothing was named on the command line."""
+        if self.lines:
+            return self.lines
+        first = self.ledger.results[0]
+        return [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()]
+
+    def summarize(self, reporter: Any, *, updating: bool) -> None:
+        """The section at the end of the terminal's output."""
+        ledger = self.ledger
+        if not ledger.active:
+            return
+        from pytest_cepbench.report.text import effort_line, printable, summary_table
+
+        reporter.write_sep("=", "cepbench summary")
+        if ledger.results:
+            for line, color in summary_table(ledger.results):
+                reporter.write_line(line, **{color: True})
+            reporter.write_line(effort_line(ledger.results))
+        for note in sorted({note for result in ledger.results for note in result.damage}):
+            reporter.write_line(f"store: {printable(note)}: computed again", yellow=True)
+        for problem in ledger.problems():
+            reporter.write_line(f"INCOMPLETE: {problem}", red=True)
+        if ledger.nothing_compared:
+            reporter.write_line("no case was judged: nothing is known of the model", red=True)
+        for line in self._acceptance(updating=updating):
+            reporter.write_line(line)
+        for path in self.written:
+            reporter.write_line(f"report: {path}")
+
+    def _acceptance(self, *, updating: bool) -> Iterator[str]:
+        verdicts = {result.verdict for result in self.ledger.results}
+        if self.accepted:
+            yield f"{len(self.accepted)} baselines written below {self.settings.baselines}: commit them"
+        elif updating and self.ledger.results and (self.ledger.problems() or "error" in verdicts):
+            yield "no baseline was changed: only a complete run can be accepted"
+        elif updating:
+            yield "no baseline changed"
+        elif "no-baseline" in verdicts:
+            yield "accept what was measured: run again with --snapshot-update"
+
+
+CONTROLLER = pytest.StashKey[Controller]()

@@ -1,0 +1,174 @@
+"""Judging one case in a test: measure, compare with the baseline, put the result on the item."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.chains import Trace
+from pytest_cepbench.datasets.sample import load_seed_image
+from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.baseline import load_baseline
+from pytest_cepbench.gate.judge import Loser
+from pytest_cepbench.gate.snapshot import BaselineExtension, baseline_path
+from pytest_cepbench.plugin.process import Process
+from pytest_cepbench.report import CaseResult, ChainShown, Effort, LinkShown
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case, SuiteRun
+
+_CHAINS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges the cases of one suite in one process.
+
+    suite_file: the suite. snapshot: syrupy's assertion of the running test.
+    """
+
+    process: Process
+    suite_file: Path
+    snapshot: Any
+
+    def __call__(self, case: Case, nodeid: str, tolerance: float | None) -> CaseResult:
+        """Measure and judge a case. Whatever goes wrong in a known way is the verdict `error`."""
+        started = time.perf_counter()
+        before = self._effort()
+        damage_before = len(self.process.store.damage)
+        policy = self._policy(case, tolerance)
+        try:
+            fields = self._judge(case, policy)
+        except CepError as error:
+            fields = {"verdict": Verdict.ERROR.value, "reasons": [str(error)]}
+        metric = case.key.metric
+        spent = self._effort()
+        return CaseResult(
+            nodeid=nodeid,
+            suite=case.key.suite,
+            part=case.key.part,
+            metric=metric,
+            tolerance=policy.tolerance,
+            damage=self.process.store.damage[damage_before:],
+            effort=Effort(
+                loads=spent.loads - before.loads,
+                inputs=spent.inputs - before.inputs,
+                hits=spent.hits - before.hits,
+                seconds=time.perf_counter() - started,
+                model_seconds=spent.model_seconds - before.model_seconds,
+            ),
+            **{"label": metric, **fields},
+        )
+
+    def _policy(self, case: Case, tolerance: float | None) -> Policy:
+        """The command line's tolerance, else the test's, else the suite's."""
+        asked = self.process.settings.tolerance
+        suite = self.process.suite(self.suite_file).suite
+        return suite.policy(case.key.metric, tolerance if asked is None else asked)
+
+    def _judge(self, case: Case, policy: Policy) -> dict[str, Any]:
+        run = self.process.run(self.suite_file)
+        measurement = run.measure(case)
+        path = baseline_path(self.process.settings.baselines, case.key)
+        updating = self.snapshot.update_snapshots
+        baseline = None
+        problem: BaselineError | None = None
+        try:
+            baseline = self._baseline(path, case)
+        except BaselineError as error:
+            problem = error
+        if problem is not None and not updating:
+            raise problem
+        judgement = judge(measurement, baseline, policy)
+        new_only = self.snapshot.update_new_snapshots_only and not path.exists()
+        self._tell_syrupy(measurement, path, judgement, updating=updating)
+        return {
+            "label": measurement.label,
+            "verdict": judgement.verdict.value,
+            "higher_is_better": measurement.higher_is_better,
+            "value": measurement.value,
+            "baseline": judgement.baseline_value,
+            "difference": judgement.difference,
+            "n": measurement.n,
+            "accepted": bool(updating or new_only),
+            "failures": dict(measurement.failures),
+            "curve": list(measurement.curve),
+            "reasons": list(judgement.reasons),
+            "model": dict(measurement.model),
+            "identity": dict(measurement.identity),
+            "chains": _chains(run, judgement.losers, self.process.store),
+        }
+
+    def _baseline(self, path: Path, case: Case) -> Baseline | None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"baseline {path.name} cannot be read: {error}"
+            raise BaselineError(msg) from error
+        return load_baseline(text, case.key, path.name)
+
+    def _tell_syrupy(
+        self, measurement: Measurement, path: Path, judgement: Judgement, *, updating: bool
+    ) -> None:
+        """Let syrupy count the comparison and stage an update; the verdict is the gate's."""
+        held = judgement.verdict is Verdict.HELD
+        staged = self.process.staged / path.relative_to(self.process.settings.baselines)
+        extension = BaselineExtension.bind(path, staged, None if updating else lambda _: held)
+        assertion = self.snapshot.use_extension(extension)
+        bool(assertion(name=str(measurement.key)) == measurement)
+
+    def _effort(self) -> Effort:
+        tallies = [runner.tally for runner in self.process.roster.runners.values()]
+        return Effort(
+            loads=sum(tally.loads for tally in tallies),
+            inputs=sum(tally.inputs for tally in tallies),
+            hits=sum(tally.hits for tally in tallies),
+            model_seconds=sum(tally.seconds for tally in tallies),
+        )
+
+
+def _chains(run: SuiteRun, losers: Sequence[Loser], store: Store) -> list[ChainShown]:
+    """The chains of the samples that lost most, their first images put where the report finds them."""
+    samples = {sample.id: sample for sample in run.dataset.samples}
+    shown: list[ChainShown] = []
+    for loser in losers:
+        trace = run.traces([samples[loser.sample]])[loser.sample]
+        pictures = len(shown) < _CHAINS_SHOWN
+        shown.append(
+            ChainShown(
+                sample=loser.sample,
+                score=loser.candidate,
+                baseline=loser.baseline,
+                links=_links(trace, store) if pictures else [],
+                failure=None if trace.failure is None else _failure(trace),
+            )
+        )
+    return shown
+
+
+def _failure(trace: Trace) -> str:
+    assert trace.failure is not None
+    return f"{trace.failure.kind} at generation {trace.failed_at}: {trace.failure.detail}"
+
+
+def _links(trace: Trace, store: Store) -> list[LinkShown]:
+    links = []
+    for generation, link in enumerate(trace.chain.links):
+        similarity = None
+        if generation and generation % 2 == 0:
+            similarity = trace.similarities[generation // 2 - 1]
+        if link.text is None and link.key is None:
+            store.put_image(_seed(trace))
+        image = None if link.text is not None else link.digest
+        links.append(LinkShown(text=link.text, image=image, similarity=similarity))
+    return links
+
+
+def _seed(trace: Trace) -> ImageArtifact:
+    return load_seed_image(trace.chain.sample)

@@ -1,0 +1,115 @@
+"""The ledger: which cases should be judged, which were, and what that means for the run.
+
+Kept where the run is controlled. It fails closed: a case that vanished, a worker that died, a test
+that passed without a verdict each make the run incomplete, whatever else passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_cepbench.report import CaseResult
+
+UNJUDGED = "unjudged"
+
+_NAMED = 5
+
+
+@dataclass(eq=False)  # a plugin is registered by its identity
+class Ledger:
+    """expected: node ids of cases. reported: node ids with any report. results: the judged cases."""
+
+    expected: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
+    unjudged: set[str] = field(default_factory=set)
+    results: list[CaseResult] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    collected: set[str] = field(default_factory=set)
+
+    @property
+    def active(self) -> bool:
+        """Whether this run has anything to do with cepbench."""
+        return bool(self.expected or self.results or self.unjudged)
+
+    def expect(self, nodeids: Iterable[str]) -> None:
+        """Cases that this run is to judge."""
+        self.expected.update(nodeids)
+
+    def expect_collected(self, nodeids: Iterable[str], root: Path) -> None:
+        """Ids that an xdist worker collected; those beside a suite file are cases."""
+        suites: dict[str, bool] = {}
+        for nodeid in nodeids:
+            self.collected.add(nodeid)
+            module = nodeid.partition("::")[0]
+            if module not in suites:
+                suites[module] = (root / module).with_name("suite.toml").exists()
+            if suites[module]:
+                self.expected.add(nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Enter one report, from wherever the test ran."""
+        nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
+        self.reported.add(nodeid)
+        if payload is None:
+            if report.skipped:
+                self.skipped.add(nodeid)
+        elif payload == UNJUDGED:
+            self.unjudged.add(nodeid)
+        else:
+            self.expected.add(nodeid)
+            self.results += read_results(payload)
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """A run with an internal error is incomplete, whatever its exit code would be."""
+        self.fail(f"internal error: {str(excrepr).splitlines()[-1]}")
+
+    def fail(self, reason: str) -> None:
+        """Something happened after which the run cannot be trusted to be whole."""
+        self.failures.append(reason)
+
+    def problems(self) -> list[str]:
+        """Why the run is incomplete; empty when it is complete."""
+        problems = list(self.failures)
+        # Under xdist a case outside a suite's folder is known by its report alone: once there are
+        # cases, every collected id must have reported.
+        missing = (self.expected | (self.collected if self.active else set())) - self.reported
+        if missing:
+            problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
+        if self.unjudged:
+            problems.append(
+                f"{len(self.unjudged)} tests passed without calling cep_gate: {_names(self.unjudged)}"
+            )
+        return problems
+
+    @property
+    def nothing_compared(self) -> bool:
+        """Whether cases were there and every one of them was skipped."""
+        return bool(self.expected) and not self.results and self.skipped >= self.expected
+
+    def verdict(self) -> str:
+        """Of the whole run: passed, failed, or incomplete."""
+        if self.problems() or not self.results:
+            return "incomplete"
+        return "passed" if all(result.passes for result in self.results) else "failed"
+
+
+def read_results(payload: Any) -> list[CaseResult]:
+    """The results that a report carries."""
+    import msgspec
+
+    from pytest_cepbench.report import CaseResult
+
+    return msgspec.convert(payload, list[CaseResult])
+
+
+def _names(nodeids: Iterable[str]) -> str:
+    ordered = sorted(nodeids)
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(ordered[:_NAMED]) + more

@@ -1,0 +1,44 @@
+"""The only way onto the wire between processes: built-in types, exactly.
+
+A NumPy scalar, an enum or a path in a test report makes execnet drop the report, and with it the
+test, from the run; so everything is turned into built-in types here, or refused.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from pathlib import PurePath
+from typing import Any
+
+_EXACT = (str, int, float, bool)
+
+_NEAREST: tuple[tuple[type, Callable[[Any], object]], ...] = (
+    (str, str.__str__),
+    (PurePath, str),
+    (Integral, int),
+    (Real, float),
+)
+
+
+def to_wire(value: Any) -> Any:
+    """The same value of exact types str, int, float, bool, None, list and dict.
+
+    Raises TypeError for what has no such form.
+    """
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):  # NumPy's arrays and scalars
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {to_wire(key): to_wire(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_wire(item) for item in value]
+    if value is None or type(value) in _EXACT:
+        return value
+    for kind, exact in _NEAREST:
+        if isinstance(value, kind):
+            return exact(value)
+    msg = f"{type(value).__name__} cannot be sent between processes"
+    raise TypeError(msg)

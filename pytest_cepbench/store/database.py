@@ -1,0 +1,210 @@
+"""The store's SQLite file: opening it among several processes, and mending it when it is damaged.
+
+WAL with synchronous=NORMAL: what was committed survives the death of any process at any instant. A
+power cut can take the newest commits with it, never the file's order; what is lost that way is
+computed again. WAL needs shared memory, so the file must not lie on a network file system.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+
+from pytest_cepbench.errors import StoreError, StoreFullError, StoreVersionError
+from pytest_cepbench.store.results import seal
+
+FORMAT = 1
+"""Version of the layout on disk; raised by any change that an older version would misread."""
+
+BUSY_SECONDS = 60.0
+
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS results (
+        key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, payload BLOB NOT NULL,
+        provenance TEXT NOT NULL, created REAL NOT NULL, seal BLOB NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS files (
+        path TEXT NOT NULL, what TEXT NOT NULL, stamp TEXT NOT NULL, digest TEXT NOT NULL,
+        PRIMARY KEY (path, what))""",
+)
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+_WINDOW = 500
+_BARREN_WINDOWS = 20  # the end of a damaged table cannot be asked for; this many empty reads are it
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open or create the database.
+
+    Raises StoreVersionError for one of another format, StoreFullError without space, StoreError
+    for other refusals of the file system. A damaged file raises sqlite3.DatabaseError.
+    """
+    with explained(path):
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found not in (0, FORMAT):
+        msg = (
+            f"the store {path.parent} has format {found}, this version reads format {FORMAT}: "
+            f"give another folder (--cep-store) or delete this one, its results can be recomputed"
+        )
+        raise StoreVersionError(msg)
+    _enter_wal(connection)
+    connection.execute("PRAGMA synchronous=NORMAL")
+    if found == 0:
+        with transaction(connection):
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={FORMAT}")
+
+
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    """Switching to WAL needs the file alone and ignores the busy timeout when two switch at once."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One write transaction; rolled back when the body raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn errors of the disk into StoreError; damage passes through as sqlite3.DatabaseError."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = error.sqlite_errorcode & 0xFF
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
+            raise _full(path) from error
+        if code in _DAMAGED:
+            raise
+        msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
+        raise StoreError(msg) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise _full(path) from error
+        msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
+        raise StoreError(msg) from error
+
+
+def _no_space(path: Path) -> bool:
+    """SQLite reports a full disk under its shared-memory file as an I/O error: ask by writing."""
+    probe = path.with_name(f".probe-{time.monotonic_ns()}")
+    try:
+        probe.write_bytes(b"\0" * 65536)
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    else:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _full(path: Path) -> StoreFullError:
+    msg = f"no space left for the store {path.parent}: free some, or give another folder (--cep-store)"
+    return StoreFullError(msg)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether SQLite says that the file itself is broken."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
+
+
+def mend(path: Path) -> tuple[int, Path]:
+    """Move a damaged database aside and keep every row of it that can be read and is sealed.
+
+    Returns (rows kept, where the damaged file lies now). One process mends, the others wait and
+    find a sound file; connections of theirs to the old file must be opened again.
+    """
+    with FileLock(path.with_name("mend.lock")):
+        aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
+        if _is_sound(path):
+            return 0, path
+        for suffix in ("", "-wal", "-shm"):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+        with closing(open_database(path)) as sound:
+            return _copy_rows(aside, sound), aside
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        with closing(open_database(path)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
+    kept = 0
+    with closing(sqlite3.connect(damaged)) as source:
+        for row in _readable_rows(source):
+            key, kind, payload, _, _, found = row
+            if isinstance(payload, bytes) and found == seal(key, kind, payload):
+                with transaction(sound):
+                    cursor = sound.execute(
+                        "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)", row
+                    )
+                kept += cursor.rowcount
+    return kept
+
+
+def _readable_rows(
+    source: sqlite3.Connection,
+) -> Iterator[tuple[str, str, bytes, str, float, bytes]]:
+    """Rows by ascending rowid, stepping over the pages that cannot be read."""
+    query = "SELECT * FROM results WHERE rowid >= ? AND rowid < ?"
+    low, barren = 0, 0
+    while barren < _BARREN_WINDOWS:
+        high = low + _WINDOW
+        try:
+            rows = source.execute(query, (low, high)).fetchall()
+        except sqlite3.DatabaseError:
+            rows = list(_single_rows(source, query, low, high))
+        yield from rows
+        barren = 0 if rows else barren + 1
+        low = high
+
+
+def _single_rows(
+    source: sqlite3.Connection, query: str, low: int, high: int
+) -> Iterator[tuple[str, str, bytes, str, float, bytes]]:
+    for rowid in range(low, high):
+        try:
+            yield from source.execute(query, (rowid, rowid + 1)).fetchall()
+        except sqlite3.DatabaseError:
+            continue

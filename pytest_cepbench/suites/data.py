@@ -1,0 +1,82 @@
+"""Finding and loading the data set that a suite names."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.datasets.folder import load_folder
+from pytest_cepbench.datasets.mme import load_mme
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.suites.definition import Suite
+
+Loader = Callable[..., Dataset]
+
+LOADERS: Mapping[str, Loader] = {"folder": load_folder, "mme": load_mme, "shapes": load_shapes}
+
+
+class DataAbsentError(Exception):
+    """The data set is not on this machine: its cases are skipped with this reason."""
+
+
+def load_data(suite: Suite, places: Mapping[str, Path]) -> Dataset:
+    """The suite's data set.
+
+    places: data set name -> path, from `--cep-data`.
+    Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
+    loader, SuiteError for a loader or an option that does not exist.
+    """
+    data = suite.table.data
+    loader = _loader(suite)
+    accepted = inspect.signature(loader).parameters
+    arguments: dict[str, Any] = {}
+    for name, value in data.options.items():
+        if name not in accepted or name == "path":
+            known = [option for option in accepted if option != "path"]
+            msg = f"suite {suite.name!r}: {unknown_name(f'option of {data.loader}', name, known)}"
+            raise SuiteError(msg)
+        arguments[name] = value
+    if "path" in accepted:
+        arguments["path"] = _path(suite, places)
+    try:
+        return loader(**arguments)
+    except TypeError as error:
+        msg = f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
+        raise SuiteError(msg) from error
+
+
+def _path(suite: Suite, places: Mapping[str, Path]) -> Path:
+    data = suite.table.data
+    name = data.name or data.loader
+    if name in places:
+        return places[name]
+    if data.path is not None:
+        return (suite.folder / data.path).resolve()
+    msg = f"data set {name!r} is not here: give it with --cep-data {name}=PATH. {data.how_to_get}"
+    raise DataAbsentError(msg.strip())
+
+
+def _loader(suite: Suite) -> Loader:
+    name = suite.table.data.loader
+    if name in LOADERS:
+        return LOADERS[name]
+    scheme, _, target = name.partition(":")
+    module, _, function = target.partition(":")
+    if scheme != "python" or not function:
+        known = [*LOADERS, "python:package.module:function"]
+        msg = f"suite {suite.name!r}: {unknown_name('loader', name, known)}"
+        raise SuiteError(msg)
+    try:
+        loader = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        msg = f"suite {suite.name!r}: loader {name!r} cannot be imported: {error}"
+        raise SuiteError(msg) from error
+    if not callable(loader):
+        msg = f"suite {suite.name!r}: loader {name!r} is not a function"
+        raise SuiteError(msg)
+    return loader  # type: ignore[no-any-return] # what it returns is checked by Dataset's users

@@ -1,0 +1,6 @@
+"""Any folder of images against its accepted baselines."""
+
+
+def test_drift(cep_case, cep_gate):
+    """No category, group or the whole drifts more than accepted."""
+    cep_gate(cep_case)
