@@ -1,1 +1,27 @@
+"""Models: adapters that turn a model spec into roles. torch is imported here alone, and lazily."""
 
+from pytest_cepbench.models.binding import BindContext, Detected, bind, detect
+from pytest_cepbench.models.roles import (
+    ROLE_NAMES,
+    BoundRole,
+    Describer,
+    Encoder,
+    Generator,
+    RoleName,
+)
+from pytest_cepbench.models.spec import ModelSpec, parse_spec
+
+__all__ = [
+    "ROLE_NAMES",
+    "BindContext",
+    "BoundRole",
+    "Describer",
+    "Detected",
+    "Encoder",
+    "Generator",
+    "ModelSpec",
+    "RoleName",
+    "bind",
+    "detect",
+    "parse_spec",
+]

@@ -6,6 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cepbench.errors import RoleError
+from pytest_cepbench.models.checkpoint import Checkpoint, complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.roles import ROLE_NAMES, BoundRole, RoleName
+from pytest_cepbench.models.spec import ModelSpec
+
 
 @dataclass(frozen=True)
 class BindContext:
@@ -17,3 +22,86 @@ class BindContext:
 
     hash_file: Callable[[Path], str]
     threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What a model spec was taken for.
+
+    what: architecture, pipeline class or factory, for people.
+    roles: the roles it can play; empty where that could not be told.
+    because: why these roles or why none, completing the sentence "it ..."; may be empty.
+    """
+
+    what: str
+    roles: tuple[RoleName, ...]
+    because: str = ""
+
+
+def detect(spec: ModelSpec) -> Detected:
+    """Find out what a spec names and which roles it can play, without loading a model.
+
+    Raises CheckpointError when there is nothing to detect, SpecError for a `python:` model that
+    cannot be imported.
+    """
+    if spec.scheme == "shapes":
+        return Detected("the built-in world of shapes", ROLE_NAMES)
+    if spec.scheme == "python":
+        from pytest_cepbench.models.python_model import make_model, roles_of
+
+        model = make_model(spec)
+        return Detected(spec.target, roles_of(model))
+    checkpoint = inspect_checkpoint(spec)
+    return Detected(checkpoint.what, checkpoint.roles, checkpoint.because)
+
+
+def bind(
+    spec: ModelSpec, role: RoleName, context: BindContext, *, force: bool = False
+) -> BoundRole:
+    """Resolve a spec for one role: identity and parameters now, the model when it is needed.
+
+    force: try a checkpoint in a role that detection does not give it, because the user said so.
+    Raises RoleError when the model cannot play the role, CheckpointError for damaged or missing
+    files, SpecError for parameters that are unknown or wrong.
+    """
+    if spec.scheme == "shapes":
+        from pytest_cepbench.models.shapes import bind_shapes
+
+        return bind_shapes(spec, role)
+    if spec.scheme == "python":
+        from pytest_cepbench.models.python_model import bind_python
+
+        return bind_python(spec, role)
+    checkpoint = inspect_checkpoint(spec)
+    if role not in checkpoint.roles and not force:
+        raise RoleError(_wrong_role(spec, role, checkpoint))
+    complete_checkpoint(spec, checkpoint)
+    return _adapter(role)(spec, checkpoint, context)
+
+
+def _adapter(role: RoleName) -> Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]:
+    # Each role's libraries are its own: a describer must bind where diffusers is not installed.
+    if role == "describer":
+        from pytest_cepbench.models.describers import bind_describer
+
+        return bind_describer
+    if role == "generator":
+        from pytest_cepbench.models.generators import bind_generator
+
+        return bind_generator
+    from pytest_cepbench.models.encoders import bind_encoder
+
+    return bind_encoder
+
+
+def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
+    found = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
+    if checkpoint.roles:
+        able = " and ".join(checkpoint.roles)
+        return (
+            f"{found}, so it can be the {able}, not the {role}. Give it as --{checkpoint.roles[0]}"
+        )
+    return (
+        f"{found}, so no role could be told from its configuration, and not that of the {role}. "
+        f"To try it all the same, name the role: --{role}, or --model with --cep-role={role}"
+    )

@@ -1,9 +1,9 @@
 """Model specs: the string a user types for a model, taken apart.
 
-    checkpoints/step-8000                          a folder
-    org/model?revision=v2&dtype=bfloat16           a hub id, with parameters
-    shapes:?miss=0.1                               a scheme
-    python:package.module:factory?temperature=0    anything that satisfies a role's Protocol
+checkpoints/step-8000                          a folder
+org/model?revision=v2&dtype=bfloat16           a hub id, with parameters
+shapes:?miss=0.1                               a scheme
+python:package.module:factory?temperature=0    anything that satisfies a role's Protocol
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """text: as typed. scheme: "" for folders and hub ids. target: what follows the scheme, without
-    parameters. params: as typed, strings."""
+    """A spec taken apart.
+
+    text: as typed. scheme: "" for folders and hub ids. target: what follows the scheme, without
+    parameters. params: as typed, strings.
+    """
 
     text: str
     scheme: str

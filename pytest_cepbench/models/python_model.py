@@ -1,0 +1,182 @@
+"""Models of the user's own: `python:package.module:factory?name=value`.
+
+The factory is called with the spec's parameters as strings and returns an object that satisfies a
+role's Protocol. The object states its identity itself, by these attributes:
+
+    fingerprint: str        required: whatever decides its answers besides `params`
+    params: Mapping         inference parameters that can change the output (default: none)
+    seeded: bool            whether the output depends on the seed (default: not for an encoder)
+    batch_size: int         most inputs in one call (default: 8)
+    what: str               a name for people (default: the spec's target)
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import canonical_json
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.roles import BoundRole, Describer, Encoder, Generator, Model, RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_spec
+
+ADAPTER = "python/1"
+
+_PROTOCOLS: dict[RoleName, type] = {
+    "describer": Describer,
+    "generator": Generator,
+    "encoder": Encoder,
+}
+_METHODS: dict[RoleName, tuple[str, ...]] = {
+    "describer": ("describe(images, prompt, seeds)",),
+    "generator": ("generate(texts, seeds)",),
+    "encoder": ("encode_images(images)", "encode_texts(texts)"),
+}
+
+
+def roles_of(model: object) -> tuple[RoleName, ...]:
+    """The roles whose Protocol an object satisfies."""
+    return tuple(role for role, protocol in _PROTOCOLS.items() if isinstance(model, protocol))
+
+
+def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
+    """Bind a `python:` model. The object is made here, since it alone knows its identity; a factory
+    should put off loading weights to the first call.
+
+    Raises SpecError when it cannot be imported or made, or its attributes are of the wrong kind,
+    RoleError naming the missing methods when it does not satisfy the role's Protocol.
+    """
+    model = make_model(spec)
+    _check_role(spec, role, model)
+    params = _attribute(spec, model, "params", Mapping, {})
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what=_attribute(spec, model, "what", str, spec.target),
+        fingerprint=_fingerprint(spec, model),
+        adapter=ADAPTER,
+        load=lambda: model,
+        params=_plain(spec, {"spec": dict(spec.params), "model": dict(params)}),
+        seeded=_attribute(spec, model, "seeded", bool, role != "encoder"),
+        batch_size=_batch_size(spec, model),
+    )
+
+
+def make_model(spec: ModelSpec) -> Model:
+    """Import what a `python:` spec names and call it with the spec's parameters.
+
+    An object that already plays a role is taken as it is, unless parameters are given for it. Each
+    spec is made once per process: detection and two roles of one model share the object, which may
+    hold weights. Raises SpecError saying which part failed.
+    """
+    return _make(spec.text)
+
+
+@functools.cache
+def _make(text: str) -> Model:
+    spec = parse_spec(text)
+    made = _import(spec)
+    if isinstance(made, type) or not roles_of(made):
+        if not callable(made):
+            msg = (
+                f"model spec {spec.text!r}: {spec.target} is a {type(made).__name__}; expected a "
+                "factory, or an object with the methods of a role"
+            )
+            raise SpecError(msg)
+        try:
+            made = made(**spec.params)
+        except Exception as error:
+            # A factory is the user's code and can raise anything; its words are the explanation.
+            msg = f"model spec {spec.text!r}: the factory raised {type(error).__name__}: {error}"
+            raise SpecError(msg) from error
+    elif spec.params:
+        msg = f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
+        raise SpecError(msg)
+    return made  # type: ignore[no-any-return] # judged by roles_of, at run time
+
+
+def _import(spec: ModelSpec) -> Any:
+    module_name, colon, attribute = spec.target.partition(":")
+    if not (module_name and colon and attribute):
+        msg = f"model spec {spec.text!r}: expected python:package.module:factory"
+        raise SpecError(msg)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(
+            0, here
+        )  # as `python -m` does: the user's module often lies beside the tests
+    try:
+        found = importlib.import_module(module_name)
+    except Exception as error:
+        # Importing runs the user's module, which can raise anything.
+        msg = (
+            f"model spec {spec.text!r}: importing {module_name!r} from {here} or the installed "
+            f"packages raised {type(error).__name__}: {error}"
+        )
+        raise SpecError(msg) from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            known = ", ".join(sorted(n for n in vars(found) if not n.startswith("_"))) or "nothing"
+            msg = f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}"
+            raise SpecError(msg)
+        found = getattr(found, name)
+    return found
+
+
+def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
+    if isinstance(model, _PROTOCOLS[role]):
+        return
+    missing = [m for m in _METHODS[role] if not callable(getattr(model, m.partition("(")[0], None))]
+    able = " and ".join(roles_of(model)) or "no role"
+    msg = (
+        f"{spec.text!r} is a {type(model).__name__}, which can play {able}; a {role} needs the "
+        f"method {' and '.join(missing)}"
+    )
+    raise RoleError(msg)
+
+
+def _fingerprint(spec: ModelSpec, model: object) -> str:
+    given = getattr(model, "fingerprint", None)
+    if not isinstance(given, str) or not given:
+        msg = (
+            f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty text, "
+            f"got {given!r}. Results are stored under it: without one, the stored answers of other "
+            "weights would be served as this model's. Give a digest of the weights and of the code "
+            "version"
+        )
+        raise SpecError(msg)
+    return given
+
+
+def _batch_size(spec: ModelSpec, model: object) -> int:
+    size: int = _attribute(spec, model, "batch_size", int, 8)
+    if size < 1:
+        msg = f"model spec {spec.text!r}: {type(model).__name__}.batch_size must be 1 or more, got {size}"
+        raise SpecError(msg)
+    return size
+
+
+def _attribute(spec: ModelSpec, model: object, name: str, kind: type, default: Any) -> Any:
+    value = getattr(model, name, default)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        msg = (
+            f"model spec {spec.text!r}: {type(model).__name__}.{name} must be {kind.__name__}, "
+            f"got {value!r}"
+        )
+        raise SpecError(msg)
+    return value
+
+
+def _plain(spec: ModelSpec, params: dict[str, Any]) -> dict[str, Any]:
+    try:
+        canonical_json(params)
+    except (TypeError, ValueError) as error:
+        msg = (
+            f"model spec {spec.text!r}: params must be built-in types and finite numbers ({error})"
+        )
+        raise SpecError(msg) from error
+    return params

@@ -1,0 +1,171 @@
+"""What adapters ask of torch and its libraries: device, precision, threads, quiet, words for faults.
+
+Everything that runs at binding answers without importing torch; only what needs a loaded model does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cepbench.errors import MissingDependencyError, ModelError
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
+_LIBRARIES = ("torch", "torchvision", "transformers", "diffusers", "open_clip_torch", "timm")
+
+
+def require(*packages: str) -> None:
+    """Check, without importing, that packages can be imported.
+
+    Raises MissingDependencyError naming those that are not installed and how to get them.
+    """
+    missing = [package for package in packages if util.find_spec(package) is None]
+    if missing:
+        msg = (
+            f"this model needs {', '.join(missing)}, which is not installed: "
+            f'pip install "pytest-cepbench[models]"'
+        )
+        raise MissingDependencyError(msg)
+
+
+def accelerator_visible() -> bool:
+    """Whether this process may use an NVIDIA or AMD accelerator, judged without torch.
+
+    An empty CUDA_VISIBLE_DEVICES (or HIP_VISIBLE_DEVICES), or one of "-1", hides them all.
+    """
+    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        if os.environ.get(variable, "all").strip() in ("", "-1"):
+            return False
+    return Path("/dev/kfd").exists() or any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def resolve_device(name: str) -> str:
+    """The device that a spec's `device` means: "auto" is cuda where one is visible, else cpu.
+
+    Raises ValueError for a name that is none of auto, cpu, cuda, cuda:N, mps.
+    """
+    if name == "auto":
+        return "cuda" if accelerator_visible() else "cpu"
+    if not _DEVICE.fullmatch(name):
+        msg = f"device must be auto, cpu, cuda, cuda:N or mps, got {name!r}"
+        raise ValueError(msg)
+    return name
+
+
+def resolve_dtype(name: str, device: str, config: Mapping[str, Any]) -> str:
+    """The precision that a spec's `dtype` means on a device: one of `DTYPES`.
+
+    "auto" is float32 on the CPU, where half precision is slow and rounds differently from machine
+    to machine, and the checkpoint's own precision (`dtype` or `torch_dtype` of its config, float32
+    where it says nothing) on an accelerator. Raises ValueError for any other name.
+    """
+    if name == "auto":
+        stored = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+        stored = stored.removeprefix("torch.")
+        return stored if device != "cpu" and stored in DTYPES else "float32"
+    if name not in DTYPES:
+        msg = f"dtype must be auto, {', '.join(DTYPES)}, got {name!r}"
+        raise ValueError(msg)
+    return name
+
+
+def to_torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype of one of `DTYPES`."""
+    import torch
+
+    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[name]
+
+
+def check_device(device: str) -> None:
+    """Raise ModelError when torch cannot use the device here."""
+    import torch
+
+    kind, _, index = device.partition(":")
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            msg = (
+                f"device {device!r}: torch {torch.__version__} sees no accelerator. "
+                "Give device=cpu, or install a torch build that fits the driver"
+            )
+            raise ModelError(msg)
+        if index and int(index) >= torch.cuda.device_count():
+            msg = (
+                f"device {device!r}: torch sees {torch.cuda.device_count()} device(s), from cuda:0"
+            )
+            raise ModelError(msg)
+    if kind == "mps" and not torch.backends.mps.is_available():
+        msg = f"device 'mps': torch {torch.__version__} cannot use it here. Give device=cpu"
+        raise ModelError(msg)
+
+
+def set_threads(threads: int | None) -> None:
+    """Let torch use this many CPU threads in this process; None leaves its choice."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a batch failed because it did not fit in memory, so that half of it might."""
+    if isinstance(error, MemoryError):
+        return True
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(error, torch.OutOfMemoryError):
+        return True
+    # The CPU allocator and several CUDA libraries raise a plain RuntimeError.
+    text = str(error).lower()
+    words = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
+    return isinstance(error, RuntimeError) and any(word in text for word in words)
+
+
+def library_versions() -> dict[str, str]:
+    """Installed versions of the libraries that run models, by distribution name; imports none."""
+    versions = {}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence progress bars, log lines below errors and warnings of transformers and diffusers.
+
+    Reaches the libraries imported before it is entered. Python warnings are silenced too: a test
+    run with `-W error` must not fail because a model's library deprecates something of its own.
+    """
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for library in ("transformers", "diffusers"):
+            if library in sys.modules:
+                stack.enter_context(_quiet_library(library))
+        yield
+
+
+@contextmanager
+def _quiet_library(library: str) -> Iterator[None]:
+    logging: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,23 @@
+"""Texts that are longer than a model reads: cut for it, and said so."""
+
+from __future__ import annotations
+
+import warnings
+
+
+class TruncationNotice:
+    """Warns once per loaded model that texts were cut; a drift of captions into length shows here."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._given = False
+
+    def report(self, count: int, longest: int) -> None:
+        """Say that `count` texts had more than `longest` tokens; nothing where count is 0."""
+        if count and not self._given:
+            self._given = True
+            msg = (
+                f"{self._what} reads {longest} tokens: {count} longer text(s) of this batch were cut "
+                "for it (said once)"
+            )
+            warnings.warn(msg, stacklevel=3)

@@ -1,0 +1,58 @@
+"""Checkpoint folders written by hand: what inspection reads, without any model library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+LLAVA = {
+    "architectures": ["LlavaForConditionalGeneration"],
+    "model_type": "llava",
+    "vision_config": {"model_type": "clip_vision_model"},
+    "text_config": {"model_type": "llama"},
+}
+VIT = {"architectures": ["ViTModel"], "model_type": "vit", "image_size": 32, "num_channels": 3}
+STABLE_DIFFUSION = {
+    "_class_name": "StableDiffusionPipeline",
+    "_diffusers_version": "0.42.1",
+    "requires_safety_checker": False,
+    "safety_checker": [None, None],
+    "scheduler": ["diffusers", "DDIMScheduler"],
+    "text_encoder": ["transformers", "CLIPTextModel"],
+    "tokenizer": ["transformers", "CLIPTokenizer"],
+    "unet": ["diffusers", "UNet2DConditionModel"],
+}
+
+
+def safetensors_bytes(values: bytes = b"\0\0\x80?") -> bytes:
+    """A safetensors file with one float32 tensor of the given bytes, by the format's definition."""
+    header = {"w": {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [0, len(values)]}}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + values
+
+
+def write_checkpoint(
+    folder: Path,
+    config: Mapping[str, Any],
+    weights: str | None = "model.safetensors",
+    *,
+    index: str = "config.json",
+) -> Path:
+    """A folder with a configuration and one weights file; `weights` None leaves that out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / index).write_text(json.dumps(config), encoding="utf-8")
+    if weights is not None:
+        (folder / weights).write_bytes(safetensors_bytes())
+    return folder
+
+
+def write_pipeline(folder: Path, index: Mapping[str, Any] = STABLE_DIFFUSION) -> Path:
+    """A pipeline's folder with the components of STABLE_DIFFUSION."""
+    write_checkpoint(folder, index, None, index="model_index.json")
+    write_checkpoint(folder / "unet", {}, "diffusion_pytorch_model.safetensors")
+    write_checkpoint(folder / "text_encoder", {})
+    write_checkpoint(folder / "scheduler", {}, None, index="scheduler_config.json")
+    write_checkpoint(folder / "tokenizer", {}, None, index="tokenizer_config.json")
+    return folder

@@ -1,0 +1,178 @@
+"""`python:` models: found, called with their parameters, and held to the role's Protocol."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.binding import BindContext, bind, detect
+from pytest_cepbench.models.python_model import _make, roles_of
+from pytest_cepbench.models.roles import BoundRole, Describer, RoleName
+from pytest_cepbench.models.spec import parse_spec
+
+MODULE = """
+class Captioner:
+    fingerprint = "captioner-1"
+
+    def __init__(self, word="a picture", **options):
+        self.word = word
+        self.params = {"word": word}
+        for name, value in options.items():
+            setattr(self, name, eval(value))
+
+    def describe(self, images, prompt, seeds):
+        return [f"{self.word} {image.width} {prompt}" for image in images]
+
+class Embedder:
+    fingerprint = "embedder-1"
+
+    def encode_images(self, images):
+        return None
+
+class FullEmbedder(Embedder):
+    def encode_texts(self, texts):
+        return None
+
+class Anonymous(Captioner):
+    fingerprint = None
+
+ready = Captioner("made")
+number = 3
+
+def broken():
+    raise RuntimeError("no weights at /data")
+"""
+
+
+@pytest.fixture(autouse=True)
+def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The user's module in the current folder, which is not on sys.path."""
+    (tmp_path / "mymodels.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "mybroken.py").write_text("import no_such_library", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    _make.cache_clear()
+    sys.modules.pop("mymodels", None)
+    sys.modules.pop("mybroken", None)
+
+
+@pytest.fixture
+def binding(context: BindContext) -> Callable[..., BoundRole]:
+    """Bind an attribute of the user's module."""
+
+    def bind_attribute(target: str, role: RoleName = "describer") -> BoundRole:
+        return bind(parse_spec(f"python:mymodels:{target}"), role, context)
+
+    return bind_attribute
+
+
+def test_a_factory_is_called_with_the_parameters(binding: Callable[..., BoundRole]) -> None:
+    """The factory must get the spec's parameters, and they must enter the identity."""
+    bound = binding("Captioner?word=look")
+    model = bound.load()
+    assert isinstance(model, Describer)
+    assert model.describe([Image.new("RGB", (5, 4))], "now", [0]) == ["look 5 now"]
+    assert bound.fingerprint == "captioner-1"
+    assert bound.params == {"spec": {"word": "look"}, "model": {"word": "look"}}
+    assert (bound.seeded, bound.batch_size, bound.what) == (True, 8, "mymodels:Captioner")
+
+
+def test_an_object_is_taken_as_it_is(binding: Callable[..., BoundRole]) -> None:
+    """A module-level object that plays the role needs no factory, and takes no parameters."""
+    model = binding("ready").load()
+    assert isinstance(model, Describer)
+    assert model.describe([Image.new("RGB", (5, 4))], "", [0]) == ["made 5 "]
+    with pytest.raises(SpecError, match="takes no parameters"):
+        binding("ready?word=x")
+
+
+def test_a_model_is_made_once(binding: Callable[..., BoundRole]) -> None:
+    """Detecting and binding must not make the object twice: it may hold the weights."""
+    spec = "Captioner?word=once"
+    assert binding(spec).load() is binding(spec).load()
+    assert binding("Captioner?word=again").load() is not binding(spec).load()
+
+
+def test_stated_attributes_are_used(binding: Callable[..., BoundRole]) -> None:
+    """What the model says of itself must reach the chain."""
+    bound = binding("Captioner?seeded=False&batch_size=3&what='my captioner'")
+    assert (bound.seeded, bound.batch_size, bound.what) == (False, 3, "my captioner")
+
+
+def test_an_encoder_is_not_seeded_by_default(binding: Callable[..., BoundRole]) -> None:
+    """Equal inputs share one vector, whatever the seed."""
+    assert binding("FullEmbedder", "encoder").seeded is False
+
+
+@pytest.mark.parametrize(
+    ("target", "role", "missing"),
+    [
+        (
+            "Captioner",
+            "generator",
+            r"can play describer; a generator needs .* generate\(texts, seeds\)",
+        ),
+        ("Embedder", "encoder", r"no role; a encoder|encode_texts\(texts\)"),
+    ],
+)
+def test_a_missing_method_is_named(
+    binding: Callable[..., BoundRole], target: str, role: RoleName, missing: str
+) -> None:
+    """An object that is not the role must be refused, naming the methods to write."""
+    with pytest.raises(RoleError, match=missing):
+        binding(target, role)
+
+
+def test_a_model_without_fingerprint_is_refused(binding: Callable[..., BoundRole]) -> None:
+    """Without an identity, stored answers of other weights would be served as its own."""
+    with pytest.raises(SpecError, match="stored answers of other weights"):
+        binding("Anonymous")
+
+
+@pytest.mark.parametrize(
+    ("target", "match"),
+    [
+        ("python:mymodels", "expected python:package.module:factory"),
+        ("python:no_such_module:f", "No module named 'no_such_module'"),
+        ("python:mybroken:f", "No module named 'no_such_library'"),
+        ("python:mymodels:Capt", r"mymodels has no 'Capt'; it has .*Captioner"),
+        ("python:mymodels:broken", "the factory raised RuntimeError: no weights at /data"),
+        ("python:mymodels:broken?x=1", "the factory raised TypeError: .*'x'"),
+        ("python:mymodels:number", "is a int; expected a factory"),
+        ("python:mymodels:Captioner?batch_size=0", "batch_size must be 1 or more"),
+        ("python:mymodels:Captioner?batch_size='8'", "batch_size must be int, got '8'"),
+        ("python:mymodels:Captioner?params={1:{2}}", "built-in types"),
+    ],
+)
+def test_faults_are_explained(context: BindContext, target: str, match: str) -> None:
+    """Whatever is wrong in the user's module must be said in one message with its cause."""
+    with pytest.raises(SpecError, match=match):
+        bind(parse_spec(target), "describer", context)
+
+
+def test_roles_are_detected_from_the_methods() -> None:
+    """`--model=python:...` must find the role by what the object can do."""
+    assert detect(parse_spec("python:mymodels:Captioner")).roles == ("describer",)
+    assert detect(parse_spec("python:mymodels:FullEmbedder")).roles == ("encoder",)
+    assert detect(parse_spec("python:mymodels:Embedder")).roles == ()
+
+
+def test_a_model_of_the_project_itself_satisfies_the_protocol() -> None:
+    """The Protocols must accept a plain class, without importing anything of this project."""
+
+    class Plain:
+        def encode_images(self, images: Any) -> Any:
+            return np.zeros((len(images), 2))
+
+        def encode_texts(self, texts: Any) -> Any:
+            return np.zeros((len(texts), 2))
+
+    assert roles_of(Plain()) == ("encoder",)

@@ -1,0 +1,112 @@
+"""Model specs are taken apart as typed, and wrong ones are refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.spec import parse_params, parse_spec
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """One parameter of each kind."""
+
+    steps: int = 4
+    scale: float = 1.5
+    name: str = "x"
+    fast: bool = False
+    limit: int | None = 7
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            msg = f"steps must be 1 or more, got {self.steps}"
+            raise ValueError(msg)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "target", "params"),
+    [
+        ("checkpoints/step-8", "", "checkpoints/step-8", {}),
+        (
+            "org/model?revision=v2&dtype=bfloat16",
+            "",
+            "org/model",
+            {"revision": "v2", "dtype": "bfloat16"},
+        ),
+        ("shapes:?miss=0.1", "shapes", "", {"miss": "0.1"}),
+        ("python:pkg.mod:make?x=1", "python", "pkg.mod:make", {"x": "1"}),
+        (r"C:\models\step-8", "", r"C:\models\step-8", {}),
+        ("m?system_prompt=be%20brief&name=", "", "m", {"system_prompt": "be brief", "name": ""}),
+    ],
+)
+def test_a_spec_is_scheme_target_and_parameters(
+    text: str, scheme: str, target: str, params: dict[str, str]
+) -> None:
+    """Each form that the documentation shows must come apart as it says."""
+    spec = parse_spec(text)
+    assert (spec.text, spec.scheme, spec.target, dict(spec.params)) == (
+        text,
+        scheme,
+        target,
+        params,
+    )
+
+
+def test_an_existing_folder_is_taken_whole(tmp_path: Path) -> None:
+    """A folder whose name holds a question mark or a colon must still be found."""
+    folder = tmp_path / "shapes:odd?name=1"
+    folder.mkdir()
+    spec = parse_spec(str(folder))
+    assert (spec.scheme, spec.target, spec.params) == ("", str(folder), {})
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(max_size=20)))
+def test_any_parameter_value_survives(params: dict[str, str]) -> None:
+    """Whatever is percent-encoded into a spec must come out as it went in."""
+    safe = {key: value.encode("utf-8", "ignore").decode() for key, value in params.items()}
+    query = "&".join(f"{key}={quote(value, safe='')}" for key, value in safe.items())
+    assert dict(parse_spec(f"org/model?{query}").params) == safe
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        ("m?steps", "name=value"),
+        ("m?steps=1&steps=2", "'steps' is given more than once"),
+    ],
+)
+def test_malformed_specs_are_refused(text: str, match: str) -> None:
+    """A spec that can be read in two ways must not be guessed at."""
+    with pytest.raises(SpecError, match=match):
+        parse_spec(text)
+
+
+def test_parameters_are_converted_by_their_annotation() -> None:
+    """Strings must become the kinds that the adapter declared."""
+    spec = parse_spec("m?steps=9&scale=2&fast=Yes&limit=none&name=a%20b")
+    assert parse_params(spec, Knobs, "a test") == Knobs(9, 2.0, "a b", fast=True, limit=None)
+
+
+@pytest.mark.parametrize(
+    ("query", "match"),
+    [
+        ("step=3", "unknown parameter for a test 'step'. Did you mean 'steps'"),
+        ("steps=three", "'steps' must be int, got 'three'"),
+        ("fast=maybe", "'fast' must be bool, got 'maybe'"),
+        ("steps=0", "steps must be 1 or more, got 0"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(query: str, match: str) -> None:
+    """The message must name the parameter and quote the spec it stands in."""
+    with pytest.raises(SpecError, match=match) as caught:
+        parse_params(parse_spec(f"m?{query}"), Knobs, "a test")
+    assert f"m?{query}" in str(caught.value)

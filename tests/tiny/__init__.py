@@ -1,0 +1,1 @@
+"""Builders of tiny checkpoints with random weights, saved as users' checkpoints are."""

@@ -1,0 +1,245 @@
+"""Tiny describer checkpoints with random weights, saved as their libraries save them.
+
+Each builder writes a folder that loads like a published checkpoint of its architecture. The seed
+decides the weights; two seeds give two checkpoints that differ in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, WORDS, word_tokenizer
+
+_VISION: dict[str, Any] = {
+    "image_size": 32,
+    "patch_size": 8,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+_TEXT: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    # At the default spread of 0.02 every image ends in the same words; a test could not tell
+    # one image from another.
+    "initializer_range": 0.3,
+}
+
+
+def build_llava(path: Path, seed: int = 0, *, chat: bool = True) -> Path:
+    """LlavaForConditionalGeneration: CLIP tower, Llama, chat template unless told otherwise."""
+    import torch
+    from transformers import (
+        CLIPImageProcessorPil,
+        CLIPVisionConfig,
+        LlamaConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+    )
+
+    torch.manual_seed(seed)
+    tokenizer = word_tokenizer((*SPECIAL, "<image>"), image_token="<image>")
+    image_token = tokenizer.convert_tokens_to_ids("<image>")
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(**_VISION),
+        text_config=LlamaConfig(vocab_size=len(tokenizer), **_TEXT),
+        image_token_id=image_token,
+        image_seq_length=16,
+    )
+    LlavaForConditionalGeneration(config).save_pretrained(path)
+    LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(
+            size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
+        ),
+        tokenizer=tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>") if chat else None,
+    ).save_pretrained(path)
+    return path
+
+
+def build_qwen2_vl(path: Path, seed: int = 0) -> Path:
+    """Qwen2VLForConditionalGeneration: images keep their shape, so rows differ in length."""
+    import torch
+    from transformers import (
+        Qwen2VLConfig,
+        Qwen2VLForConditionalGeneration,
+        Qwen2VLImageProcessorPil,
+        Qwen2VLProcessor,
+    )
+    from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+
+    torch.manual_seed(seed)
+    extra = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+    tokenizer = word_tokenizer(
+        (*SPECIAL, *extra), image_token="<|image_pad|>", video_token="<|video_pad|>"
+    )
+    start, end, image, video = tokenizer.convert_tokens_to_ids(list(extra))
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+    config = Qwen2VLConfig(
+        text_config={"vocab_size": len(tokenizer), "rope_parameters": rope, **_TEXT},
+        vision_config={
+            "depth": 2,
+            "embed_dim": 32,
+            "hidden_size": 32,
+            "mlp_ratio": 2,
+            "num_heads": 2,
+            "patch_size": 8,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+        },
+        image_token_id=image,
+        video_token_id=video,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+    )
+    Qwen2VLForConditionalGeneration(config).save_pretrained(path)
+    patches = {"patch_size": 8, "merge_size": 2, "temporal_patch_size": 2}
+    Qwen2VLProcessor(
+        image_processor=Qwen2VLImageProcessorPil(
+            size={"shortest_edge": 16 * 16, "longest_edge": 64 * 64}, **patches
+        ),
+        tokenizer=tokenizer,
+        video_processor=Qwen2VLVideoProcessor(**patches),
+        chat_template=CHAT_TEMPLATE.replace(
+            "IMAGE", "<|vision_start|> <|image_pad|> <|vision_end|>"
+        ),
+    ).save_pretrained(path)
+    return path
+
+
+def build_idefics3(path: Path, seed: int = 0) -> Path:
+    """Idefics3ForConditionalGeneration: SigLIP-like tower with pixel shuffle."""
+    import torch
+    from transformers import (
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessorPil,
+        Idefics3Processor,
+        LlamaConfig,
+    )
+
+    torch.manual_seed(seed)
+    named = {
+        "image_token": "<image>",
+        "fake_image_token": "<fake_token_around_image>",
+        "global_image_token": "<global-img>",
+        "end_of_utterance_token": "<end_of_utterance>",
+    }
+    tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
+    config = Idefics3Config(
+        vision_config=_VISION,
+        text_config=LlamaConfig(vocab_size=len(tokenizer), **_TEXT),
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        scale_factor=2,
+        pad_token_id=0,
+    )
+    Idefics3ForConditionalGeneration(config).save_pretrained(path)
+    Idefics3Processor(
+        image_processor=Idefics3ImageProcessorPil(
+            size={"longest_edge": 32}, max_image_size={"longest_edge": 32}, do_image_splitting=False
+        ),
+        tokenizer=tokenizer,
+        image_seq_len=4,
+        chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>"),
+    ).save_pretrained(path)
+    return path
+
+
+def build_blip(path: Path, seed: int = 0) -> Path:
+    """BlipForConditionalGeneration: a captioner, no chat template."""
+    import torch
+    from transformers import (
+        BertTokenizer,
+        BlipConfig,
+        BlipForConditionalGeneration,
+        BlipImageProcessorPil,
+        BlipProcessor,
+    )
+
+    torch.manual_seed(seed)
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]")
+    vocabulary = {word: index for index, word in enumerate([*special, *WORDS])}
+    tokenizer = BertTokenizer(vocab=vocabulary, bos_token="[DEC]")
+    text = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": 32,
+        "encoder_hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 24,
+        "bos_token_id": vocabulary["[DEC]"],
+        "eos_token_id": vocabulary["[SEP]"],
+        "sep_token_id": vocabulary["[SEP]"],
+        "pad_token_id": 0,
+        "is_decoder": True,
+        "initializer_range": 0.3,
+    }
+    config = BlipConfig(vision_config={**_VISION, "initializer_range": 0.3}, text_config=text)
+    BlipForConditionalGeneration(config).save_pretrained(path)
+    BlipProcessor(
+        image_processor=BlipImageProcessorPil(size={"height": 32, "width": 32}), tokenizer=tokenizer
+    ).save_pretrained(path)
+    return path
+
+
+def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
+    """VisionEncoderDecoderModel of ViT and GPT-2: tokenizer and image processor, no processor."""
+    import torch
+    from transformers import (
+        GPT2Config,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+        ViTImageProcessorPil,
+    )
+
+    torch.manual_seed(seed)
+    tokenizer = word_tokenizer()
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        ViTConfig(**_VISION, initializer_range=0.3),
+        GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=24,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            bos_token_id=1,
+            eos_token_id=2,
+            is_decoder=True,
+            add_cross_attention=True,
+            initializer_range=0.3,
+        ),
+    )
+    model = VisionEncoderDecoderModel(config)
+    for settings in (model.config, model.generation_config):
+        settings.decoder_start_token_id = 1
+        settings.pad_token_id = 0
+        settings.eos_token_id = 2
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    ViTImageProcessorPil(size={"height": 32, "width": 32}).save_pretrained(path)
+    return path
+
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "llava": build_llava,
+    "qwen2-vl": build_qwen2_vl,
+    "idefics3": build_idefics3,
+    "blip": build_blip,
+    "vit-gpt2": build_vit_gpt2,
+}

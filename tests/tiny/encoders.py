@@ -1,0 +1,250 @@
+"""Tiny encoder checkpoints with random weights, saved as their libraries save them.
+
+Every image side is 32 pixels and every text fits 32 tokens; dual encoders end in 24 dimensions.
+Vocabularies are written by hand: trained ones differ from process to process.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+# fmt: off
+WORDS = [
+    "a", "an", "and", "one", "two", "three", "four", "on", "of", "the", "at", "no",
+    "red", "green", "blue", "yellow", "purple", "cyan", "small", "large",
+    "circle", "square", "triangle", "cross", "shape", "shapes",
+    "left", "right", "top", "bottom", "middle", "center",
+]
+# fmt: on
+
+TEXT_LENGTH = 32
+IMAGE_SIDE = 32
+JOINT_DIMENSION = 24
+
+_VISION = {
+    "image_size": IMAGE_SIDE,
+    "patch_size": 8,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+_TEXT = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": TEXT_LENGTH,
+}
+
+
+def clip_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
+    """A CLIPTokenizer in which every word of WORDS is one token and any other text is bytes."""
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import CLIPTokenizer
+
+    letters = sorted(ByteLevel.alphabet())
+    entries = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{c}</w>" for c in letters)]
+    merges: list[tuple[str, str]] = []
+    for word in WORDS:
+        if len(word) == 1:
+            continue
+        pieces = [*word[:-1], f"{word[-1]}</w>"]
+        built = pieces[0]
+        for piece in pieces[1:]:
+            merges.append((built, piece))
+            built += piece
+            entries.append(built)
+    vocabulary = {entry: index for index, entry in enumerate(dict.fromkeys(entries))}
+    unique = list(dict.fromkeys(merges))
+    return CLIPTokenizer(vocab=vocabulary, merges=unique, model_max_length=max_length)
+
+
+def word_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
+    """A word-level tokenizer over WORDS that ends a text with </s>, as SigLIP's does."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {
+        word: index for index, word in enumerate(["<pad>", "</s>", "<unk>", ",", ":", *WORDS])
+    }
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        padding_side="right",
+        model_max_length=max_length,
+        model_input_names=["input_ids"],
+    )
+
+
+def build_clip(folder: Path) -> Path:
+    """A CLIPModel with its processor: images and texts in one space."""
+    import torch
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
+
+    torch.manual_seed(11)
+    tokenizer = clip_tokenizer()
+    text = _TEXT | {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    config = CLIPConfig(
+        text_config=text,
+        vision_config=_VISION | {"intermediate_size": 64},
+        projection_dim=JOINT_DIMENSION,
+    )
+    CLIPModel(config).save_pretrained(folder)
+    images = CLIPImageProcessor(
+        size={"shortest_edge": IMAGE_SIDE}, crop_size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}
+    )
+    CLIPProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def build_siglip(folder: Path) -> Path:
+    """A SiglipModel with its processor: attention pooling, no CLS token, fixed-length texts."""
+    import torch
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipProcessor
+
+    torch.manual_seed(12)
+    tokenizer = word_tokenizer()
+    text = _TEXT | {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+        "pad_token_id": 0,
+        "projection_size": 32,
+    }
+    config = SiglipConfig(text_config=text, vision_config=_VISION | {"intermediate_size": 64})
+    SiglipModel(config).save_pretrained(folder)
+    images = SiglipImageProcessor(size={"height": IMAGE_SIDE, "width": IMAGE_SIDE})
+    SiglipProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def build_dinov2(folder: Path) -> Path:
+    """A Dinov2Model with its image processor: an image tower without texts."""
+    import torch
+    from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
+
+    torch.manual_seed(13)
+    Dinov2Model(Dinov2Config(**_VISION, mlp_ratio=2)).save_pretrained(folder)
+    BitImageProcessor(
+        size={"shortest_edge": IMAGE_SIDE}, crop_size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_vit(folder: Path, *, pooler: bool) -> Path:
+    """A ViTModel, or the classifier that fine-tuning leaves, whose files hold no pooler."""
+    import torch
+    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor, ViTModel
+
+    torch.manual_seed(14)
+    config = ViTConfig(**_VISION, intermediate_size=64)
+    (ViTModel(config) if pooler else ViTForImageClassification(config)).save_pretrained(folder)
+    size = {"height": IMAGE_SIDE, "width": IMAGE_SIDE}
+    ViTImageProcessor(size=size).save_pretrained(folder)
+    return folder
+
+
+def build_vit_mae(folder: Path) -> Path:
+    """A masked autoencoder: its encoder hides three of four patches at random unless told not to."""
+    import torch
+    from transformers import ViTImageProcessor, ViTMAEConfig, ViTMAEForPreTraining
+
+    torch.manual_seed(18)
+    decoder = {
+        "decoder_hidden_size": 32,
+        "decoder_num_hidden_layers": 1,
+        "decoder_num_attention_heads": 4,
+        "decoder_intermediate_size": 32,
+    }
+    config = ViTMAEConfig(**_VISION, intermediate_size=64, **decoder)
+    ViTMAEForPreTraining(config).save_pretrained(folder)
+    size = {"height": IMAGE_SIDE, "width": IMAGE_SIDE}
+    ViTImageProcessor(size=size).save_pretrained(folder)
+    return folder
+
+
+def build_convnext(folder: Path) -> Path:
+    """A ConvNextModel with its image processor: feature maps instead of tokens."""
+    import torch
+    from transformers import ConvNextConfig, ConvNextImageProcessor, ConvNextModel
+
+    torch.manual_seed(15)
+    config = ConvNextConfig(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], image_size=32)
+    ConvNextModel(config).save_pretrained(folder)
+    ConvNextImageProcessor(size={"shortest_edge": IMAGE_SIDE}, crop_pct=1.0).save_pretrained(folder)
+    return folder
+
+
+def build_timm_vit(folder: Path, *, classes: int = 0) -> Path:
+    """A timm VisionTransformer folder; with `classes`, one that still has its classifier."""
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(16)
+    shape = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
+    model = timm.create_model(
+        "vit_tiny_patch16_224", pretrained=False, num_classes=classes, **shape
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    pretrained = {
+        "input_size": [3, IMAGE_SIDE, IMAGE_SIDE],
+        "fixed_input_size": True,
+        "interpolation": "bicubic",
+        "crop_pct": 1.0,
+        "mean": [0.5, 0.5, 0.5],
+        "std": [0.5, 0.5, 0.5],
+        "num_classes": classes,
+        "first_conv": "patch_embed.proj",
+        "classifier": "head",
+    }
+    config = {
+        "architecture": "vit_tiny_patch16_224",
+        "num_classes": classes,
+        "num_features": 32,
+        "model_args": shape,
+        "pretrained_cfg": pretrained,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def build_open_clip(folder: Path) -> Path:
+    """An open_clip CLIP folder; its byte-pair vocabulary is the one that the package ships."""
+    import open_clip
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(17)
+    text = {
+        "context_length": TEXT_LENGTH,
+        "vocab_size": 49408,
+        "width": 16,
+        "heads": 2,
+        "layers": 1,
+    }
+    vision = {"image_size": 32, "layers": 2, "width": 64, "patch_size": 8, "head_width": 16}
+    model_config = {"embed_dim": JOINT_DIMENSION, "vision_cfg": vision, "text_cfg": text}
+    preprocess = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    config = {"model_cfg": model_config, "preprocess_cfg": preprocess}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "open_clip_config.json").write_text(json.dumps(config), encoding="utf-8")
+    model = open_clip.CLIP(**model_config)
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    save_file(weights, folder / "open_clip_model.safetensors")
+    return folder

@@ -1,0 +1,261 @@
+"""Tiny diffusers pipelines with random weights, saved as diffusers saves them.
+
+They draw 64 x 64 pixels in two steps; DRAW holds the spec parameters with which each does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.tiny.encoders import WORDS, clip_tokenizer
+
+TEXT_LENGTH = 32
+
+DRAW = {
+    "stable-diffusion": "num_inference_steps=2&height=64&width=64",
+    "sdxl": "num_inference_steps=2&height=64&width=64",
+    "pixart": (
+        "num_inference_steps=2&height=64&width=64&max_sequence_length=16"
+        "&use_resolution_binning=false&clean_caption=false"
+    ),
+    "flux": "num_inference_steps=2&height=64&width=64&max_sequence_length=16",
+}
+
+
+def t5_tokenizer() -> Any:
+    """A T5Tokenizer in which every word of WORDS is one piece and any other text is letters."""
+    from transformers import T5Tokenizer
+
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -6.0)]
+    pieces += [(letter, -6.0) for letter in letters]
+    pieces += [(f"▁{word}", -2.0) for word in WORDS]
+    return T5Tokenizer(vocab=pieces, extra_ids=0, model_max_length=TEXT_LENGTH)
+
+
+def build_stable_diffusion(folder: Path, *, safety_checker: bool = False) -> Path:
+    """A StableDiffusionPipeline with DDIM; with `safety_checker`, one that flags next to nothing."""
+    import torch
+    from diffusers import DDIMScheduler, StableDiffusionPipeline
+
+    torch.manual_seed(21)
+    tokenizer = clip_tokenizer(TEXT_LENGTH)
+    checker, extractor = _safety_checker() if safety_checker else (None, None)
+    StableDiffusionPipeline(
+        vae=_vae(),
+        text_encoder=_clip_text(tokenizer),
+        tokenizer=tokenizer,
+        unet=_unet(32, attention_head_dim=4),
+        scheduler=DDIMScheduler(
+            beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False, steps_offset=1
+        ),
+        safety_checker=checker,
+        feature_extractor=extractor,
+        requires_safety_checker=safety_checker,
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_sdxl(folder: Path) -> Path:
+    """A StableDiffusionXLPipeline: two text encoders and size conditioning."""
+    import torch
+    from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
+
+    torch.manual_seed(22)
+    tokenizer = clip_tokenizer(TEXT_LENGTH)
+    unet = _unet(
+        64,
+        attention_head_dim=(2, 4),
+        use_linear_projection=True,
+        addition_embed_type="text_time",
+        addition_time_embed_dim=8,
+        transformer_layers_per_block=(1, 1),
+        projection_class_embeddings_input_dim=32 + 6 * 8,
+    )
+    StableDiffusionXLPipeline(
+        vae=_vae(),
+        text_encoder=_clip_text(tokenizer),
+        text_encoder_2=_clip_text(tokenizer, projection=True),
+        tokenizer=tokenizer,
+        tokenizer_2=tokenizer,
+        unet=unet,
+        scheduler=EulerDiscreteScheduler(timestep_spacing="leading", steps_offset=1),
+        add_watermarker=False,
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_pixart(folder: Path) -> Path:
+    """A PixArtSigmaPipeline: a diffusion transformer reading T5."""
+    import torch
+    from diffusers import (
+        DPMSolverMultistepScheduler,
+        PixArtSigmaPipeline,
+        PixArtTransformer2DModel,
+    )
+
+    torch.manual_seed(23)
+    transformer = PixArtTransformer2DModel(
+        sample_size=16,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=4,
+        caption_channels=32,
+        in_channels=4,
+        out_channels=8,
+        cross_attention_dim=32,
+        use_additional_conditions=False,
+    )
+    tokenizer = t5_tokenizer()
+    PixArtSigmaPipeline(
+        transformer=transformer,
+        scheduler=DPMSolverMultistepScheduler(),
+        vae=_vae(),
+        text_encoder=_t5(tokenizer),
+        tokenizer=tokenizer,
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_flux(folder: Path) -> Path:
+    """A FluxPipeline: flow matching, CLIP and T5 together."""
+    import torch
+    from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
+
+    torch.manual_seed(24)
+    tokenizer, pieces = clip_tokenizer(TEXT_LENGTH), t5_tokenizer()
+    transformer = FluxTransformer2DModel(
+        patch_size=1,
+        in_channels=4,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        pooled_projection_dim=32,
+        axes_dims_rope=[4, 4, 8],
+    )
+    FluxPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=_vae(latents=1, use_quant_conv=False, use_post_quant_conv=False, shift_factor=0.06),
+        text_encoder=_clip_text(tokenizer),
+        tokenizer=tokenizer,
+        text_encoder_2=_t5(pieces),
+        tokenizer_2=pieces,
+        transformer=transformer,
+    ).save_pretrained(folder)
+    return folder
+
+
+def flag_everything(folder: Path) -> None:
+    """Make a saved pipeline's safety checker flag every image: its thresholds go below any cosine."""
+    _edit_tensor(folder / "safety_checker" / "model.safetensors", "concept_embeds_weights", -2.0)
+
+
+def poison_decoder(folder: Path) -> None:
+    """Make a saved pipeline draw NaN: a bias at the end of its decoder is no number."""
+    _edit_tensor(
+        folder / "vae" / "diffusion_pytorch_model.safetensors",
+        "decoder.conv_out.bias",
+        float("nan"),
+    )
+
+
+def drop_tensor(file: Path, name: str) -> None:
+    """Take one tensor out of a whole safetensors file."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    del tensors[name]
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def _edit_tensor(file: Path, name: str, value: float) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    tensors[name] = torch.full_like(tensors[name], value)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def _safety_checker() -> tuple[Any, Any]:
+    import torch
+    from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
+    from transformers import CLIPConfig, CLIPImageProcessor
+
+    vision = {
+        "image_size": 32,
+        "patch_size": 8,
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
+    checker = StableDiffusionSafetyChecker(CLIPConfig(vision_config=vision, projection_dim=32))
+    for thresholds in (checker.concept_embeds_weights, checker.special_care_embeds_weights):
+        torch.nn.init.constant_(thresholds, 2.0)  # above any cosine
+    extractor = CLIPImageProcessor(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
+    )
+    return checker, extractor
+
+
+def _clip_text(tokenizer: Any, *, projection: bool = False) -> Any:
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    config = CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=TEXT_LENGTH,
+        projection_dim=32,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config)
+
+
+def _t5(tokenizer: Any) -> Any:
+    from transformers import T5Config, T5EncoderModel
+
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4
+    )
+    return T5EncoderModel(config)
+
+
+def _vae(latents: int = 4, **options: Any) -> Any:
+    from diffusers import AutoencoderKL
+
+    return AutoencoderKL(
+        block_out_channels=(32, 32),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        layers_per_block=1,
+        latent_channels=latents,
+        norm_num_groups=8,
+        sample_size=64,
+        **options,
+    )
+
+
+def _unet(cross_attention: int, **options: Any) -> Any:
+    from diffusers import UNet2DConditionModel
+
+    return UNet2DConditionModel(
+        sample_size=16,
+        in_channels=4,
+        out_channels=4,
+        block_out_channels=(32, 64),
+        layers_per_block=1,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=cross_attention,
+        norm_num_groups=8,
+        **options,
+    )
