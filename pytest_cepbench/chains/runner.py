@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,10 +75,9 @@ class RoleRunner:
     def model(self) -> Model:
         """The loaded model. Raises CheckpointError or ModelError when it cannot be loaded."""
         if self._model is None:
-            started = time.perf_counter()
-            self._model = self.bound.load()
+            with self._at_work():
+                self._model = self.bound.load()
             self.tally.loads += 1
-            self.tally.seconds += time.perf_counter() - started
         return self._model
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
@@ -152,9 +153,9 @@ class RoleRunner:
     def _call(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[object]:
         """Ask the model; halve the batch when it does not fit or when one input spoils it."""
         model = self.model
-        started = time.perf_counter()
         try:
-            outputs = list(ask(model, inputs, seeds))
+            with self._at_work():
+                outputs = list(ask(model, inputs, seeds))
         except CepError:
             raise
         except Exception as error:  # noqa: BLE001 - any exception of a model is an outcome (design 4)
@@ -166,9 +167,21 @@ class RoleRunner:
             self.tally.calls += 1
             self.tally.inputs += len(inputs)
             return outputs
+        return self._call_halves(inputs, seeds, ask, failed)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Count the time of a model's own code, and keep its libraries' warnings warnings.
+
+        Under a user's `-W error` a deprecation inside a library would be a failed step otherwise.
+        """
+        started = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                yield
         finally:
             self.tally.seconds += time.perf_counter() - started
-        return self._call_halves(inputs, seeds, ask, failed)
 
     def _call_halves(
         self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask, error: Exception

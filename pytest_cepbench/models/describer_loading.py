@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoint_files import list_files
-from pytest_cepbench.models.loading import explained, refuse_missing
+from pytest_cepbench.models.loading import check_vocabulary, explained, refuse_missing
 from pytest_cepbench.models.torch_runtime import check_device, quiet, set_threads, to_torch_dtype
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def load_describer(plan: DescriberPlan) -> LoadedDescriber:
     with explained(plan.checkpoint), quiet():
         model = _load_model(plan)
         processor, image_processor, tokenizer = _load_processors(plan, model)
+        check_vocabulary(plan.checkpoint.path, type(tokenizer).__name__)
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         if not model.config.is_encoder_decoder:

@@ -5,13 +5,22 @@ Only the standard library and pytest are imported before a cepbench option or te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
+from pytest_cepbench.plugin.fixtures import (
+    RESULTS,
+    cep_case,
+    cep_gate,
+    describer,
+    encoder,
+    generator,
+    process_of,
+)
 from pytest_cepbench.plugin.ledger import UNJUDGED
 from pytest_cepbench.plugin.options import (
     Settings,
@@ -21,13 +30,9 @@ from pytest_cepbench.plugin.options import (
 )
 from pytest_cepbench.plugin.wire import to_wire
 
-if TYPE_CHECKING:
-    from pytest_cepbench.models.roles import RoleName
-    from pytest_cepbench.plugin.process import Process
-    from pytest_cepbench.report import CaseResult
-    from pytest_cepbench.suites import Case
+# pytest finds fixtures as names of a plugin's module.
+__all__ = ["cep_case", "cep_gate", "describer", "encoder", "generator"]
 
-_RESULTS = pytest.StashKey[list["CaseResult"]]()
 _TAKEN = pytest.StashKey[Sequence[str]]()
 
 
@@ -58,25 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if not hasattr(config, "workerinput"):
         settings = Settings.from_config(config)
-        controller = Controller(settings, lambda: _process(config))
+        controller = Controller(settings, lambda: process_of(config))
         config.stash[CONTROLLER] = controller
         # Hooks that get no config are the ledger's own methods.
         config.pluginmanager.register(controller.ledger, "cepbench_ledger")
-
-
-def _process(config: pytest.Config) -> Process:
-    """Suites, store and models of this process, made at the first call."""
-    from pytest_cepbench.plugin.process import PROCESS, Process
-
-    if PROCESS not in config.stash:
-        worker = getattr(config, "workerinput", None)
-        controller = config.stash.get(CONTROLLER, None)
-        config.stash[PROCESS] = Process(
-            controller.settings if controller else Settings.from_config(config),
-            run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
-            workers=worker["workercount"] if worker else 1,
-        )
-    return config.stash[PROCESS]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -112,7 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cep_case" in metafunc.fixturenames:
         from pytest_cepbench.plugin.collecting import parametrize
 
-        parametrize(metafunc, _process(metafunc.config))
+        parametrize(metafunc, process_of(metafunc.config))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -141,65 +131,6 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
 # -- judging -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cep_case() -> Case:
-    """The case to judge; parametrized over the cases of the suite.toml beside the test module."""
-    pytest.fail("cep_case has no suite: put a suite.toml beside the test module", pytrace=False)
-
-
-@pytest.fixture
-def cep_gate(
-    request: pytest.FixtureRequest, cep_case: Case, snapshot: Any
-) -> Callable[..., CaseResult]:
-    """Judge the case: `cep_gate(cep_case)` measures it and fails the test unless it passes.
-
-    Returns the result of a case that passes. `tolerance=` replaces the suite's for this test.
-    """
-    from pytest_cepbench.plugin.collecting import mark_of
-    from pytest_cepbench.plugin.judging import Judge
-    from pytest_cepbench.report.text import explain
-
-    mark = mark_of(request.node)
-    judge = Judge(_process(request.config), mark.suite_file(request.path), snapshot)
-
-    def gate(case: Case = cep_case, *, tolerance: float | None = mark.tolerance) -> CaseResult:
-        result = judge(case, request.node.nodeid, tolerance)
-        request.node.stash.setdefault(_RESULTS, []).append(result)
-        if not result.passes:
-            pytest.fail(explain(result), pytrace=False)
-        return result
-
-    return gate
-
-
-@pytest.fixture
-def describer(request: pytest.FixtureRequest) -> Any:
-    """The loaded describer of the run (see `pytest_cepbench.Describer`), one per process."""
-    return _model(request, "describer")
-
-
-@pytest.fixture
-def generator(request: pytest.FixtureRequest) -> Any:
-    """The loaded generator of the run (see `pytest_cepbench.Generator`), one per process."""
-    return _model(request, "generator")
-
-
-@pytest.fixture
-def encoder(request: pytest.FixtureRequest) -> Any:
-    """The loaded encoder of the run (see `pytest_cepbench.Encoder`), one per process."""
-    return _model(request, "encoder")
-
-
-def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
-    from pytest_cepbench.errors import CepError
-    from pytest_cepbench.plugin.collecting import mark_of
-
-    try:
-        return _process(request.config).model(mark_of(request.node).suite_file(request.path), role)
-    except CepError as error:
-        pytest.fail(str(error), pytrace=False)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -207,7 +138,7 @@ def pytest_runtest_makereport(
     """Put the verdicts on the report: they travel with it, and survive a worker that dies later."""
     report = yield
     if call.when == "call" and _is_case(item):
-        results = item.stash.get(_RESULTS, [])
+        results = item.stash.get(RESULTS, [])
         if results:
             import msgspec
 

@@ -47,7 +47,7 @@ class Controller:
         if not self.settings.names_models:
             return
         yield from self._model_lines()
-        yield f"baselines {self.settings.baselines}, store {self.settings.store}"
+        yield f"baselines {_shown(self.settings.baselines)}, store {_shown(self.settings.store)}"
         for name in taken:
             yield f"{name} belongs to another plugin here, use --cep-{name[2:]}"
         others = [
@@ -89,7 +89,8 @@ class Controller:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         if updating:
             self._accept(session)
-        shutil.rmtree(self.process().staged, ignore_errors=True)
+        if updating:
+            shutil.rmtree(self.process().staged, ignore_errors=True)
         if ledger.results:
             self._write_reports()
 
@@ -117,6 +118,7 @@ class Controller:
             ".html": html_page(facts, results, self.process().store.get_image),
         }
         self.written = write_reports(self.settings.report, documents)
+        self.settings.keep_out_of_git(self.settings.report)
 
     def _setup_lines(self) -> list[str]:
         """The header, or what the results say where nothing was named on the command line."""
@@ -146,18 +148,25 @@ class Controller:
         for line in self._acceptance(updating=updating):
             reporter.write_line(line)
         for path in self.written:
-            reporter.write_line(f"report: {path}")
+            reporter.write_line(f"report: {_shown(path)}")
 
     def _acceptance(self, *, updating: bool) -> Iterator[str]:
         verdicts = {result.verdict for result in self.ledger.results}
         if self.accepted:
-            yield f"{len(self.accepted)} baselines written below {self.settings.baselines}: commit them"
+            count = len(self.accepted)
+            yield f"{count} baselines written below {_shown(self.settings.baselines)}: commit them"
         elif updating and self.ledger.results and (self.ledger.problems() or "error" in verdicts):
             yield "no baseline was changed: only a complete run can be accepted"
         elif updating:
             yield "no baseline changed"
         elif "no-baseline" in verdicts:
             yield "accept what was measured: run again with --snapshot-update"
+
+
+def _shown(path: Path) -> Path:
+    """A path as short as it can be said from here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 CONTROLLER = pytest.StashKey[Controller]()

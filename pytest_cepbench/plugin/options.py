@@ -130,13 +130,15 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 class Settings:
     """What was asked for, from the command line, else the environment, else the ini file.
 
-    sources: for every value that is not a default, where it came from.
+    home: folder of everything a run leaves behind by default, never to be committed. sources: for
+    every value that is not a default, where it came from.
     """
 
     model: str | None
     role: str | None
     roles: Mapping[str, str]
     data: Mapping[str, Path]
+    home: Path
     store: Path
     baselines: Path
     report: Path
@@ -147,6 +149,12 @@ class Settings:
     def names_models(self) -> bool:
         """Whether the user named any model."""
         return self.model is not None or bool(self.roles)
+
+    def keep_out_of_git(self, path: Path) -> None:
+        """Put a `.gitignore` into the home folder when something was written below it."""
+        ignore = self.home / ".gitignore"
+        if path.is_relative_to(self.home) and not ignore.exists():
+            ignore.write_text("*\n")
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
@@ -162,15 +170,16 @@ class Settings:
         if role is not None and role not in ROLES:
             msg = f"{_BY_NAME['role'].ini} = {role!r}: one of {', '.join(ROLES)} is expected"
             raise pytest.UsageError(msg)
-        root = config.rootpath
+        home = config.rootpath / ".cepbench"
         return cls(
             model=single.get("model"),
             role=role,
             roles={name: single[name] for name in ROLES if name in single},
             data=_places(values.get("data", [])),
-            store=Path(single.get("store", root / ".cepbench" / "store")).absolute(),
-            baselines=Path(single.get("baselines", root / "baselines")).absolute(),
-            report=Path(single.get("report", root / ".cepbench" / "report.json")).absolute(),
+            home=home,
+            store=Path(single.get("store", home / "store")).absolute(),
+            baselines=Path(single.get("baselines", config.rootpath / "baselines")).absolute(),
+            report=Path(single.get("report", home / "report.json")).absolute(),
             tolerance=_tolerance(single.get("tolerance")),
             sources=sources,
         )

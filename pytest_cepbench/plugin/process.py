@@ -65,7 +65,9 @@ class Process:
     @cached_property
     def store(self) -> Store:
         """The store, opened."""
-        return Store(self.settings.store)
+        store = Store(self.settings.store)
+        self.settings.keep_out_of_git(self.settings.store)
+        return store
 
     @cached_property
     def roster(self) -> Roster:

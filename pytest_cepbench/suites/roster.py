@@ -138,7 +138,8 @@ class Roster:
 
 def describe_role(bound: BoundRole) -> str:
     """A role's identity in one line, for baselines: what it is, which weights, which parameters."""
-    params = ",".join(f"{name}={value}" for name, value in sorted(bound.params.items()))
+    given = {name: value for name, value in sorted(bound.params.items()) if value is not None}
+    params = ",".join(f"{name}={value}" for name, value in given.items())
     return f"{bound.what} {bound.adapter} {bound.fingerprint[:16]}" + (
         f" {params}" if params else ""
     )

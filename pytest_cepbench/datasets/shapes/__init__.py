@@ -1,0 +1,27 @@
+"""The embedded world: generated scenes of a few shapes whose truth is known, without torch.
+
+A scene has one exact caption and as many images as there are seeds; both can be read back exactly.
+"""
+
+from pytest_cepbench.datasets.shapes.distort import Knobs, distort, is_blank
+from pytest_cepbench.datasets.shapes.features import features
+from pytest_cepbench.datasets.shapes.grammar import caption, parse_caption
+from pytest_cepbench.datasets.shapes.perceive import perceive
+from pytest_cepbench.datasets.shapes.render import render
+from pytest_cepbench.datasets.shapes.samples import load_shapes
+from pytest_cepbench.datasets.shapes.scene import WORLD_VERSION, Scene, SceneObject
+
+__all__ = [
+    "WORLD_VERSION",
+    "Knobs",
+    "Scene",
+    "SceneObject",
+    "caption",
+    "distort",
+    "features",
+    "is_blank",
+    "load_shapes",
+    "parse_caption",
+    "perceive",
+    "render",
+]

@@ -1,0 +1,142 @@
+"""Knobs: a scene made worse by a known amount.
+
+Every decision compares one number in [0, 1), drawn for (seed, knob, cell), with the knob. What a
+knob does at some setting it therefore also does at every higher one, to the same objects and in the
+same way, and two settings differ by what was added only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from typing import TypeVar
+
+import numpy as np
+
+from pytest_cepbench.datasets.shapes.look import FloatArray
+from pytest_cepbench.datasets.shapes.scene import (
+    CELLS,
+    COLORS,
+    SHAPES,
+    SIZES,
+    Scene,
+    SceneObject,
+)
+
+Word = TypeVar("Word")
+
+_STREAM = 1  # keeps these draws apart from the jitter of `render`, which has the same seeds
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Probabilities in [0, 1], applied at every step.
+
+    miss, recolor, reshape, resize, move: that an object is left out, gets another color, another
+        shape, the other size, or goes to a cell that was free.
+    swap: that two objects of the scene, of different look, exchange places.
+    blank: that the whole answer is an empty text or a black image.
+    Raises ValueError naming the knob that is out of range.
+    """
+
+    miss: float = 0.0
+    recolor: float = 0.0
+    reshape: float = 0.0
+    resize: float = 0.0
+    move: float = 0.0
+    swap: float = 0.0
+    blank: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in KNOB_NAMES:
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                msg = f"{name} is a probability in [0, 1], got {value!r}"
+                raise ValueError(msg)
+
+    @property
+    def turned(self) -> dict[str, float]:
+        """The knobs that are not at zero."""
+        return {name: value for name in KNOB_NAMES if (value := float(getattr(self, name))) > 0}
+
+
+# The draws are laid out in this order: a new knob goes to the end, or all old ones draw anew.
+KNOB_NAMES = tuple(field.name for field in fields(Knobs))
+
+
+def distort(scene: Scene, knobs: Knobs, seed: int) -> Scene:
+    """The scene after all knobs but `blank` have acted on it.
+
+    seed: any non-negative integer. Looks change first, then places, and last objects are left out.
+    """
+    if not knobs.turned.keys() - {"blank"}:
+        return scene
+    happens, which = _draws(seed)
+    places = _swapped(scene, knobs.swap, happens["swap"][0], which["swap"][0])
+    moves = _targets(scene, which["move"])
+    kept = []
+    for one in scene.objects:
+        if happens["miss"][one.cell] < knobs.miss:
+            continue
+        cell = places[one.cell]
+        if happens["move"][one.cell] < knobs.move:
+            cell = moves.get(one.cell, cell)
+        kept.append(replace(_relooked(one, knobs, happens, which), cell=cell))
+    return Scene(tuple(kept))
+
+
+def is_blank(knobs: Knobs, seed: int) -> bool:
+    """Whether the whole answer of this seed is lost."""
+    return knobs.blank > 0 and bool(_draws(seed)[0]["blank"][0] < knobs.blank)
+
+
+def _draws(seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """For each knob (9,) numbers in [0, 1) that decide whether, and (9,) that decide which."""
+    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM))))
+    table = source.random((len(KNOB_NAMES), 2, CELLS))
+    happens = dict(zip(KNOB_NAMES, table[:, 0], strict=True))
+    which = dict(zip(KNOB_NAMES, table[:, 1], strict=True))
+    return happens, which
+
+
+def _relooked(
+    one: SceneObject, knobs: Knobs, happens: dict[str, FloatArray], which: dict[str, FloatArray]
+) -> SceneObject:
+    cell = one.cell
+    color, shape, size = one.color, one.shape, one.size
+    if happens["recolor"][cell] < knobs.recolor:
+        color = _another(COLORS, color, which["recolor"][cell])
+    if happens["reshape"][cell] < knobs.reshape:
+        shape = _another(SHAPES, shape, which["reshape"][cell])
+    if happens["resize"][cell] < knobs.resize:
+        size = _another(SIZES, size, which["resize"][cell])
+    return SceneObject(cell, size, color, shape)
+
+
+def _another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
+    step = 1 + int(draw * (len(words) - 1))
+    return words[(words.index(current) + step) % len(words)]
+
+
+def _swapped(scene: Scene, probability: float, happens: float, which: float) -> dict[int, int]:
+    """Where the object of each cell is after the swap."""
+    places = {one.cell: one.cell for one in scene.objects}
+    pairs = [(a, b) for a, b in combinations(scene.objects, 2) if a.look != b.look]
+    if pairs and happens < probability:
+        first, second = pairs[int(which * len(pairs))]
+        places[first.cell], places[second.cell] = second.cell, first.cell
+    return places
+
+
+def _targets(scene: Scene, which: FloatArray) -> dict[int, int]:
+    """A free cell for each object, as far as there are any, as if all objects moved.
+
+    Settled for all at once, so that no object's target depends on whether another one moves.
+    """
+    taken = {one.cell for one in scene.objects}
+    free = [cell for cell in range(CELLS) if cell not in taken]
+    targets = {}
+    for one in scene.objects:
+        if free:
+            targets[one.cell] = free.pop(int(which[one.cell] * len(free)))
+    return targets

@@ -1,0 +1,116 @@
+"""Seeing: pixels to a scene, knowing the world's look but nothing of how an image came about.
+
+Each cell is judged by itself: its color by the direction in which it leaves the background, the
+place and radius of its object by center of mass and area, its shape by drawing all four there and
+keeping the one that differs least. Exact on what the world draws; blur and noise of the size that
+small diffusion models leave are forgiven.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.shapes.look import (
+    AREA,
+    BACKGROUND,
+    DROP,
+    PALETTE,
+    RADII,
+    RADIUS_JITTER,
+    SIDE,
+    FloatArray,
+    coverage,
+)
+from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES, SIZES, Scene, SceneObject
+
+_WINDOW = 22  # a cell's 21.33 pixels, rounded up
+_STARTS = (0, 21, 42)
+_VISIBLE = 0.15  # rise of a channel over the background that counts as color
+_HALO = 0.05  # coverage this far from 0 and 1 is taken for blur
+_LEAST_AREA = 18.0  # pixels; the smallest object the world draws covers 46
+_REACH = 0.9  # of the root of its area: how far a triangle's corners lie from its center of mass
+_SLACK = 1.5  # pixels, for soft edges and for a center that the neighbors have pulled aside
+_SIZE_BORDER = sum(RADII) / 2
+
+_HUES = PALETTE - BACKGROUND
+_DIRECTIONS = _HUES / np.linalg.norm(_HUES, axis=1, keepdims=True)
+_PIXELS = np.arange(_WINDOW) + 0.5
+
+
+def perceive(image: ImageArtifact) -> Scene:
+    """The scene in an image of any size; it is brought to 64 x 64 pixels first. Never raises."""
+    rise = _pixels(image) / 255.0 - BACKGROUND
+    windows = np.stack([rise[y : y + _WINDOW, x : x + _WINDOW] for y in _STARTS for x in _STARTS])
+    colors = _colors(windows)
+    cover = _cover(windows, colors)
+    objects = []
+    for cell in range(CELLS):
+        kept = _trim(cover[cell])
+        if kept.sum() >= _LEAST_AREA:
+            shape, size = _fit(kept)
+            color = COLORS[colors[cell]]
+            objects.append(SceneObject(cell, SIZES[size], color, SHAPES[shape]))
+    return Scene(tuple(objects))
+
+
+def _pixels(image: ImageArtifact) -> FloatArray:
+    if image.size == (SIDE, SIDE):
+        return image.pixels.astype(np.float64)
+    small = image.to_pil().resize((SIDE, SIDE), Image.Resampling.BOX)
+    return np.asarray(small, dtype=np.float64)
+
+
+def _colors(windows: FloatArray) -> list[int]:
+    """Index of the palette's color nearest in direction to each window's visible pixels."""
+    visible = windows.max(axis=3, keepdims=True) > _VISIBLE
+    totals = (windows * visible).sum(axis=(1, 2))
+    nearest: list[int] = (totals @ _DIRECTIONS.T).argmax(axis=1).tolist()
+    return nearest
+
+
+def _cover(windows: FloatArray, colors: list[int]) -> FloatArray:
+    """(9, 22, 22) how much each pixel is covered by an object of its cell's color, in [0, 1]."""
+    hues = _HUES[colors]
+    scale = (hues**2).sum(axis=1)
+    share = np.matmul(windows.reshape(CELLS, -1, 3), hues[:, :, None]) / scale[:, None, None]
+    # Stretched about one half, so that blur changes no area.
+    stretched = (share.reshape(windows.shape[:3]) - _HALO) / (1 - 2 * _HALO)
+    clipped: FloatArray = np.clip(stretched, 0.0, 1.0)
+    return clipped
+
+
+def _fit(cover: FloatArray) -> tuple[int, int]:
+    """Indices of the shape and the size that explain a window best."""
+    x, y, area = _mass(cover)
+    across = (_PIXELS - x)[None, :]
+    fits = []
+    for number, shape in enumerate(SHAPES):
+        radius = (area / AREA[shape]) ** 0.5
+        size = int(radius > _SIZE_BORDER)
+        # Only radii that the world has: a blurred cross would else pass for a smaller circle.
+        radius = min(max(radius, RADII[size] - RADIUS_JITTER), RADII[size] + RADIUS_JITTER)
+        down = (_PIXELS - (y - DROP[shape] * radius))[:, None]
+        misfit = float(((coverage(shape, across, down, radius) - cover) ** 2).sum())
+        fits.append((misfit, number, size))
+    _, best, size = min(fits)
+    return best, size
+
+
+def _trim(cover: FloatArray) -> FloatArray:
+    """Without what lies farther out than any shape of this area reaches: a neighbor's corners."""
+    if cover.sum() < _LEAST_AREA:
+        return cover
+    x, y, area = _mass(cover)
+    squared = (_PIXELS - x)[None, :] ** 2 + (_PIXELS - y)[:, None] ** 2
+    kept: FloatArray = np.where(squared <= (_REACH * area**0.5 + _SLACK) ** 2, cover, 0.0)
+    return kept
+
+
+def _mass(cover: FloatArray) -> tuple[float, float, float]:
+    """Center of mass (x, y), and area, in pixels."""
+    area = float(cover.sum())
+    x = float(cover.sum(axis=0) @ _PIXELS) / area
+    y = float(cover.sum(axis=1) @ _PIXELS) / area
+    return x, y, area

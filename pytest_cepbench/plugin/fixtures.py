@@ -1,0 +1,96 @@
+"""The fixtures that test modules use; heavy modules are imported when one of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cepbench.plugin.controller import CONTROLLER
+from pytest_cepbench.plugin.options import Settings
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.roles import RoleName
+    from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.suites import Case
+
+RESULTS = pytest.StashKey[list["CaseResult"]]()
+"""What the gate found in a test, until its report is made."""
+
+
+def process_of(config: pytest.Config) -> Process:
+    """Suites, store and models of this process, made at the first call."""
+    from pytest_cepbench.plugin.process import PROCESS, Process
+
+    if PROCESS not in config.stash:
+        worker = getattr(config, "workerinput", None)
+        controller = config.stash.get(CONTROLLER, None)
+        config.stash[PROCESS] = Process(
+            controller.settings if controller else Settings.from_config(config),
+            run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
+            workers=worker["workercount"] if worker else 1,
+        )
+    return config.stash[PROCESS]
+
+
+@pytest.fixture
+def cep_case() -> Case:
+    """The case to judge; parametrized over the cases of the suite.toml beside the test module."""
+    pytest.fail("cep_case has no suite: put a suite.toml beside the test module", pytrace=False)
+
+
+@pytest.fixture
+def cep_gate(
+    request: pytest.FixtureRequest, cep_case: Case, snapshot: Any
+) -> Callable[..., CaseResult]:
+    """Judge the case: `cep_gate(cep_case)` measures it and fails the test unless it passes.
+
+    Returns the result of a case that passes. `tolerance=` replaces the suite's for this test.
+    """
+    from pytest_cepbench.plugin.collecting import mark_of
+    from pytest_cepbench.plugin.judging import Judge
+    from pytest_cepbench.report.text import explain
+
+    mark = mark_of(request.node)
+    judge = Judge(process_of(request.config), mark.suite_file(request.path), snapshot)
+
+    def gate(case: Case = cep_case, *, tolerance: float | None = mark.tolerance) -> CaseResult:
+        result = judge(case, request.node.nodeid, tolerance)
+        request.node.stash.setdefault(RESULTS, []).append(result)
+        if not result.passes:
+            pytest.fail(explain(result), pytrace=False)
+        return result
+
+    return gate
+
+
+@pytest.fixture
+def describer(request: pytest.FixtureRequest) -> Any:
+    """The loaded describer of the run (see `pytest_cepbench.Describer`), one per process."""
+    return _model(request, "describer")
+
+
+@pytest.fixture
+def generator(request: pytest.FixtureRequest) -> Any:
+    """The loaded generator of the run (see `pytest_cepbench.Generator`), one per process."""
+    return _model(request, "generator")
+
+
+@pytest.fixture
+def encoder(request: pytest.FixtureRequest) -> Any:
+    """The loaded encoder of the run (see `pytest_cepbench.Encoder`), one per process."""
+    return _model(request, "encoder")
+
+
+def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
+    from pytest_cepbench.errors import CepError
+    from pytest_cepbench.plugin.collecting import mark_of
+
+    try:
+        return process_of(request.config).model(
+            mark_of(request.node).suite_file(request.path), role
+        )
+    except CepError as error:
+        pytest.fail(str(error), pytrace=False)
