@@ -1,0 +1,1 @@
+"""Measurements of this project that anyone can run again."""

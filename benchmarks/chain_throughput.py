@@ -1,0 +1,190 @@
+r"""Chain throughput: this project against the papers' procedure, on the same checkpoints in one run.
+
+The papers' procedure is GenCeption's Algorithm 1 as its released code runs it: one image after the
+other, and for each image one describe, one generate and one encode call per iteration, the seed
+encoded anew for every image. Both sides use the same adapters and loaded models; sides take turns,
+and what is printed is the ratio of their medians, so that a busy machine slows both.
+
+    python -m benchmarks.chain_throughput                      # tiny random checkpoints, built here
+    python -m benchmarks.chain_throughput --describer DIR --generator "DIR?num_inference_steps=8" \
+        --encoder DIR --images 64
+
+The second table says where the wall time of this project's side went: inside the models, or outside
+(store, digests, decoding, bookkeeping).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner, play
+from pytest_cepbench.chains.admit import admit_image, admit_text
+from pytest_cepbench.chains.plan import derive_seed
+from pytest_cepbench.datasets.sample import Sample, load_seed_image
+from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.metrics import cosine_to_start, gc_at_t
+from pytest_cepbench.models.roles import Describer, Encoder, Generator, Model
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.roster import Roster, Seat
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run of one side: wall seconds, seconds inside models, and the scores it came to."""
+
+    wall: float
+    inside: float
+    scores: np.ndarray
+
+
+def batched(plan: ChainPlan, samples: Sequence[Sample], crew: Crew, folder: Path) -> Side:
+    """This project's chains on an empty store, models already loaded."""
+    with Store(folder) as store:
+        fresh = [
+            RoleRunner(replace(runner.bound, load=partial(_same, runner.model)), store)
+            for runner in (crew.describer, crew.generator, crew.encoder)
+        ]
+        started = time.perf_counter()
+        traces = play(plan, samples, Crew(*fresh, store=store))
+        wall = time.perf_counter() - started
+    inside = sum(runner.tally.seconds for runner in fresh)
+    return Side(wall, inside, gc_at_t(np.array([trace.similarities for trace in traces])))
+
+
+def _same(model: Model) -> Model:
+    return model
+
+
+def one_at_a_time(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> Side:
+    """Algorithm 1: every image through all its iterations before the next."""
+    describer, generator, encoder = crew.describer.model, crew.generator.model, crew.encoder.model
+    assert isinstance(describer, Describer)
+    assert isinstance(generator, Generator)
+    assert isinstance(encoder, Encoder)
+    started = time.perf_counter()
+    traces = np.zeros((len(samples), plan.iterations))
+    for row, sample in enumerate(samples):
+        image: Image.Image = load_seed_image(sample).to_pil()
+        start = encoder.encode_images([image])
+        for t in range(plan.iterations):
+            seeds = [derive_seed(plan.seed, sample.id, 2 * t + step) for step in (1, 2)]
+            text = admit_text(describer.describe([image], plan.describe, seeds[:1])[0])
+            if isinstance(text, Failure):
+                break
+            prompt = plan.generate.replace("{description}", text)
+            drawn = admit_image(generator.generate([prompt], seeds[1:])[0])
+            if isinstance(drawn, Failure):
+                break
+            image = drawn.to_pil()
+            later = encoder.encode_images([image])
+            traces[row, t] = cosine_to_start(start, later[None])[0, 0]
+    wall = time.perf_counter() - started
+    return Side(wall, wall, gc_at_t(traces))
+
+
+def seed_images(count: int) -> list[Sample]:
+    """Distinct seed images from the embedded world."""
+    dataset = load_shapes(samples_per_category=-(-count // 8))
+    return list(dataset.samples[:count])
+
+
+def tiny_checkpoints(folder: Path) -> dict[str, str]:
+    """Random LLaVA, Stable Diffusion and CLIP of a few hundred thousand weights, built offline."""
+    from tests.tiny import describers, encoders, generators
+
+    describers.build_llava(folder / "describer")
+    generators.build_stable_diffusion(folder / "generator")
+    encoders.build_clip(folder / "encoder")
+    return {
+        "describer": f"{folder / 'describer'}?max_new_tokens=24&batch_size=16",
+        "generator": f"{folder / 'generator'}?num_inference_steps=4&height=64&width=64&batch_size=16",
+        "encoder": f"{folder / 'encoder'}",
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--describer")
+    parser.add_argument("--generator")
+    parser.add_argument("--encoder")
+    parser.add_argument("--prompt", default="describe the image")
+    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+    plan = ChainPlan("image", options.iterations, options.prompt, "{description}")
+    samples = seed_images(options.images)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        given = {role: getattr(options, role) for role in ("describer", "generator", "encoder")}
+        specs = given if all(given.values()) else tiny_checkpoints(folder)
+        with Store(folder / "store") as store:
+            roster = Roster(store, options.threads)
+            crew = Crew(
+                describer=roster.runner("describer", Seat(specs["describer"], "benchmark")),
+                generator=roster.runner("generator", Seat(specs["generator"], "benchmark")),
+                encoder=roster.runner("encoder", Seat(specs["encoder"], "benchmark")),
+                store=store,
+            )
+            warm_up(plan, samples[:2], crew)
+            ours, theirs = [], []
+            for repeat in range(options.repeats):
+                ours.append(batched(plan, samples, crew, folder / f"run-{repeat}"))
+                theirs.append(one_at_a_time(plan, samples, crew))
+    report(options, specs, ours, theirs)
+
+
+def warm_up(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> None:
+    """Load the models and let their libraries compile what they compile at first use."""
+    one_at_a_time(plan, samples, crew)
+
+
+def report(
+    options: argparse.Namespace,
+    specs: dict[str, str],
+    ours: Sequence[Side],
+    theirs: Sequence[Side],
+) -> None:
+    """Print medians, ratio, shares, and how far the two sides' scores differ."""
+    steps = options.images * options.iterations
+    print(f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} thread(s) per model")
+    for role, spec in specs.items():
+        print(f"  {role}: {spec}")
+    print(
+        f"{options.images} images, T = {options.iterations}, medians of {options.repeats} runs each\n"
+    )
+    fast = statistics.median(side.wall for side in ours)
+    slow = statistics.median(side.wall for side in theirs)
+    ratios = [b.wall / a.wall for a, b in zip(ours, theirs, strict=True)]
+    print(f"{'':34}{'seconds':>9}{'iterations/s':>14}")
+    print(f"{'this project, batched':34}{fast:9.2f}{steps / fast:14.1f}")
+    print(f"{'papers: one image at a time':34}{slow:9.2f}{steps / slow:14.1f}")
+    print(
+        f"\nratio of medians {slow / fast:.2f} "
+        f"(pair by pair: {min(ratios):.2f} to {max(ratios):.2f})"
+    )
+    outside = [1 - side.inside / side.wall for side in ours]
+    print(f"share of time outside the models: {statistics.median(outside):.1%}")
+    gap = float(np.abs(ours[0].scores - theirs[0].scores).max())
+    print(f"largest difference of a sample's GC@{options.iterations} between the sides: {gap:.2e}")
+
+
+if __name__ == "__main__":
+    main()
