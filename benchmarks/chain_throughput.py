@@ -53,12 +53,12 @@ class Side:
 def batched(plan: ChainPlan, samples: Sequence[Sample], crew: Crew, folder: Path) -> Side:
     """This project's chains on an empty store, models already loaded."""
     with Store(folder) as store:
-        fresh = [
+        describer, generator, encoder = fresh = [
             RoleRunner(replace(runner.bound, load=partial(_same, runner.model)), store)
             for runner in (crew.describer, crew.generator, crew.encoder)
         ]
         started = time.perf_counter()
-        traces = play(plan, samples, Crew(*fresh, store=store))
+        traces = play(plan, samples, Crew(describer, generator, encoder, store))
         wall = time.perf_counter() - started
     inside = sum(runner.tally.seconds for runner in fresh)
     return Side(wall, inside, gc_at_t(np.array([trace.similarities for trace in traces])))
@@ -109,8 +109,8 @@ def tiny_checkpoints(folder: Path) -> dict[str, str]:
     generators.build_stable_diffusion(folder / "generator")
     encoders.build_clip(folder / "encoder")
     return {
-        "describer": f"{folder / 'describer'}?max_new_tokens=24&batch_size=16",
-        "generator": f"{folder / 'generator'}?num_inference_steps=4&height=64&width=64&batch_size=16",
+        "describer": f"{folder / 'describer'}?max_new_tokens=24&batch_size=32",
+        "generator": f"{folder / 'generator'}?num_inference_steps=4&height=16&width=16&batch_size=32",
         "encoder": f"{folder / 'encoder'}",
     }
 

@@ -1,3 +1,72 @@
-"""Gate checkpoints of multimodal models in pytest."""
+"""Gate checkpoints of multimodal models in pytest.
+
+What users import is named here and loaded when it is first asked for: the package itself costs a
+plain pytest run nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_cepbench.artifacts import Failure, ImageArtifact
+    from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample
+    from pytest_cepbench.errors import CepError
+    from pytest_cepbench.gate import Judgement, Measurement, Verdict
+    from pytest_cepbench.metrics import cosine_to_start, gc_at_t, mean_similarity
+    from pytest_cepbench.models.roles import Describer, Encoder, Generator
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "CepError": "errors",
+    "Dataset": "datasets.sample",
+    "Describer": "models.roles",
+    "DrawnImage": "datasets.sample",
+    "Encoder": "models.roles",
+    "Failure": "artifacts",
+    "FileImage": "datasets.sample",
+    "Generator": "models.roles",
+    "ImageArtifact": "artifacts",
+    "Judgement": "gate",
+    "Measurement": "gate",
+    "Sample": "datasets.sample",
+    "Verdict": "gate",
+    "cosine_to_start": "metrics",
+    "gc_at_t": "metrics",
+    "mean_similarity": "metrics",
+}
+
+__all__ = [
+    "CepError",
+    "Dataset",
+    "Describer",
+    "DrawnImage",
+    "Encoder",
+    "Failure",
+    "FileImage",
+    "Generator",
+    "ImageArtifact",
+    "Judgement",
+    "Measurement",
+    "Sample",
+    "Verdict",
+    "__version__",
+    "cosine_to_start",
+    "gc_at_t",
+    "mean_similarity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home (PEP 562)."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

@@ -2,6 +2,7 @@
 
 from pytest_cepbench.artifacts.digest import canonical_json, digest_bytes, digest_json, digest_text
 from pytest_cepbench.artifacts.image import (
+    DECODER,
     ImageArtifact,
     decode_image,
     encode_image,
@@ -10,6 +11,7 @@ from pytest_cepbench.artifacts.image import (
 from pytest_cepbench.artifacts.outcome import Failure
 
 __all__ = [
+    "DECODER",
     "Failure",
     "ImageArtifact",
     "canonical_json",

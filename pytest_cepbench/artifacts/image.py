@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import __version__ as _pillow
 
 from pytest_cepbench.errors import ImageError
 
@@ -25,6 +26,9 @@ MAX_PIXELS = 89_478_485
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) stay shut."""
+
+DECODER = f"1 pillow/{_pillow}"
+"""Version of the rules above and of the decoders: what a file's remembered pixels depend on."""
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
 
@@ -143,7 +147,7 @@ def _check_header(image: Image.Image, max_pixels: int) -> None:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "RGB":
+    if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I") or image.mode == "F":
         return Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")
@@ -156,6 +160,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 def _to_8_bit(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     """Greys of 16 or more bits scaled to 8; Pillow's own convert() clips at 255 instead."""
     scaled = values.astype(np.float64)
+    if not np.isfinite(scaled).all():
+        msg = "pixels are NaN or infinite"
+        raise ImageError(msg)
     top = 65535.0 if scaled.max(initial=0) > 255 or values.dtype.itemsize == 2 else 255.0
     if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
         top = 1.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pytest_cepbench.errors import unknown_name
+
 FailureKind = Literal[
     "empty-text", "blank-image", "bad-image", "nan-image", "nan-vector", "exception"
 ]
@@ -18,7 +20,12 @@ class Failure:
 
     kind: what went wrong, one of `FAILURE_KINDS`.
     detail: one line for the reader; untrusted where it quotes a model.
+    Raises ValueError for another kind: the store could not give it back.
     """
 
     kind: FailureKind
     detail: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAILURE_KINDS:
+            raise ValueError(unknown_name("kind of failure", self.kind, FAILURE_KINDS))

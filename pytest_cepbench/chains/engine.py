@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, digest_text
+from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.chains.plan import PLACEHOLDER, ChainPlan, derive_seed
 from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step
 from pytest_cepbench.datasets.sample import FileImage, Sample, load_seed_image
@@ -117,7 +117,7 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
         return load_seed_image(sample).digest
 
     if isinstance(sample.image, FileImage) and sample.image.path.exists():
-        return Link("image", store.file_digest(sample.image.path, "pixels", pixels))
+        return Link("image", store.file_digest(sample.image.path, f"pixels {DECODER}", pixels))
     return Link("image", load_seed_image(sample).digest)
 
 

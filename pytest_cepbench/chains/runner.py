@@ -130,10 +130,16 @@ class RoleRunner:
         self.tally.hits += len(steps) - len(missing)
         order = sorted(missing.values())
         low = 0
+        damaged: list[int] = []  # of all batches: they are made again together
         while low < len(order):
             part = order[low : low + self.batch_size]
-            found |= self._ask_batch([steps[i] for i in part], part, ask)
+            try:
+                found |= self._ask_batch([steps[i] for i in part], part, ask)
+            except DamagedInputsError as damage:
+                damaged += damage.indices
             low += len(part)
+        if damaged:
+            raise DamagedInputsError(damaged)
         return [found[step.key] for step in steps]
 
     def _ask_batch(

@@ -24,7 +24,7 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.metrics import cosine_to_start
 from pytest_cepbench.store import Result
 
-_MOST_REPAIRS = 8  # every repair makes at least one damaged image whole; more means a dying disk
+_SPARE_REPAIRS = 4  # each repair makes a generation's images whole; more means a dying disk
 
 Vector = npt.NDArray[np.float32]
 
@@ -49,7 +49,7 @@ def play(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Trace]:
     Stored images that turn out to be damaged are made again. Raises DatasetError, ModelError,
     CheckpointError, and StoreError when images keep getting lost.
     """
-    for _ in range(_MOST_REPAIRS):
+    for _ in range(plan.generations + _SPARE_REPAIRS):
         try:
             return trace(plan, grow(plan, samples, crew), crew)
         except DamagedChainsError as damage:

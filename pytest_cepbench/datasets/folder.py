@@ -25,8 +25,9 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
 
     captions: read `photo.txt` beside `photo.jpg` as the sample's text (for text-first chains).
     Hidden files and files of other kinds are passed over. Symbolic links are followed.
-    Raises DatasetError when the folder is missing or holds no image, when a name is not UTF-8, or
-    when two names are the same after Unicode normalization (NFC, so that ids agree over systems).
+    Raises DatasetError when the folder is missing, cannot be read or holds no image, when a name is
+    not UTF-8, when two names are the same after Unicode normalization (NFC, so that ids agree over
+    systems), or when a caption cannot be used.
     """
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
@@ -50,9 +51,12 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
 
 
 def walk_images(root: Path) -> Iterator[Path]:
-    """Image files below a folder by suffix, hidden ones left out; each real folder once."""
+    """Image files below a folder by suffix, hidden ones left out; each real folder once.
+
+    Raises DatasetError for a folder that cannot be listed: its images would be missing silently.
+    """
     seen: set[str] = set()
-    for folder, below, files in os.walk(root, followlinks=True):
+    for folder, below, files in os.walk(root, onerror=_refuse, followlinks=True):
         real = os.path.realpath(folder)
         if real in seen:  # a link to a folder that is being walked already
             below.clear()
@@ -62,6 +66,11 @@ def walk_images(root: Path) -> Iterator[Path]:
         for name in sorted(files):
             if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
                 yield Path(folder) / name
+
+
+def _refuse(error: OSError) -> None:
+    msg = f"folder {error.filename!r} cannot be read: {error.strerror}"
+    raise DatasetError(msg) from error
 
 
 def sample_name(root: Path, file: Path) -> str:
@@ -89,10 +98,18 @@ def _caption(image: Path) -> str:
     path = image.with_suffix(".txt")
     try:
         with path.open("rb") as stream:
-            return stream.read(_LARGEST_CAPTION).decode("utf-8-sig").strip()
+            data = stream.read(_LARGEST_CAPTION + 1)
     except FileNotFoundError:
         msg = f"{image.name!r} has no caption: a text-first chain needs {path.name!r} beside it"
         raise DatasetError(msg) from None
+    except OSError as error:
+        msg = f"caption file {str(path)!r} cannot be read: {error.strerror}"
+        raise DatasetError(msg) from error
+    if len(data) > _LARGEST_CAPTION:
+        msg = f"caption file {str(path)!r} is larger than {_LARGEST_CAPTION:,} bytes: no caption is"
+        raise DatasetError(msg)
+    try:
+        return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         msg = f"caption file {str(path)!r} is not UTF-8: {error}"
         raise DatasetError(msg) from error

@@ -102,12 +102,13 @@ def _contradiction(baseline: Baseline, key: CaseKey) -> str | None:
             identity=baseline.identity,
             model=baseline.model,
         )
-    except ValueError:
+        value = measurement.value
+    except (ValueError, OverflowError):
         return "holds no scores, or scores that are not finite"
     if baseline.n != measurement.n:
         return f"says n = {baseline.n} and holds {measurement.n} scores"
-    if not abs(baseline.value - measurement.value) <= _SLACK:
-        return f"says value = {baseline.value} and its scores give {measurement.value}"
+    if not abs(baseline.value - value) <= _SLACK:
+        return f"says value = {baseline.value} and its scores give {value}"
     return None
 
 
@@ -120,5 +121,10 @@ def _quote_or_int(value: str | int) -> str:
 
 
 def _quote(text: str) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's, which also escapes DEL."""
+    """A TOML basic string; JSON's escapes are a subset of TOML's, which also escapes DEL.
+
+    Lone surrogates (a path on the command line that is not UTF-8) are shown as their escapes: no
+    TOML file can hold them.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -60,6 +60,13 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
             return bool(serialized_data == snapshot_data)
         return bool(rule(snapshot_data))
 
+    def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> str | None:
+        """The text of an accepted baseline; bytes that are no text differ from any new one."""
+        try:
+            return Path(snapshot_location).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
     @classmethod
     def get_location(cls, *, test_location: PyTestLocation, index: Any) -> str:  # noqa: ARG003
         """The case's baseline file, whatever the test is called."""

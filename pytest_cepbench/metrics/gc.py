@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,15 @@ def mean_similarity(similarities: FloatArray) -> npt.NDArray[np.float64]:
 def mean_of_categories(scores: Mapping[str, FloatArray]) -> float:
     """Unweighted mean of the categories' means, however many samples each has.
 
+    Sums are rounded once, so that the order of samples and categories cannot change the last bit
+    and a higher score never gives a lower mean.
     scores: one (n_samples,) array per category, none empty. Source: the group and overall means of
     GenCeption, Table 2. Raises ValueError when there is no category or an empty one.
     """
     if not scores or any(len(values) == 0 for values in scores.values()):
         msg = "a mean of categories needs at least one category and one score in each"
         raise ValueError(msg)
-    return float(np.mean([values.mean(dtype=np.float64) for values in scores.values()]))
+    return fsum(fsum(values.tolist()) / len(values) for values in scores.values()) / len(scores)
 
 
 def _two_dimensional(similarities: FloatArray) -> npt.NDArray[np.float64]:

@@ -21,7 +21,7 @@ from pytest_cepbench.plugin.fixtures import (
     generator,
     process_of,
 )
-from pytest_cepbench.plugin.ledger import UNJUDGED
+from pytest_cepbench.plugin.ledger import SKIPPED, UNJUDGED
 from pytest_cepbench.plugin.options import (
     Settings,
     add_options,
@@ -94,6 +94,12 @@ def _usage_errors() -> Iterator[None]:
         raise pytest.UsageError(str(error)) from None
 
 
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say of each suite who plays which role, also where nobody was named."""
+    controller = config.stash.get(CONTROLLER, None)
+    return list(controller.lineups()) if controller else []
+
+
 # -- collection --------------------------------------------------------------------------------------
 
 
@@ -115,10 +121,11 @@ def _is_case(item: pytest.Item) -> bool:
     return "cep_case" in getattr(item, "fixturenames", ())
 
 
+@pytest.hookimpl(tryfirst=True)  # the terminal asks for its lines in the same hook
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Enter the selected cases in the ledger (xdist's controller hears of them by its own hook)."""
     controller = session.config.stash.get(CONTROLLER, None)
-    if controller is not None:
+    if controller is not None and not session.config.option.collectonly:
         controller.ledger.expect(item.nodeid for item in session.items if _is_case(item))
 
 
@@ -137,7 +144,11 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the verdicts on the report: they travel with it, and survive a worker that dies later."""
     report = yield
-    if call.when == "call" and _is_case(item):
+    if not _is_case(item):
+        return report
+    if report.skipped:
+        report.cepbench = SKIPPED  # type: ignore[attr-defined]
+    if call.when == "call":
         results = item.stash.get(RESULTS, [])
         if results:
             import msgspec
@@ -146,7 +157,8 @@ def pytest_runtest_makereport(
 
             report.cepbench = to_wire(msgspec.to_builtins(results))  # type: ignore[attr-defined]
             failing = [result for result in results if not result.passes]
-            if failing and report.passed:  # the test swallowed the gate's failure
+            swallowed = not report.failed and not hasattr(report, "wasxfail")
+            if failing and swallowed:
                 report.outcome, report.longrepr = "failed", explain(failing[0])
         elif report.passed:
             report.cepbench = UNJUDGED  # type: ignore[attr-defined]
@@ -159,7 +171,7 @@ def pytest_report_teststatus(
 ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
     """Show the verdict in the place of PASSED and FAILED."""
     payload = getattr(report, "cepbench", None)
-    if not payload or payload == UNJUDGED:
+    if not isinstance(payload, list) or hasattr(report, "wasxfail"):
         return None
     from pytest_cepbench.plugin.ledger import read_results
 

@@ -22,9 +22,9 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
     A data set that is not here gives one skipped item that says how to get it; whatever is wrong
     with suite, data or models is a collection error of one message.
     """
-    mark = mark_of(metafunc.definition)
-    path = mark.suite_file(metafunc.definition.path)
     try:
+        mark = mark_of(metafunc.definition)
+        path = mark.suite_file(metafunc.definition.path)
         cases = _selected(process.suite(path).cases, mark)
     except DataAbsentError as absence:
         skip = pytest.mark.skip(reason=str(absence))

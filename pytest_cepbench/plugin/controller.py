@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from pytest_cepbench.plugin.options import Settings
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.process import Process
 
-INCOMPLETE_EXIT = 3  # Verdict.INCOMPLETE's code, known here without importing the gate
-
 
 @dataclass
 class Controller:
@@ -26,6 +25,7 @@ class Controller:
 
     process: gives that process's suites, store and models; called only when they are needed.
     lines: who is gated against what, for header and reports. accepted: baselines taken over.
+    refused: whether there was reason to take over none. written: reports.
     """
 
     settings: Settings
@@ -34,6 +34,7 @@ class Controller:
     ledger: Ledger = field(default_factory=Ledger)
     lines: list[str] = field(default_factory=list)
     accepted: list[Path] = field(default_factory=list)
+    refused: bool = False
     written: list[Path] = field(default_factory=list)
 
     def start(self, taken: Sequence[str]) -> None:
@@ -78,19 +79,41 @@ class Controller:
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 
+    def lineups(self) -> Iterator[str]:
+        """One line for each suite that is about to be gated."""
+        if not self.ledger.expected:
+            return
+        for loaded in self.process().loaded:
+            lineup = loaded.lineup
+            rest = ", ".join(
+                f"{role} {seat.spec}"
+                for role, seat in lineup.seats.items()
+                if role != lineup.under_test
+            )
+            yield (
+                f"cepbench: suite {loaded.suite.name} gates {lineup.under_test} "
+                f"{lineup.seats[lineup.under_test].spec} ({rest}) "
+                f"against {_shown(self.settings.baselines / loaded.suite.name)}"
+            )
+
     def finish(self, session: pytest.Session, *, updating: bool) -> None:
         """Close the books: exit status, accepted baselines, reports."""
         ledger = self.ledger
         if not ledger.active:
             return
+        from pytest_cepbench.gate import PRESENTATIONS, Verdict
+
+        ledger.sort()
         if ledger.problems() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = INCOMPLETE_EXIT
+            session.exitstatus = PRESENTATIONS[Verdict.INCOMPLETE].exit_code
         elif ledger.nothing_compared and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         if updating:
             self._accept(session)
-        if updating:
-            shutil.rmtree(self.process().staged, ignore_errors=True)
+            staged = self.process().staged
+            shutil.rmtree(staged, ignore_errors=True)
+            with suppress(OSError):  # another run may be staging beside
+                staged.parent.rmdir()
         if ledger.results:
             self._write_reports()
 
@@ -98,7 +121,8 @@ class Controller:
         from pytest_cepbench.gate.snapshot import accept_staged
 
         errors = [result for result in self.ledger.results if not result.passes]
-        if not self.ledger.problems() and not errors and session.exitstatus == 0:
+        self.refused = bool(self.ledger.problems() or errors or session.exitstatus)
+        if not self.refused:
             self.accepted = accept_staged(self.process().staged, self.settings.baselines)
 
     def _write_reports(self) -> None:
@@ -154,9 +178,10 @@ class Controller:
         verdicts = {result.verdict for result in self.ledger.results}
         if self.accepted:
             count = len(self.accepted)
-            yield f"{count} baselines written below {_shown(self.settings.baselines)}: commit them"
-        elif updating and self.ledger.results and (self.ledger.problems() or "error" in verdicts):
-            yield "no baseline was changed: only a complete run can be accepted"
+            files = "baseline" if count == 1 else "baselines"
+            yield f"{count} {files} written below {_shown(self.settings.baselines)}: commit them"
+        elif self.refused:
+            yield "no baseline was changed: only a complete run without failures can be accepted"
         elif updating:
             yield "no baseline changed"
         elif "no-baseline" in verdicts:

@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
 
 UNJUDGED = "unjudged"
+SKIPPED = "skipped"
+"""What the report of a case carries that was not judged."""
 
 _NAMED = 5
 
 
 @dataclass(eq=False)  # a plugin is registered by its identity
 class Ledger:
-    """expected: node ids of cases. reported: node ids with any report. results: the judged cases."""
+    """The books of one run.
+
+    expected: node ids of cases. collected: all ids, under xdist. reported: ids whose last report
+    came. skipped, unjudged: cases without a verdict. results: the judged cases.
+    failures: what else makes the run incomplete.
+    """
 
     expected: set[str] = field(default_factory=set)
     reported: set[str] = field(default_factory=set)
@@ -32,21 +39,25 @@ class Ledger:
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     collected: set[str] = field(default_factory=set)
+    _order: dict[str, int] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
         """Whether this run has anything to do with cepbench."""
-        return bool(self.expected or self.results or self.unjudged)
+        return bool(self.expected or self.results or self.skipped or self.unjudged)
 
     def expect(self, nodeids: Iterable[str]) -> None:
         """Cases that this run is to judge."""
-        self.expected.update(nodeids)
+        for nodeid in nodeids:
+            self.expected.add(nodeid)
+            self._order.setdefault(nodeid, len(self._order))
 
     def expect_collected(self, nodeids: Iterable[str], root: Path) -> None:
         """Ids that an xdist worker collected; those beside a suite file are cases."""
         suites: dict[str, bool] = {}
         for nodeid in nodeids:
             self.collected.add(nodeid)
+            self._order.setdefault(nodeid, len(self._order))
             module = nodeid.partition("::")[0]
             if module not in suites:
                 suites[module] = (root / module).with_name("suite.toml").exists()
@@ -56,10 +67,14 @@ class Ledger:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Enter one report, from wherever the test ran."""
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
-        self.reported.add(nodeid)
+        # A worker that died reports once, as neither of the three phases; and a report that could
+        # not be sent is followed by none.
+        if report.when not in ("setup", "call"):
+            self.reported.add(nodeid)
         if payload is None:
-            if report.skipped:
-                self.skipped.add(nodeid)
+            return
+        if payload == SKIPPED:
+            self.skipped.add(nodeid)
         elif payload == UNJUDGED:
             self.unjudged.add(nodeid)
         else:
@@ -73,6 +88,10 @@ class Ledger:
     def fail(self, reason: str) -> None:
         """Something happened after which the run cannot be trusted to be whole."""
         self.failures.append(reason)
+
+    def sort(self) -> None:
+        """Put the results in the order of collection: workers report as they please."""
+        self.results.sort(key=lambda result: self._order.get(result.nodeid, len(self._order)))
 
     def problems(self) -> list[str]:
         """Why the run is incomplete; empty when it is complete."""
@@ -90,8 +109,8 @@ class Ledger:
 
     @property
     def nothing_compared(self) -> bool:
-        """Whether cases were there and every one of them was skipped."""
-        return bool(self.expected) and not self.results and self.skipped >= self.expected
+        """Whether cases were there and none of them was judged, some or all being skipped."""
+        return bool(self.skipped) and not self.results
 
     def verdict(self) -> str:
         """Of the whole run: passed, failed, or incomplete."""

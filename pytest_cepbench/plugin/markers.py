@@ -6,14 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.definition import FILE_NAME
-
-DOCUMENTATION = (
-    "cep(suite, categories, metrics, tolerance): gate the cases of a suite.toml; on every test that "
-    "uses cep_gate"
-)
 
 
 @dataclass(frozen=True)
@@ -31,20 +25,37 @@ class CepMark:
 
     @classmethod
     def from_markers(cls, markers: Any) -> CepMark:
-        """Merge the markers of a test, the nearest winning. Raises pytest.UsageError by name."""
+        """Merge the markers of a test, the nearest winning. Raises SuiteError naming what is wrong."""
         values: dict[str, Any] = {}
         known = [field.name for field in fields(cls)]
         for marker in markers:
             if marker.args:
                 msg = f"@pytest.mark.cep takes its arguments by name ({', '.join(known)})"
-                raise pytest.UsageError(msg)
+                raise SuiteError(msg)
             for name, value in marker.kwargs.items():
                 if name not in known:
                     msg = f"@pytest.mark.cep has no argument {name!r} ({', '.join(known)})"
-                    raise pytest.UsageError(msg)
+                    raise SuiteError(msg)
+                _check(name, value)
                 values.setdefault(name, tuple(value) if isinstance(value, list) else value)
         return cls(**values)
 
     def suite_file(self, module: Path) -> Path:
         """The suite's file, as seen from the test module."""
         return (module.parent / (self.suite or FILE_NAME)).resolve()
+
+
+def _check(name: str, value: Any) -> None:
+    """Raises SuiteError for a value of the wrong kind; None is as good as left out."""
+    kinds = {
+        "suite": ("a path", isinstance(value, str)),
+        "tolerance": (
+            "a number of at least 0",
+            isinstance(value, int | float) and 0 <= value < float("inf"),
+        ),
+    }
+    names = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    expected, fits = kinds.get(name, ("a list of names", names))
+    if value is not None and not fits:
+        msg = f"@pytest.mark.cep: {name} is {expected}, got {value!r}"
+        raise SuiteError(msg)

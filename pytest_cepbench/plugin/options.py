@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -70,8 +70,6 @@ OPTIONS = (
     Option("report", "FILE", "Report to write, .json and .html (default: .cepbench/report.json)"),
     Option("tolerance", "DROP", "Largest drop that does not matter, instead of the suites' own"),
 )
-
-_BY_NAME = {option.name: option for option in OPTIONS}
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -168,19 +166,32 @@ class Settings:
         single = {name: value[-1] for name, value in values.items()}
         role = single.get("role")
         if role is not None and role not in ROLES:
-            msg = f"{_BY_NAME['role'].ini} = {role!r}: one of {', '.join(ROLES)} is expected"
+            msg = f"{sources['role']} {role!r}: one of {', '.join(ROLES)} is expected"
             raise pytest.UsageError(msg)
+
+        def place(name: str, text: str) -> Path:
+            """Paths in the ini file start where it lies, as pytest's own do; others here."""
+            if sources[name].startswith("ini ") and config.inipath is not None:
+                return config.inipath.parent / text
+            return Path(text).absolute()
+
+        def folder(name: str, default: Path) -> Path:
+            return place(name, single[name]) if name in single else default
+
         home = config.rootpath / ".cepbench"
         return cls(
             model=single.get("model"),
             role=role,
             roles={name: single[name] for name in ROLES if name in single},
-            data=_places(values.get("data", [])),
+            data={
+                name: place("data", path)
+                for name, path in _pairs(values.get("data", []), sources.get("data", ""))
+            },
             home=home,
-            store=Path(single.get("store", home / "store")).absolute(),
-            baselines=Path(single.get("baselines", config.rootpath / "baselines")).absolute(),
-            report=Path(single.get("report", home / "report.json")).absolute(),
-            tolerance=_tolerance(single.get("tolerance")),
+            store=folder("store", home / "store"),
+            baselines=folder("baselines", config.rootpath / "baselines"),
+            report=folder("report", home / "report.json"),
+            tolerance=_tolerance(single.get("tolerance"), sources.get("tolerance", "")),
             sources=sources,
         )
 
@@ -199,18 +210,16 @@ def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | No
     return None
 
 
-def _places(pairs: Sequence[str]) -> dict[str, Path]:
-    places = {}
+def _pairs(pairs: Sequence[str], source: str) -> Iterator[tuple[str, str]]:
     for pair in pairs:
         name, equals, path = pair.partition("=")
         if not (name and equals and path):
-            msg = f"--cep-data {pair!r}: NAME=PATH is expected, such as folder=photos"
+            msg = f"{source} {pair!r}: NAME=PATH is expected, such as folder=photos"
             raise pytest.UsageError(msg)
-        places[name] = Path(path).absolute()
-    return places
+        yield name, path
 
 
-def _tolerance(text: str | None) -> float | None:
+def _tolerance(text: str | None, source: str) -> float | None:
     if text is None:
         return None
     try:
@@ -218,6 +227,6 @@ def _tolerance(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        msg = f"--cep-tolerance {text!r}: a number of at least 0 is expected"
+        msg = f"{source} {text!r}: a number of at least 0 is expected"
         raise pytest.UsageError(msg)
     return value

@@ -91,6 +91,11 @@ class Process:
             self._suites[path] = LoadedSuite(suite, dataset, lineup, cases)
         return self._suites[path]
 
+    @property
+    def loaded(self) -> list[LoadedSuite]:
+        """The suites that were loaded so far."""
+        return list(self._suites.values())
+
     def run(self, path: Path) -> SuiteRun:
         """The measuring of a suite, one per process."""
         if path not in self._runs:

@@ -12,18 +12,24 @@ from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any
 
-_EXACT = (str, int, float, bool)
+_EXACT = (int, float, bool)
+
+
+def _text(value: str) -> str:
+    """Lone surrogates, which some tokenizers emit, as their escapes: execnet sends UTF-8."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
 
 _NEAREST: tuple[tuple[type, Callable[[Any], object]], ...] = (
-    (str, str.__str__),
-    (PurePath, str),
+    (str, _text),
+    (PurePath, lambda path: _text(str(path))),
     (Integral, int),
     (Real, float),
 )
 
 
 def to_wire(value: Any) -> Any:
-    """The same value of exact types str, int, float, bool, None, list and dict.
+    """The same value of exact types str (UTF-8), int, float, bool, None, list and dict.
 
     Raises TypeError for what has no such form.
     """

@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from pytest_cepbench.errors import StoreError, StoreFullError, StoreVersionError
-from pytest_cepbench.store.results import seal
+from pytest_cepbench.store.results import is_sealed
 
 FORMAT = 1
 """Version of the layout on disk; raised by any change that an older version would misread."""
@@ -42,11 +42,13 @@ _BARREN_WINDOWS = 20  # the end of a damaged table cannot be asked for; this man
 def open_database(path: Path) -> sqlite3.Connection:
     """Open or create the database.
 
-    Raises StoreVersionError for one of another format, StoreFullError without space, StoreError
-    for other refusals of the file system. A damaged file raises sqlite3.DatabaseError.
+    Raises StoreVersionError for one of another format, StoreFullError without space,
+    DamagedIndexError for a damaged file, StoreError for other refusals of the file system.
     """
     with explained(path):
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        # A damaged text must reach the comparison with its row's seal, which then fails.
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         try:
             _prepare(connection, path)
         except BaseException:
@@ -99,17 +101,25 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
+class DamagedIndexError(StoreError):
+    """The database file itself is broken: `mend` saves what can be read of it."""
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn errors of the disk into StoreError; damage passes through as sqlite3.DatabaseError."""
+    """Turn errors of the disk into StoreError and its kinds."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        code = error.sqlite_errorcode & 0xFF
+    except UnicodeDecodeError as error:  # SQLite quotes its schema in a message, and it is broken
+        raise _damaged(path, error) from error
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            raise _damaged(path, error) from error
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
             raise _full(path) from error
-        if code in _DAMAGED:
-            raise
         msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
         raise StoreError(msg) from error
     except OSError as error:
@@ -137,21 +147,34 @@ def _full(path: Path) -> StoreFullError:
     return StoreFullError(msg)
 
 
-def is_damage(error: BaseException) -> bool:
-    """Whether SQLite says that the file itself is broken."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
+def _damaged(path: Path, error: Exception) -> DamagedIndexError:
+    msg = f"the index of the store {path.parent} is damaged: {error} (another folder: --cep-store)"
+    return DamagedIndexError(msg)
 
 
-def mend(path: Path) -> tuple[int, Path]:
+def in_place(path: Path) -> FileLock:
+    """Held while the database is opened or replaced, so that nobody opens half of a replacement."""
+    return FileLock(path.with_name("mend.lock"))
+
+
+def inode(path: Path) -> int | None:
+    """Tells whether a mended file has taken the place of the one that was opened."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def mend(path: Path, broken: int | None) -> tuple[int, Path]:
     """Move a damaged database aside and keep every row of it that can be read and is sealed.
 
-    Returns (rows kept, where the damaged file lies now). One process mends, the others wait and
-    find a sound file; connections of theirs to the old file must be opened again.
+    broken: inode of the damaged file. Returns (rows kept, where the damaged file lies now). One
+    process mends, the others wait and find another file in its place; connections of theirs to the
+    old file must be opened again.
     """
-    with FileLock(path.with_name("mend.lock")):
+    with explained(path), in_place(path):
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
-        if _is_sound(path):
+        if inode(path) != broken:
             return 0, path
         for suffix in ("", "-wal", "-shm"):
             part = path.with_name(path.name + suffix)
@@ -161,20 +184,12 @@ def mend(path: Path) -> tuple[int, Path]:
             return _copy_rows(aside, sound), aside
 
 
-def _is_sound(path: Path) -> bool:
-    try:
-        with closing(open_database(path)) as connection:
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
-    except sqlite3.DatabaseError:
-        return False
-
-
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
     kept = 0
     with closing(sqlite3.connect(damaged)) as source:
         for row in _readable_rows(source):
             key, kind, payload, _, _, found = row
-            if isinstance(payload, bytes) and found == seal(key, kind, payload):
+            if is_sealed(key, kind, payload, found):
                 with transaction(sound):
                     cursor = sound.execute(
                         "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)", row
@@ -193,7 +208,7 @@ def _readable_rows(
         high = low + _WINDOW
         try:
             rows = source.execute(query, (low, high)).fetchall()
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             rows = list(_single_rows(source, query, low, high))
         yield from rows
         barren = 0 if rows else barren + 1
@@ -206,5 +221,5 @@ def _single_rows(
     for rowid in range(low, high):
         try:
             yield from source.execute(query, (rowid, rowid + 1)).fetchall()
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             continue

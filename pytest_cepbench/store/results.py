@@ -69,3 +69,10 @@ def unpack(kind: str, payload: bytes) -> Result:
 def seal(key: str, kind: str, payload: bytes) -> bytes:
     """16 bytes that change with any bit of the row."""
     return sha256(f"{key}\0{kind}\0".encode() + payload).digest()[:16]
+
+
+def is_sealed(key: object, kind: object, payload: object, found: object) -> bool:
+    """Whether a row as it was read is undamaged; damage can change the type of a column too."""
+    if not (isinstance(key, str) and isinstance(kind, str) and isinstance(payload, bytes)):
+        return False
+    return found == seal(key, kind, payload)

@@ -8,13 +8,23 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store.database import explained, is_damage, mend, open_database, transaction
-from pytest_cepbench.store.results import Result, StoredResult, pack, seal, unpack
+from pytest_cepbench.store.database import (
+    DamagedIndexError,
+    explained,
+    in_place,
+    inode,
+    mend,
+    open_database,
+    transaction,
+)
+from pytest_cepbench.store.results import Result, StoredResult, is_sealed, pack, seal, unpack
+
+_T = TypeVar("_T")
 
 _MOST_VARIABLES = 500  # keys in one query, well below SQLite's limit
 
@@ -45,6 +55,7 @@ class Store:
             if not ignore.exists():
                 ignore.write_text("*\n")
             self._sweep()
+        self._inode: int | None = None
         self._connection = self._open()
 
     def __enter__(self) -> Self:
@@ -74,7 +85,7 @@ class Store:
             marks = ",".join("?" * len(part))
             query = f"SELECT key, kind, payload, seal FROM results WHERE key IN ({marks})"  # noqa: S608 - only question marks are put in
             for key, kind, payload, sealed in self._read(query, part):
-                if sealed == seal(key, kind, payload):
+                if is_sealed(key, kind, payload, sealed):
                     found[key] = unpack(kind, payload)
                 else:
                     broken.append(key)
@@ -93,8 +104,14 @@ class Store:
             provenance = json.dumps(dict(entry.provenance), sort_keys=True)
             sealed = seal(entry.key, kind, payload)
             rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
-        self._write("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)", rows)
-        return self.get(entry.key for entry in entries)
+        statement = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
+        self._write(statement, rows)
+        kept = self.get(entry.key for entry in entries)
+        if any(entry.key not in kept for entry in entries):
+            # A damaged row was in the way, and `get` has dropped it.
+            self._write(statement, rows)
+            kept = self.get(entry.key for entry in entries)
+        return kept
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
         """Drop damaged results, so that they are computed again."""
@@ -151,55 +168,73 @@ class Store:
         is not remembered: another change could leave the same stamp.
         """
         resolved = path.resolve()
+        name = str(resolved).encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
         stamp = _stamp(resolved)
+
+        def sealed(digest: str) -> str:
+            return f"{stamp} {seal(name, what, f'{stamp} {digest}'.encode()).hex()}"
+
         query = "SELECT stamp, digest FROM files WHERE path = ? AND what = ?"
-        for known, digest in self._read(query, (str(resolved), what)):
-            if known == stamp:
+        for known, digest in self._read(query, (name, what)):
+            if known == sealed(str(digest)):
                 return str(digest)
         digest = compute(resolved)
         if stamp == _stamp(resolved) and time.time_ns() - resolved.stat().st_mtime_ns > _RACY_NS:
-            row = (str(resolved), what, stamp, digest)
+            row = (name, what, sealed(digest), digest)
             self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
         return digest
 
     # -- the database ----------------------------------------------------------------------------
 
     def _read(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
-        try:
+        def read() -> list[tuple[Any, ...]]:
             with explained(self._path):
                 return self._connection.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
-            self._mend(error)
-            return self._connection.execute(query, values).fetchall()
+
+        return self._mending(read)
 
     def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement for every row in one transaction: all of them or none."""
+
+        def write() -> None:
+            with explained(self._path), transaction(self._connection):
+                self._connection.executemany(statement, rows)
+
+        self._mending(write)
+        if inode(self._path) != self._inode:
+            # Another process mended the index meanwhile and may have missed these rows.
+            self._connection.close()
+            self._connection = self._open()
+            self._mending(write)
+
+    def _mending(self, action: Callable[[], _T]) -> _T:
+        """Act; where the index turns out to be damaged, mend it and act once more."""
         try:
-            with explained(self._path), transaction(self._connection):
-                self._connection.executemany(statement, rows)
-        except sqlite3.DatabaseError as error:
-            self._mend(error)
-            with explained(self._path), transaction(self._connection):
-                self._connection.executemany(statement, rows)
+            return action()
+        except DamagedIndexError:
+            self._connection.close()
+            self._connection = self._mended()
+            return action()
 
     def _open(self) -> sqlite3.Connection:
         try:
-            return open_database(self._path)
-        except sqlite3.DatabaseError as error:
-            return self._reopen(error)
+            return self._connect()
+        except DamagedIndexError:
+            return self._mended()
 
-    def _mend(self, error: sqlite3.DatabaseError) -> None:
-        self._connection.close()
-        self._connection = self._reopen(error)
+    def _connect(self) -> sqlite3.Connection:
+        with explained(self._path), in_place(self._path):
+            try:
+                return open_database(self._path)
+            finally:
+                self._inode = inode(self._path)
 
-    def _reopen(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
-        if not is_damage(error):
-            raise error
-        kept, aside = mend(self._path)
+    def _mended(self) -> sqlite3.Connection:
+        kept, aside = mend(self._path, self._inode)
         if aside != self._path:
             note = f"{kept} results saved from the damaged file, which is kept as {aside.name}"
             self.damage.append(f"index: {note}")
-        return open_database(self._path)
+        return self._connect()
 
     def _sweep(self) -> None:
         """Remove what processes that were killed left half-written."""

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.suites.definition import Suite
 
-Loader = Callable[..., Dataset]
+Loader = Callable[..., object]
 
 LOADERS: Mapping[str, Loader] = {"folder": load_folder, "mme": load_mme, "shapes": load_shapes}
 
@@ -44,10 +44,15 @@ def load_data(suite: Suite, places: Mapping[str, Path]) -> Dataset:
     if "path" in accepted:
         arguments["path"] = _path(suite, places)
     try:
-        return loader(**arguments)
+        dataset = loader(**arguments)
     except TypeError as error:
         msg = f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
         raise SuiteError(msg) from error
+    if not isinstance(dataset, Dataset):
+        found = type(dataset).__name__
+        msg = f"suite {suite.name!r}: loader {data.loader} returned {found}, a Dataset is expected"
+        raise SuiteError(msg)
+    return dataset
 
 
 def _path(suite: Suite, places: Mapping[str, Path]) -> Path:

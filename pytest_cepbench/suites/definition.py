@@ -138,7 +138,7 @@ def load_suite(path: Path) -> Suite:
     except OSError as error:
         msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
         raise SuiteError(msg) from error
-    except msgspec.MsgspecError as error:  # includes what is not TOML at all
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # includes what is not TOML at all
         msg = f"suite file {str(path)!r}: {error}"
         raise SuiteError(msg) from error
     for problem in _problems(table):
@@ -160,7 +160,7 @@ def _problems(table: SuiteTable) -> Iterator[str]:
         if name not in METRICS:
             yield unknown_name("metric", name, METRICS)
         tolerance = table.gate.tolerance if metric.tolerance is None else metric.tolerance
-        if not tolerance >= 0:
+        if not 0 <= tolerance < float("inf"):
             yield f"tolerance = {tolerance} of metric {name}: at least 0 is expected"
     for group, members in table.groups.items():
         if group == OVERALL or not members:

@@ -1,0 +1,1 @@
+"""Acceptance tests: whole runs on real checkpoints."""

@@ -1,0 +1,144 @@
+"""Chains of three iterations over real photographs, by every family of checkpoints in turn.
+
+The checkpoints have random weights: they say nothing sensible, and go the whole way through the code
+that a user's checkpoint goes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.gate import Measurement
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import (
+    RoleChoices,
+    Roster,
+    SuiteRun,
+    choose_roles,
+    list_cases,
+    load_data,
+    load_suite,
+)
+from tests.acceptance.conftest import PHOTOS, Checkpoint
+
+pytestmark = pytest.mark.models
+
+SUITE = Path(__file__).parents[2] / "suites" / "folder" / "suite.toml"
+
+COUNT = sum(len(names) for names in PHOTOS.values())
+
+LINEUPS = [
+    ("llava", "stable-diffusion", "clip"),
+    ("qwen2-vl", "stable-diffusion", "siglip"),
+    ("idefics3", "sdxl", "dinov2"),
+    ("blip", "pixart", "vit"),
+    ("vit-gpt2", "stable-diffusion", "open-clip"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """One store for all line-ups, as a team's runner has."""
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+def suite_run(
+    photos: Path, store: Store, checkpoint: Checkpoint, lineup: tuple[str, ...]
+) -> SuiteRun:
+    """The run of suites/folder that the command line would make for this line-up."""
+    describer, generator, encoder = lineup
+    suite = load_suite(SUITE)
+    choices = RoleChoices(
+        model=checkpoint("describer", describer),
+        roles={
+            "generator": checkpoint("generator", generator),
+            "encoder": checkpoint("encoder", encoder),
+        },
+    )
+    dataset = load_data(suite, {"folder": photos})
+    return SuiteRun(suite, dataset, choose_roles(suite, choices), Roster(store, threads=1))
+
+
+def measure_all(run: SuiteRun) -> list[Measurement]:
+    """Every case of the run."""
+    return [run.measure(case) for case in list_cases(run.suite, run.dataset)]
+
+
+@pytest.mark.parametrize("lineup", LINEUPS, ids="+".join)
+def test_whole_chains_over_photographs(
+    photos: Path, store: Store, checkpoint: Checkpoint, lineup: tuple[str, ...]
+) -> None:
+    """Every photograph gets six generations and a score; each case has its value."""
+    run = suite_run(photos, store, checkpoint, lineup)
+
+    measurements = {m.key.part + "/" + m.key.metric: m for m in measure_all(run)}
+
+    assert len(measurements) == len(PHOTOS) + 2
+    overall = measurements["overall/gc"]
+    assert overall.n == COUNT
+    assert set(overall.scores) == {
+        "people", "animals and things", "science/sky", "science/medicine", "greys",
+    }  # fmt: skip
+    traces = run.traces(run.dataset.samples)
+    whole = [trace for trace in traces.values() if trace.failure is None]
+    # Random weights may fall silent on a picture; that is a failure that is counted, not a crash.
+    silent = [
+        np.mean([traces[sample.id].failure is not None for sample in run.dataset.in_category(name)])
+        for name in run.dataset.categories
+    ]
+    assert measurements["overall/failures"].value == pytest.approx(np.mean(silent), abs=1e-6)
+    assert len(whole) >= COUNT - 2
+    for trace in whole:
+        kinds = [link.kind for link in trace.chain.links]
+        assert kinds == ["image", "text"] * 3 + ["image"]
+        assert all(-1.0 <= value <= 1.0 for value in trace.similarities)
+        assert store.get_image(trace.chain.links[6].digest) is not None
+
+
+def test_second_run_asks_no_model(photos: Path, store: Store, checkpoint: Checkpoint) -> None:
+    """The same line-up over the same photographs again gives the same numbers and loads nothing."""
+    first = suite_run(photos, store, checkpoint, LINEUPS[0])
+    before = measure_all(first)
+
+    again = suite_run(photos, store, checkpoint, LINEUPS[0])
+    after = measure_all(again)
+
+    assert [m.scores for m in after] == [m.scores for m in before]
+    crew = again.crew
+    tallies = [crew.describer.tally, crew.generator.tally, crew.encoder.tally]
+    assert [(tally.loads, tally.inputs) for tally in tallies] == [(0, 0)] * 3
+
+
+def test_photographs_are_encoded_once_for_all_describers(
+    photos: Path, tmp_path: Path, checkpoint: Checkpoint
+) -> None:
+    """A new describer finds the fixed encoder's vectors of the photographs in the store."""
+    with Store(tmp_path) as own:
+        measure_all(suite_run(photos, own, checkpoint, ("llava", "stable-diffusion", "clip")))
+        second = suite_run(photos, own, checkpoint, ("blip", "stable-diffusion", "clip"))
+        measure_all(second)
+
+    tally = second.crew.encoder.tally
+    assert tally.hits >= COUNT
+    assert tally.inputs <= 3 * COUNT
+
+
+def test_every_role_can_be_under_test(photos: Path, store: Store, checkpoint: Checkpoint) -> None:
+    """`--model` with a pipeline gates the generator, with a CLIP the encoder, by itself."""
+    suite = load_suite(SUITE)
+    specs = {
+        "describer": checkpoint("describer", "llava"),
+        "generator": checkpoint("generator", "stable-diffusion"),
+        "encoder": checkpoint("encoder", "clip"),
+    }
+    for role, spec in specs.items():
+        others = {name: other for name, other in specs.items() if name != role}
+        choices = RoleChoices(model=spec, roles=others)  # type: ignore[arg-type] # role names
+
+        lineup = choose_roles(suite, choices)
+
+        assert lineup.under_test == role
+        assert lineup.seats[lineup.under_test].source == "--model"

@@ -1,0 +1,53 @@
+"""The pages, taken apart as far as the tests need: tables, fenced blocks, links."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
+PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+
+_BLOCK = re.compile(
+    r"(?:<!-- run in: (?P<place>\w+) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. kind: its language. place: where it is to be run, if it is."""
+
+    kind: str
+    text: str
+    place: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    found = _BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return [Block(match["kind"], match["text"], match["place"]) for match in found]
+
+
+def tables(page: Path, heading: str) -> list[list[list[str]]]:
+    """The tables below a heading, each as rows of cells, without their head."""
+    text = page.read_text(encoding="utf-8")
+    section = re.split(rf"^#+ {re.escape(heading)}$", text, flags=re.MULTILINE)[1]
+    section = re.split(r"^#+ ", section, flags=re.MULTILINE)[0]
+    found: list[list[list[str]]] = []
+    before = ""
+    for line in section.splitlines():
+        if line.startswith("|"):
+            if not before.startswith("|"):
+                found.append([])
+            found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        before = line
+    return [rows[2:] for rows in found]
+
+
+def column(rows: list[list[str]], index: int = 0) -> list[str]:
+    """The names in code marks of one column, in order."""
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row[index])]

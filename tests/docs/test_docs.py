@@ -1,0 +1,249 @@
+"""Names in the documentation: each of them exists, and docs/reference.md and docs/models.md have all."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import pytest_cepbench
+from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
+from pytest_cepbench.datasets.shapes import Knobs
+from pytest_cepbench.gate import PRESENTATIONS, Verdict
+from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.metrics import METRICS
+from pytest_cepbench.models.describer_params import DescriberParams
+from pytest_cepbench.models.generator_params import GeneratorParams
+from pytest_cepbench.models.open_clip_encoder import OpenClipParams
+from pytest_cepbench.models.timm_encoder import TimmParams
+from pytest_cepbench.models.transformers_encoder import TransformersEncoderParams
+from pytest_cepbench.plugin.markers import CepMark
+from pytest_cepbench.plugin.options import OPTIONS
+from pytest_cepbench.report import CaseResult, Effort
+from pytest_cepbench.report.document import RunFacts, json_document
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.data import LOADERS
+from pytest_cepbench.suites.definition import MetricTable, SuiteTable
+from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, blocks, column, tables
+
+REFERENCE = DOCS / "reference.md"
+MODELS = DOCS / "models.md"
+
+_PARAMETERS = (
+    DescriberParams,
+    GeneratorParams,
+    TransformersEncoderParams,
+    OpenClipParams,
+    TimmParams,
+    Knobs,
+)
+
+# Of the examples' own models and of the placeholders that stand for a parameter.
+_EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams"}
+
+# Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
+_FOREIGN_OPTIONS = {"--snapshot-update", "--snapshot-update-new-only", "--junitxml"}
+
+_DECLARED = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yml", ".toml"))
+
+
+def test_options_are_documented_with_both_twins() -> None:
+    """The option table has every option, its ini key and its environment name, and no others."""
+    (rows,) = tables(REFERENCE, "Options")
+
+    assert [column([row])[0] for row in rows] == [option.flag for option in OPTIONS]
+    assert column(rows, 1) == [option.ini for option in OPTIONS]
+    assert column(rows, 2) == [option.env for option in OPTIONS]
+
+
+def test_short_options_are_documented() -> None:
+    """The reference names every short option."""
+    (line,) = re.findall(r"^Short names: (.*?)\.", REFERENCE.read_text(), re.MULTILINE)
+
+    assert re.findall(r"`--(\w+)`", line) == [option.name for option in OPTIONS if option.short]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
+def test_every_name_of_a_setting_exists(page: Path) -> None:
+    """No page names an option, ini key or environment name that is not there."""
+    text = page.read_text(encoding="utf-8")
+    options = {option.flag for option in OPTIONS} | {f"--{o.name}" for o in OPTIONS if o.short}
+
+    named = set(re.findall(r"(?<![\w-])--(?!-)[a-z][a-z-]*[a-z]", text))
+
+    assert named - _FOREIGN_OPTIONS <= options
+    assert set(re.findall(r"\bcepbench_[a-z]+", text)) <= {option.ini for option in OPTIONS}
+    assert set(re.findall(r"\bCEPBENCH_[A-Z]+", text)) <= {option.env for option in OPTIONS}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
+def test_every_parameter_in_a_spec_exists(page: Path) -> None:
+    """Specs that a page shows have parameters and knobs that an adapter knows."""
+    known = {field.name for kind in _PARAMETERS for field in dataclasses.fields(kind)}
+
+    named = set(re.findall(r"[?&]([a-z_]+)=", page.read_text(encoding="utf-8")))
+
+    assert named <= known | _EXAMPLE_PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("heading", "index", "kind"),
+    [
+        ("Describers", 0, DescriberParams),
+        ("Generators", 0, GeneratorParams),
+        ("Encoders", 0, TransformersEncoderParams),
+        ("Encoders", 1, OpenClipParams),
+        ("Encoders", 1, TimmParams),
+        ("The embedded models: `shapes:`", 0, Knobs),
+    ],
+)
+def test_parameters_are_documented_with_their_defaults(
+    heading: str, index: int, kind: type
+) -> None:
+    """Each role's table has every parameter of its adapters in order, with its default."""
+    rows = tables(MODELS, heading)[index]
+    fields = dataclasses.fields(kind)
+
+    assert [column([row])[0] for row in rows] == [field.name for field in fields]
+    assert [row[1].strip("`") for row in rows] == [_default(field.default) for field in fields]
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def test_fixtures_are_documented() -> None:
+    """The fixture table has every fixture of the plugin and no others."""
+    from pytest_cepbench import plugin
+
+    (rows,) = tables(REFERENCE, "Fixtures")
+
+    assert sorted(column([row])[0] for row in rows) == sorted(plugin.__all__)
+
+
+def test_marker_arguments_are_documented() -> None:
+    """The marker's table has every argument of it, and so has the page on suites."""
+    (rows,) = tables(REFERENCE, "Marker")
+    known = [field.name for field in dataclasses.fields(CepMark)]
+    listed = re.findall(r"^- `(\w+)`: ", (DOCS / "writing-a-suite.md").read_text(), re.MULTILINE)
+
+    assert column(rows) == known
+    assert listed == known
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "outcome", "code"),
+    [(REFERENCE, "Verdicts and exit codes", 1, 2), (ROOT / "README.md", "Verdicts", 2, 3)],
+)
+def test_verdicts_are_documented(page: Path, heading: str, outcome: int, code: int) -> None:
+    """Both verdict tables have every verdict with its outcome in pytest and its exit code."""
+    (rows,) = tables(page, heading)
+
+    assert {row[0].strip("`"): row[code] for row in rows} == {
+        str(verdict): str(shown.exit_code) for verdict, shown in PRESENTATIONS.items()
+    }
+    for row in rows:
+        verdict = Verdict(row[0].strip("`"))
+        if verdict is not Verdict.INCOMPLETE:  # of the run, not of a test
+            assert row[outcome] == PRESENTATIONS[verdict].outcome
+
+
+def test_metrics_and_failures_are_documented() -> None:
+    """The tables have every metric with its direction, and every kind of failure."""
+    metrics, failures = tables(REFERENCE, "Metrics")
+
+    assert {row[0].strip("`"): row[2] for row in metrics} == {
+        name: "higher" if metric.higher_is_better else "lower" for name, metric in METRICS.items()
+    }
+    assert set(column(failures)) == FAILURE_KINDS
+
+
+def test_suite_keys_are_documented() -> None:
+    """The table of suite.toml has every key, and only keys."""
+    keys, options = tables(REFERENCE, "suite.toml")
+    known = set()
+    for field in msgspec.structs.fields(SuiteTable):
+        inner = field.type
+        if inspect.isclass(inner) and issubclass(inner, msgspec.Struct):
+            known |= {f"{field.name}.{sub.name}" for sub in msgspec.structs.fields(inner)}
+        elif field.name == "metrics":
+            known |= {f"metrics.NAME.{sub.name}" for sub in msgspec.structs.fields(MetricTable)}
+        else:
+            known.add("groups.NAME" if field.name == "groups" else field.name)
+
+    assert {column([row])[0] for row in keys} == known
+    assert [(column([row], 0)[0], column([row], 1)[0]) for row in options] == [
+        (loader, name)
+        for loader in ("shapes", "folder", "mme")
+        for name in inspect.signature(LOADERS[loader]).parameters
+        if name != "path"
+    ]
+
+
+def test_baseline_fields_are_documented() -> None:
+    """The table has every field that a baseline can have, in the order of the shipped files."""
+    (rows,) = tables(REFERENCE, "Baseline files")
+    shipped = next((ROOT / "baselines" / "shapes").glob("overall-gc-*.toml"))
+
+    assert column([[row[0]] for row in rows]) == list(tomllib.loads(shipped.read_text()))
+    assert set(column([[row[0]] for row in rows])) == set(Baseline.__struct_fields__)
+
+
+def test_json_fields_are_documented() -> None:
+    """The tables of the JSON report have every field of the document and of a case."""
+    run, case = tables(REFERENCE, "JSON report")
+    facts = RunFacts("passed", "0", [], [])
+    effort = next(row[1] for row in case if row[0] == "`effort`")
+
+    assert column([[row[0]] for row in run]) == list(msgspec.json.decode(json_document(facts, [])))
+    assert column([[row[0]] for row in case]) == list(CaseResult.__struct_fields__)
+    assert re.findall(r"`(\w+)`", effort) == list(Effort.__struct_fields__)
+
+
+def test_store_layout_is_documented(tmp_path: Path) -> None:
+    """The table of the store has everything that lies in one, the database's own companions aside."""
+    (rows,) = tables(REFERENCE, "The store")
+
+    with Store(tmp_path / "store") as store:
+        found = {path.name for path in store.root.iterdir()}
+
+    companions = {name for name in found if name.endswith(("-wal", "-shm"))}
+    assert {column([row])[0] for row in rows} == found - companions
+
+
+def test_public_names_are_documented() -> None:
+    """The list of public names is that of the package."""
+    (rows,) = tables(REFERENCE, "Public names")
+
+    assert sorted(column([[row[0]] for row in rows])) == sorted(pytest_cepbench.__all__)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page leads to a file of the repository."""
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+
+    lost = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+
+    assert not lost
+
+
+def test_pages_name_no_machine() -> None:
+    """No page holds a path of the machine that it was written on."""
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        assert not re.search(r"/(tmp|root|home|work)/", page.read_text(encoding="utf-8")), page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_are_python(page: Path) -> None:
+    """Every Python block compiles."""
+    for block in blocks(page):
+        if block.kind == "python":
+            compile(block.text, page.name, "exec")
