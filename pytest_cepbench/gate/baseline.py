@@ -17,6 +17,9 @@ from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
 FORMAT = 1
 
+REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
+"""What to do with a baseline that cannot be used."""
+
 _HEAD = """\
 # Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.
 """
@@ -75,15 +78,14 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     where: names the file in errors. Raises BaselineError when it is not TOML, lacks or has fields
     it should not, belongs to another case, is of another format, or contradicts itself.
     """
-    remedy = "restore it from version control, or accept a new one with --snapshot-update"
     try:
         baseline = msgspec.toml.decode(text, type=Baseline)
     except msgspec.MsgspecError as error:  # includes what is not TOML at all
-        msg = f"baseline {where} cannot be read: {error}; {remedy}"
+        msg = f"baseline {where} cannot be read: {error}; {REMEDY}"
         raise BaselineError(msg) from error
     problem = _contradiction(baseline, key)
     if problem:
-        msg = f"baseline {where} {problem}; {remedy}"
+        msg = f"baseline {where} {problem}; {REMEDY}"
         raise BaselineError(msg)
     return baseline
 

@@ -1,8 +1,9 @@
 """Models: adapters that turn a model spec into roles. torch is imported here alone, and lazily."""
 
-from pytest_cepbench.models.binding import BindContext, Detected, bind, detect
+from pytest_cepbench.models.binding import Detected, bind, detect
 from pytest_cepbench.models.roles import (
     ROLE_NAMES,
+    BindContext,
     BoundRole,
     Describer,
     Encoder,

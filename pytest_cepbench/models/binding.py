@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.checkpoint import Checkpoint, complete_checkpoint, inspect_checkpoint
-from pytest_cepbench.models.roles import ROLE_NAMES, BoundRole, RoleName
+from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
+    complete_checkpoint,
+    inspect_checkpoint,
+)
+from pytest_cepbench.models.roles import ROLE_NAMES, BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import ModelSpec
-
-
-@dataclass(frozen=True)
-class BindContext:
-    """What binding needs from the run.
-
-    hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
-    threads: CPU threads that a model of this process may use; None leaves the library's choice.
-    """
-
-    hash_file: Callable[[Path], str]
-    threads: int | None = None
 
 
 @dataclass(frozen=True)

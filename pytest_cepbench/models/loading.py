@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pytest_cepbench.errors import (
     CepError,
@@ -17,8 +18,14 @@ from pytest_cepbench.errors import (
     MissingDependencyError,
     ModelError,
 )
-from pytest_cepbench.models.checkpoint import Checkpoint
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, resolve_device, resolve_dtype
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.plan import LoadPlan
+from pytest_cepbench.models.torch_runtime import (
+    check_device,
+    is_out_of_memory,
+    quiet,
+    set_threads,
+)
 
 # Where transformers and diffusers log that tensors were missing, and the words both use for it.
 _REPORTING_LOGGERS = ("transformers.modeling_utils", "diffusers.models.modeling_utils")
@@ -30,16 +37,17 @@ _VOCABULARIES = (
 _WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
 
 
-def check_placement(device: str, dtype: str, batch_size: int) -> None:
-    """Raise ValueError for a device, precision or batch size that no adapter knows.
+@contextmanager
+def loading(plan: LoadPlan[Any]) -> Iterator[None]:
+    """Load what a plan says, quietly, with its threads and on a device that is known to be there.
 
-    For the `__post_init__` of an adapter's parameters, so that a wrong one fails at binding.
+    Reaches the libraries imported before it is entered, as `quiet` does. Raises ModelError for a
+    device that torch cannot use, and what `explained` raises.
     """
-    resolve_device(device)
-    resolve_dtype(dtype, "cpu", {})
-    if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}"
-        raise ValueError(msg)
+    set_threads(plan.context.threads)
+    check_device(plan.device)
+    with explained(plan.checkpoint), quiet():
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -61,6 +62,18 @@ class Encoder(Protocol):
 
 
 Model = Describer | Generator | Encoder
+
+
+@dataclass(frozen=True)
+class BindContext:
+    """What binding needs from the run.
+
+    hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
+    threads: CPU threads that a model of this process may use; None leaves the library's choice.
+    """
+
+    hash_file: Callable[[Path], str]
+    threads: int | None = None
 
 
 @dataclass(frozen=True)

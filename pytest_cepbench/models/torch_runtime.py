@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float16", "bfloat16")
 
+IMAGE_BACKENDS = ("pil", "torchvision")
+"""What transformers' image processors compute with; the two differ by a level here and there."""
+
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
 _LIBRARIES = ("torch", "torchvision", "transformers", "diffusers", "open_clip_torch", "timm")
 

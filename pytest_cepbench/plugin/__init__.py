@@ -214,12 +214,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return CategoryScheduling(config, log)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Judge the run as a whole, accept baselines, write reports."""
-    controller = session.config.stash.get(CONTROLLER, None)
-    if controller is not None:
-        controller.finish(session, updating=_updating(session.config))
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Judge the run as a whole, accept baselines, write reports.
+
+    After all others, who may change the exit status, and also when one of them raises.
+    """
+    try:
+        yield
+    finally:
+        controller = session.config.stash.get(CONTROLLER, None)
+        if controller is not None:
+            controller.finish(session, updating=_updating(session.config))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -16,6 +16,7 @@ from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import Settings
 
 if TYPE_CHECKING:
+    from pytest_cepbench.artifacts import ImageArtifact
     from pytest_cepbench.plugin.process import Process
 
 
@@ -124,6 +125,13 @@ class Controller:
         self.refused = bool(self.ledger.problems() or errors or session.exitstatus)
         if not self.refused:
             self.accepted = accept_staged(self.process().staged, self.settings.baselines)
+            return
+        from msgspec.structs import replace
+
+        self.ledger.results[:] = [replace(r, accepted=False) for r in self.ledger.results]
+        for suite in {result.suite for result in self.ledger.results}:
+            with suppress(OSError):  # syrupy makes the folder before it hands over what to write
+                (self.settings.baselines / suite).rmdir()
 
     def _write_reports(self) -> None:
         from pytest_cepbench import __version__
@@ -139,10 +147,14 @@ class Controller:
         results = ledger.results
         documents = {
             ".json": json_document(facts, results),
-            ".html": html_page(facts, results, self.process().store.get_image),
+            ".html": html_page(facts, results, self._stored_image),
         }
         self.written = write_reports(self.settings.report, documents)
         self.settings.keep_out_of_git(self.settings.report)
+
+    def _stored_image(self, digest: str) -> ImageArtifact | None:
+        """An image for the report; the store is opened for the first one only."""
+        return self.process().store.get_image(digest)
 
     def _setup_lines(self) -> list[str]:
         """The header, or what the results say where nothing was named on the command line."""
@@ -184,7 +196,7 @@ class Controller:
             yield "no baseline was changed: only a complete run without failures can be accepted"
         elif updating:
             yield "no baseline changed"
-        elif "no-baseline" in verdicts:
+        elif "no-baseline" in verdicts and "error" not in verdicts:
             yield "accept what was measured: run again with --snapshot-update"
 
 

@@ -13,7 +13,7 @@ from pytest_cepbench.chains import Trace
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
-from pytest_cepbench.gate.baseline import load_baseline
+from pytest_cepbench.gate.baseline import REMEDY, load_baseline
 from pytest_cepbench.gate.judge import Loser
 from pytest_cepbench.gate.snapshot import BaselineExtension, baseline_path
 from pytest_cepbench.plugin.process import Process
@@ -39,21 +39,21 @@ class Judge:
         """Measure and judge a case. Whatever goes wrong in a known way is the verdict `error`."""
         started = time.perf_counter()
         before = self._effort()
-        damage_before = len(self.process.store.damage)
+        damage_before = len(self.process.damage)
         policy = self._policy(case, tolerance)
         try:
             fields = self._judge(case, policy)
         except CepError as error:
             fields = {"verdict": Verdict.ERROR.value, "reasons": [str(error)]}
-        metric = case.key.metric
         spent = self._effort()
         return CaseResult(
             nodeid=nodeid,
             suite=case.key.suite,
             part=case.key.part,
-            metric=metric,
+            metric=case.key.metric,
+            label=case.label,
             tolerance=policy.tolerance,
-            damage=self.process.store.damage[damage_before:],
+            damage=self.process.damage[damage_before:],
             effort=Effort(
                 loads=spent.loads - before.loads,
                 inputs=spent.inputs - before.inputs,
@@ -61,7 +61,7 @@ class Judge:
                 seconds=time.perf_counter() - started,
                 model_seconds=spent.model_seconds - before.model_seconds,
             ),
-            **{"label": metric, **fields},
+            **fields,
         )
 
     def _policy(self, case: Case, tolerance: float | None) -> Policy:
@@ -87,7 +87,6 @@ class Judge:
         new_only = self.snapshot.update_new_snapshots_only and not path.exists()
         self._tell_syrupy(measurement, path, judgement, updating=updating)
         return {
-            "label": measurement.label,
             "verdict": judgement.verdict.value,
             "higher_is_better": measurement.higher_is_better,
             "value": measurement.value,
@@ -109,7 +108,7 @@ class Judge:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            msg = f"baseline {path.name} cannot be read: {error}"
+            msg = f"baseline {path.name} cannot be read: {error}; {REMEDY}"
             raise BaselineError(msg) from error
         return load_baseline(text, case.key, path.name)
 
@@ -124,7 +123,7 @@ class Judge:
         bool(assertion(name=str(measurement.key)) == measurement)
 
     def _effort(self) -> Effort:
-        tallies = [runner.tally for runner in self.process.roster.runners.values()]
+        tallies = [runner.tally for runner in self.process.runners]
         return Effort(
             loads=sum(tally.loads for tally in tallies),
             inputs=sum(tally.inputs for tally in tallies),

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.models.roles import Model, RoleName
 from pytest_cepbench.plugin.options import Settings
@@ -75,6 +76,16 @@ class Process:
         # Several workers on the same cores: more threads than cores make all of them slower.
         threads = max(1, (os.cpu_count() or 1) // self._workers) if self._workers > 1 else None
         return Roster(self.store, threads)
+
+    @property
+    def runners(self) -> list[RoleRunner]:
+        """The models that were bound so far; none where the store could not be opened."""
+        return list(self.roster.runners.values()) if "roster" in self.__dict__ else []
+
+    @property
+    def damage(self) -> list[str]:
+        """What the store found broken so far."""
+        return self.store.damage if "store" in self.__dict__ else []
 
     @property
     def staged(self) -> Path:

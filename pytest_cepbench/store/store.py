@@ -88,7 +88,7 @@ class Store:
                 if is_sealed(key, kind, payload, sealed):
                     found[key] = unpack(kind, payload)
                 else:
-                    broken.append(key)
+                    broken.append(str(key))
         if broken:
             self.forget(broken, why="its row does not match its seal")
         return found
@@ -151,7 +151,8 @@ class Store:
             if image.digest == digest:
                 return image
             why = "its pixels do not match its name"
-        path.unlink(missing_ok=True)
+        with explained(self._path):
+            path.unlink(missing_ok=True)
         self.damage.append(f"image {digest[:12]}: {why}")
         return None
 

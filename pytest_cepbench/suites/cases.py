@@ -16,11 +16,12 @@ from pytest_cepbench.suites.definition import OVERALL, Suite
 class Case:
     """One case.
 
-    key: names it. categories: those whose unweighted mean is its value (a single one for a
+    key: names it. label: its metric's name for people. categories: those whose unweighted mean is its value (a single one for a
     category's own case).
     """
 
     key: CaseKey
+    label: str
     categories: tuple[str, ...]
 
     @property
@@ -42,10 +43,14 @@ def list_cases(suite: Suite, dataset: Dataset) -> list[Case]:
         parts += [(category, (category,)) for category in categories]
     parts += list(suite.table.groups.items())
     parts.append((OVERALL, categories))
-    return [
-        Case(CaseKey(suite.name, part, metric), tuple(members))
-        for part, members in parts
+    labels = {
+        metric: METRICS[metric].label.format(T=suite.plan.iterations)
         for metric in suite.table.metrics
+    }
+    return [
+        Case(CaseKey(suite.name, part, metric), label, tuple(members))
+        for part, members in parts
+        for metric, label in labels.items()
         if METRICS[metric].per_category or part == OVERALL
     ]
 

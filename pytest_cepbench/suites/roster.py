@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pytest_cepbench.chains import Crew, RoleRunner
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, bind, detect
-from pytest_cepbench.models.roles import ROLE_NAMES, BoundRole, RoleName
+from pytest_cepbench.models.binding import bind, detect
+from pytest_cepbench.models.roles import ROLE_NAMES, BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.definition import Suite

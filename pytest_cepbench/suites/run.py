@@ -63,7 +63,7 @@ class SuiteRun:
             )
         return Measurement(
             key=case.key,
-            label=metric.label.format(T=self.suite.plan.iterations),
+            label=case.label,
             higher_is_better=metric.higher_is_better,
             scores=scores,
             identity=self._identity(case, traces),

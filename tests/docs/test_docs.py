@@ -17,11 +17,9 @@ from pytest_cepbench.datasets.shapes import Knobs
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.metrics import METRICS
-from pytest_cepbench.models.describer_params import DescriberParams
-from pytest_cepbench.models.generator_params import GeneratorParams
-from pytest_cepbench.models.open_clip_encoder import OpenClipParams
-from pytest_cepbench.models.timm_encoder import TimmParams
-from pytest_cepbench.models.transformers_encoder import TransformersEncoderParams
+from pytest_cepbench.models.describers.params import DescriberParams
+from pytest_cepbench.models.encoders.params import EncoderParams, TransformersEncoderParams
+from pytest_cepbench.models.generators.params import GeneratorParams
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.report import CaseResult, Effort
@@ -38,8 +36,7 @@ _PARAMETERS = (
     DescriberParams,
     GeneratorParams,
     TransformersEncoderParams,
-    OpenClipParams,
-    TimmParams,
+    EncoderParams,
     Knobs,
 )
 
@@ -97,8 +94,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Describers", 0, DescriberParams),
         ("Generators", 0, GeneratorParams),
         ("Encoders", 0, TransformersEncoderParams),
-        ("Encoders", 1, OpenClipParams),
-        ("Encoders", 1, TimmParams),
+        ("Encoders", 1, EncoderParams),
         ("The embedded models: `shapes:`", 0, Knobs),
     ],
 )

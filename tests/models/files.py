@@ -7,6 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
+    complete_checkpoint,
+    inspect_checkpoint,
+)
+from pytest_cepbench.models.spec import parse_spec
+
 LLAVA = {
     "architectures": ["LlavaForConditionalGeneration"],
     "model_type": "llava",
@@ -56,3 +63,11 @@ def write_pipeline(folder: Path, index: Mapping[str, Any] = STABLE_DIFFUSION) ->
     write_checkpoint(folder / "scheduler", {}, None, index="scheduler_config.json")
     write_checkpoint(folder / "tokenizer", {}, None, index="tokenizer_config.json")
     return folder
+
+
+def inspect(target: Path, query: str = "") -> Checkpoint:
+    """Inspect and complete, as binding does."""
+    spec = parse_spec(f"{target}{query}")
+    checkpoint = inspect_checkpoint(spec)
+    complete_checkpoint(spec, checkpoint)
+    return checkpoint

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, bind, detect
+from pytest_cepbench.models.binding import bind, detect
 from pytest_cepbench.models.python_model import _make, roles_of
-from pytest_cepbench.models.roles import BoundRole, Describer, RoleName
+from pytest_cepbench.models.roles import BindContext, BoundRole, Describer, RoleName
 from pytest_cepbench.models.spec import parse_spec
 
 MODULE = """

@@ -1,0 +1,23 @@
+"""Checkpoints on disk: found, recognised, checked and fingerprinted without any model library."""
+
+from pytest_cepbench.models.checkpoints.files import component_names, list_files, read_json
+from pytest_cepbench.models.checkpoints.fingerprinting import fingerprint
+from pytest_cepbench.models.checkpoints.inspection import (
+    Checkpoint,
+    complete_checkpoint,
+    file_options,
+    inspect_checkpoint,
+    stored_precision,
+)
+
+__all__ = [
+    "Checkpoint",
+    "complete_checkpoint",
+    "component_names",
+    "file_options",
+    "fingerprint",
+    "inspect_checkpoint",
+    "list_files",
+    "read_json",
+    "stored_precision",
+]

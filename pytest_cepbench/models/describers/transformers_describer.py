@@ -1,0 +1,239 @@
+"""Describers: any transformers image-text-to-text checkpoint, with a chat template or without.
+
+Images go in batches, padded on the left. Describing is greedy unless the spec says do_sample=true;
+then each image is a call of its own under its own seed, because transformers draws from the global
+generator, and the tokens of a batch would depend on who else is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.errors import ModelError, RoleError, SpecError
+from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.describers.loading import LoadedDescriber, load_describer
+from pytest_cepbench.models.describers.params import DescriberParams, generation_settings
+from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.roles import BindContext, BoundRole
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, require
+
+ADAPTER = "transformers-describer/1"
+
+
+def bind_describer(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
+    """Bind a transformers checkpoint as describer; imports neither torch nor transformers.
+
+    Raises SpecError for unknown, wrong or contradictory parameters, RoleError for a checkpoint of
+    another library, MissingDependencyError where the libraries are not installed.
+    """
+    if checkpoint.kind != "transformers":
+        msg = (
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint describes nothing. "
+            "Give an image-text-to-text model of transformers"
+        )
+        raise RoleError(msg)
+    require("torch", "transformers")
+    plan = make_plan("describer", DescriberParams, spec, checkpoint, context)
+    chat = has_chat_template(checkpoint)
+    _check_prompting(spec, plan.params, chat=chat)
+    settings = generation_settings(plan.params, _stored_settings(checkpoint), chat=chat)
+    return bind_plan(
+        plan,
+        adapter=ADAPTER,
+        load=lambda: _load(plan, settings, chat=chat),
+        params=_key_params(plan, settings),
+        seeded=plan.params.do_sample,
+    )
+
+
+def has_chat_template(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint brings a chat template, in any of the files where transformers looks."""
+    folder = checkpoint.path
+    if checkpoint.config.get("model_type") == "vision-encoder-decoder":
+        return False  # its decoder is a plain language model that never sees the prompt
+    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+        return True
+    configs = (folder / name for name in ("processor_config.json", "tokenizer_config.json"))
+    return any(path.is_file() and bool(read_json(path).get("chat_template")) for path in configs)
+
+
+def _stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    path = checkpoint.path / "generation_config.json"
+    return read_json(path) if path.is_file() else {}
+
+
+def _check_prompting(spec: ModelSpec, params: DescriberParams, *, chat: bool) -> None:
+    if params.system_prompt is not None and not chat:
+        msg = (
+            f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint has "
+            "none. Say with prompt_template which text goes with the image"
+        )
+        raise SpecError(msg)
+    if params.prompt_template is not None and chat:
+        msg = (
+            f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat template, "
+            "and this one has its own. Leave it out"
+        )
+        raise SpecError(msg)
+
+
+def _key_params(plan: LoadPlan[DescriberParams], settings: Mapping[str, Any]) -> dict[str, Any]:
+    params = plan.params
+    return {
+        "dtype": plan.dtype,
+        "attn_implementation": params.attn_implementation,
+        "backend": params.backend,
+        "system_prompt": params.system_prompt,
+        "prompt_template": params.prompt_template,
+        **settings,
+    }
+
+
+def _load(
+    plan: LoadPlan[DescriberParams], settings: Mapping[str, Any], *, chat: bool
+) -> TransformersDescriber:
+    return TransformersDescriber(plan, load_describer(plan, settings, chat=chat))
+
+
+class TransformersDescriber:
+    """A loaded describer: holds the model, its tokenizer and its image processor."""
+
+    def __init__(self, plan: LoadPlan[DescriberParams], loaded: LoadedDescriber) -> None:
+        self._plan = plan
+        self._loaded = loaded
+        self._chat = loaded.chat_template is not None
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """Describe each image; one text per image, special tokens and outer spaces taken off.
+
+        Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
+        was not given.
+        """
+        if not self._plan.params.do_sample:
+            return self._generate(images, prompt)
+        texts = []
+        for image, seed in zip(images, seeds, strict=True):
+            with self._seeded(seed):
+                texts += self._generate([image], prompt)
+        return texts
+
+    @contextlib.contextmanager
+    def _seeded(self, seed: int) -> Iterator[None]:
+        import torch
+
+        device = self._loaded.model.device
+        # The state of devices not used is left alone: saving it would start a context on each.
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            yield
+
+    def _generate(self, images: Sequence[Image.Image], prompt: str) -> list[str]:
+        import torch
+
+        try:
+            with quiet(), torch.inference_mode():
+                inputs = self._inputs(images, prompt)
+                self._check_vocabulary(inputs)
+                output = self._loaded.model.generate(
+                    **inputs, generation_config=self._generation_config(inputs)
+                )
+        except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            # What libraries raise when an image comes without the text that its model needs.
+            if self._chat or self._plan.params.prompt_template or is_out_of_memory(error):
+                raise
+            raise ModelError(self._no_template(error)) from error
+        texts: list[str] = self._loaded.tokenizer.batch_decode(
+            self._new_tokens(inputs, output), skip_special_tokens=True
+        )
+        return [text.strip() for text in texts]
+
+    def _inputs(self, images: Sequence[Image.Image], prompt: str) -> Any:
+        loaded, template = self._loaded, self._plan.params.prompt_template
+        if self._chat:
+            inputs = loaded.processor.apply_chat_template(
+                [self._conversation(image, prompt) for image in images],
+                chat_template=loaded.chat_template,
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+                processor_kwargs={"padding": True},
+            )
+        elif template is not None and loaded.processor is not None:
+            text = template.replace("{prompt}", prompt)
+            inputs = loaded.processor(
+                images=[[image] for image in images],
+                text=[text] * len(images),
+                padding=True,
+                return_tensors="pt",
+            )
+        else:
+            process = loaded.processor or loaded.image_processor
+            inputs = process(images=list(images), return_tensors="pt")
+        return inputs.to(loaded.model.device, loaded.model.dtype)
+
+    def _conversation(self, image: Image.Image, prompt: str) -> list[dict[str, Any]]:
+        content: list[dict[str, Any]] = [{"type": "image", "image": image}]
+        if prompt:
+            content.append({"type": "text", "text": prompt})
+        messages = [{"role": "user", "content": content}]
+        system = self._plan.params.system_prompt
+        if system:
+            told = [{"type": "text", "text": system}]
+            messages.insert(0, {"role": "system", "content": told})
+        return messages
+
+    def _check_vocabulary(self, inputs: Any) -> None:
+        # Out of range, the lookup dies with an IndexError on a CPU and takes the process's whole
+        # CUDA context with it on an accelerator.
+        loaded = self._loaded
+        if "input_ids" not in inputs or loaded.embeddings is None:
+            return
+        ids = inputs["input_ids"]
+        # Several models keep their image token outside the vocabulary and never look it up.
+        highest = int(ids[ids != loaded.image_token].max())
+        if highest >= loaded.embeddings:
+            msg = (
+                f"{self._plan.checkpoint.path}: the tokenizer gives token {highest}, and the weights "
+                f"know {loaded.embeddings} tokens: the tokenizer is not the one of these weights"
+            )
+            raise ModelError(msg)
+
+    def _generation_config(self, inputs: Any) -> Any:
+        """The settings in force, shortened where learned positions end.
+
+        Only without a chat template: there the text is the same for every image, so a limit that
+        depends on its length does not make a description depend on its batch.
+        """
+        loaded = self._loaded
+        config = copy.deepcopy(loaded.generation_config)
+        if not self._chat and loaded.positions is not None:
+            used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
+            config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
+        return config
+
+    def _new_tokens(self, inputs: Any, output: Any) -> list[Any]:
+        """What was written after the prompt; some models repeat it in front, others do not."""
+        if "input_ids" not in inputs or self._loaded.keeps_prompt:
+            return list(output)
+        length = inputs["input_ids"].shape[1]
+        return [
+            row[length:] if row[:length].equal(given) else row
+            for row, given in zip(output, inputs["input_ids"], strict=True)
+        ]
+
+    def _no_template(self, error: Exception) -> str:
+        return (
+            f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} has no chat template, so it "
+            f"was given the image alone, and failed: {type(error).__name__}: {error}. If it needs a "
+            "text, add prompt_template to its spec, with {prompt} where the suite's prompt goes and "
+            "the model's own image token where it wants one"
+        )

@@ -1,0 +1,103 @@
+"""Encoder of open_clip folders (open_clip_config.json, weights beside it): images and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.encoders.params import EncoderParams
+from pytest_cepbench.models.encoders.truncation import TruncationNotice
+from pytest_cepbench.models.encoders.vectors import to_pixels, to_vectors
+from pytest_cepbench.models.loading import loading
+from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+
+ADAPTER = "open_clip-encoder/1"
+
+# The order in which open_clip 3 picks its weights from a folder; other names come after these.
+_PREFERRED = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+    "open_clip_pytorch_model.pth",
+    "model.safetensors",
+)
+
+
+def bind_open_clip(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
+    """Resolve an open_clip folder as an encoder, without importing torch. Errors as `bind_encoder`."""
+    require("torch", "open_clip")
+    plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
+    _check_choice(checkpoint.path)
+    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params={"dtype": plan.dtype})
+
+
+def _check_choice(folder: Path) -> None:
+    """Raise CheckpointError where open_clip would pass over safetensors for a pickle."""
+    names = [path.name for path in folder.iterdir()]
+    safe = [name for name in names if name.endswith(".safetensors")]
+    chosen = next((name for name in _PREFERRED if name in names), None)
+    if safe and chosen is not None and not chosen.endswith(".safetensors"):
+        msg = (
+            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the one "
+            f"that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
+        )
+        raise CheckpointError(msg)
+
+
+def _load(plan: LoadPlan[EncoderParams]) -> OpenClipEncoder:
+    import open_clip
+
+    name = f"local-dir:{plan.checkpoint.path}"
+    with loading(plan):
+        # Loads strictly: a tensor that is missing is an error.
+        model, transform = open_clip.create_model_from_pretrained(name)
+        tokenizer = open_clip.get_tokenizer(name)
+        model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
+    return OpenClipEncoder(plan, model, transform, tokenizer)
+
+
+class OpenClipEncoder:
+    """A loaded open_clip model; satisfies the Encoder Protocol."""
+
+    def __init__(
+        self, plan: LoadPlan[EncoderParams], model: Any, transform: Any, tokenizer: Any
+    ) -> None:
+        self._plan = plan
+        self._model = model
+        self._transform = transform
+        self._tokenizer = tokenizer
+        self._notice = TruncationNotice(plan.checkpoint.what)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """(n, dimension) float32 joint-space features of RGB images, not normalised."""
+        import torch
+
+        with quiet(), torch.inference_mode():
+            features = self._model.encode_image(to_pixels(self._plan, self._transform, images))
+            return to_vectors(self._plan.checkpoint, features)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """(n, dimension) float32 joint-space features of texts, not normalised.
+
+        Texts longer than the model's context are cut, which is said once in a warning.
+        """
+        import torch
+
+        with quiet(), torch.inference_mode():
+            tokens = self._tokenizer(list(texts))
+            longest = int(tokens.shape[1])
+            # A text that fits has the same tokens in a longer window; a cut one ends earlier.
+            whole = self._tokenizer(list(texts), context_length=longest + 1)
+            cut = int((whole[:, :longest] != tokens).any(dim=1).sum())
+            features = self._model.encode_text(tokens.to(self._plan.device))
+            vectors = to_vectors(self._plan.checkpoint, features)
+        self._notice.report(cut, longest)
+        return vectors

@@ -1,0 +1,88 @@
+"""Encoder of timm folders (config.json with "architecture", weights beside it): images only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.encoders.params import EncoderParams
+from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_pixels, to_vectors
+from pytest_cepbench.models.loading import loading
+from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+
+ADAPTER = "timm-encoder/1"
+
+
+def bind_timm(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
+    """Resolve a timm folder as an encoder, without importing torch. Errors as `bind_encoder`."""
+    require("torch", "timm")
+    plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
+    weights = find_weights(checkpoint.path, allow_pickle=plan.params.allow_pickle)
+    return bind_plan(
+        plan, adapter=ADAPTER, load=lambda: _load(plan, weights), params={"dtype": plan.dtype}
+    )
+
+
+def find_weights(folder: Path, *, allow_pickle: bool) -> Path:
+    """The one file of weights in a folder: safetensors, or where allowed a pickle if none is there.
+
+    Left to itself timm prefers some pickles to some safetensors. Raises CheckpointError when there
+    is none, or more than one and no model.safetensors among them.
+    """
+    found = sorted(folder.glob("*.safetensors"))
+    if not found and allow_pickle:
+        found = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+    preferred = [path for path in found if path.stem in ("model", "pytorch_model")]
+    chosen = preferred[:1] or found
+    if len(chosen) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        msg = f"{folder}: expected one file of weights, model.safetensors, found {names}"
+        raise CheckpointError(msg)
+    return chosen[0]
+
+
+def _load(plan: LoadPlan[EncoderParams], weights: Path) -> TimmEncoder:
+    import timm
+    from timm.data import create_transform, resolve_model_data_config
+
+    with loading(plan):
+        # The checkpoint's classifier is kept, though unused: timm checks strictly that every tensor
+        # is there only as long as the number of classes is the stored one.
+        model = timm.create_model(
+            f"local-dir:{plan.checkpoint.path}",
+            pretrained=True,
+            pretrained_cfg_overlay={"source": "", "file": str(weights)},
+        )
+        transform = create_transform(**resolve_model_data_config(model))
+        model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
+    return TimmEncoder(plan, model, transform)
+
+
+class TimmEncoder:
+    """A loaded timm model; satisfies the Encoder Protocol for images."""
+
+    def __init__(self, plan: LoadPlan[EncoderParams], model: Any, transform: Any) -> None:
+        self._plan = plan
+        self._model = model
+        self._transform = transform
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """(n, dimension) float32 features before the classifier, not normalised."""
+        import torch
+
+        with quiet(), torch.inference_mode():
+            maps = self._model.forward_features(to_pixels(self._plan, self._transform, images))
+            features = self._model.forward_head(maps, pre_logits=True)
+            return to_vectors(self._plan.checkpoint, features)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
+        """Raises RoleError: timm models read no texts."""
+        raise reads_no_texts(self._plan.checkpoint)

@@ -1,0 +1,208 @@
+"""Generators: any diffusers text-to-image pipeline.
+
+Every image has a random generator of its own, on the CPU, so that it depends on its own text and
+seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
+pipeline's own default holds. Pipelines choose their attention implementation themselves: there is no
+parameter for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
+from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.generators.params import (
+    CALL_PARAMETERS,
+    GeneratorParams,
+    decisive_params,
+)
+from pytest_cepbench.models.loading import check_vocabulary, loading, no_random_weights
+from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.roles import BindContext, BoundRole, ImageLike
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+
+ADAPTER = "diffusers-generator/1"
+
+_SUPPLIED = ("prompt", "generator", "output_type")
+
+# Takes no generator in its steps and draws one noise for the whole batch.
+_UNSEEDABLE = "DPMSolverSDEScheduler"
+
+
+def bind_generator(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
+    """Resolve a diffusers pipeline as a generator, without importing torch.
+
+    Raises SpecError for unknown or wrong parameters, RoleError for what is no pipeline,
+    CheckpointError for files that cannot be used, MissingDependencyError where a library is not
+    installed. Whether the pipeline's call takes a parameter is known only at load.
+    """
+    if checkpoint.kind != "diffusers":
+        msg = (
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint cannot be a "
+            "generator. Give a diffusers pipeline (a folder with model_index.json)"
+        )
+        raise RoleError(msg)
+    require("torch", "diffusers", "transformers")
+    plan = make_plan("generator", GeneratorParams, spec, checkpoint, context)
+    if not plan.params.safety_checker and "safety_checker" not in checkpoint.config:
+        msg = f"model spec {spec.text!r}: {checkpoint.what} has no safety_checker to take out"
+        raise SpecError(msg)
+    return bind_plan(
+        plan,
+        adapter=ADAPTER,
+        load=lambda: _load(plan),
+        params=decisive_params(plan.params, plan.dtype),
+        seeded=True,
+    )
+
+
+def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
+    import diffusers
+    import transformers  # noqa: F401 - quiet() reaches only what is imported
+
+    spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
+    options: dict[str, Any] = {
+        "dtype": to_torch_dtype(plan.dtype),
+        "use_safetensors": None if params.allow_pickle else True,
+        "trust_remote_code": params.trust_remote_code,
+    }
+    if params.variant is not None:
+        options["variant"] = params.variant
+    if not params.safety_checker:
+        options["safety_checker"] = None
+        if "requires_safety_checker" in checkpoint.config:
+            options["requires_safety_checker"] = False
+    with loading(plan):
+        for name in component_names(checkpoint.config):
+            if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
+                check_vocabulary(checkpoint.path / name, class_name)
+        with no_random_weights(checkpoint):
+            pipeline = _from_pretrained(diffusers, checkpoint, options)
+        _check_call(spec, checkpoint, pipeline, params.call)
+        _settle_scheduler(spec, pipeline, params.scheduler)
+        if getattr(pipeline, "watermark", None) is not None:
+            # SDXL watermarks where an optional package happens to be installed: not the model's doing.
+            pipeline.watermark = None
+        pipeline = pipeline.to(plan.device)
+        pipeline.set_progress_bar_config(disable=True)
+    return DiffusersGenerator(checkpoint, pipeline, params.call)
+
+
+def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    # Custom pipelines name [module, class], which the auto class cannot look up.
+    if isinstance(checkpoint.config.get("_class_name"), str):
+        try:
+            return diffusers.AutoPipelineForText2Image.from_pretrained(checkpoint.path, **options)
+        except ValueError as error:
+            if "AutoPipeline" not in str(error):
+                raise
+    return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
+
+
+def _check_call(
+    spec: ModelSpec, checkpoint: Checkpoint, pipeline: Any, given: Mapping[str, Any]
+) -> None:
+    """Raise RoleError when a pipeline is not called with texts and seeds alone, SpecError for a
+    parameter that its call does not take.
+    """
+    signature = inspect.signature(pipeline.__call__).parameters
+    name = type(pipeline).__name__
+    lacking = [supplied for supplied in _SUPPLIED if supplied not in signature]
+    needed = [
+        p.name
+        for p in signature.values()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in _SUPPLIED
+    ]
+    if lacking or needed:
+        fault = (
+            f"does not take {', '.join(lacking)}" if lacking else f"also needs {', '.join(needed)}"
+        )
+        msg = f"{checkpoint.path}: {name} is no text-to-image pipeline: its call {fault}"
+        raise RoleError(msg)
+    accepted = [parameter for parameter in CALL_PARAMETERS if parameter in signature]
+    for parameter in given:
+        if parameter not in accepted:
+            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {name}', parameter, accepted)}"
+            raise SpecError(msg)
+
+
+def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
+    """Swap the scheduler where one is named. Raises SpecError for one that cannot serve here."""
+    own = getattr(pipeline, "scheduler", None)
+    what = type(pipeline).__name__
+    if (name or type(own).__name__) == _UNSEEDABLE:
+        msg = (
+            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so an "
+            "image would depend on its batch. Give another with scheduler=, such as "
+            "DPMSolverMultistepScheduler"
+        )
+        raise SpecError(msg)
+    if name is not None:
+        known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
+        if own is None or name not in known:
+            names = known if own is not None else ()
+            fault = unknown_name(f"scheduler for {what}", name, names)
+            msg = f"model spec {spec.text!r}: {fault}"
+            raise SpecError(msg)
+        pipeline.scheduler = known[name].from_config(own.config)
+
+
+class DiffusersGenerator:
+    """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
+
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]) -> None:
+        self._checkpoint = checkpoint
+        self._pipeline = pipeline
+        self._call = dict(call)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
+        """Draw each text: (height, width, 3) float32 in [0, 1], or a Failure.
+
+        "nan-image" where a pixel is no number, "blank-image" where the safety checker blackened it.
+        Raises ModelError when the pipeline returns no images, or not one for each text.
+        """
+        import torch
+
+        call = dict(self._call)
+        if "negative_prompt" in call:
+            # Some pipelines do not spread a single negative prompt over a batch.
+            call["negative_prompt"] = [call["negative_prompt"]] * len(texts)
+        device = self._pipeline.device
+        forked = [device] if device.type == "cuda" else []
+        # A few schedulers draw from the global generator whatever they are given: for those at least
+        # the batch is seeded. The caller's own random state is left as it was.
+        with torch.random.fork_rng(devices=forked), quiet(), np.errstate(invalid="ignore"):
+            torch.manual_seed(seeds[0])
+            result = self._pipeline(
+                prompt=list(texts),
+                generator=[torch.Generator("cpu").manual_seed(seed) for seed in seeds],
+                output_type="np",
+                **call,
+            )
+        images = getattr(result, "images", None)
+        if images is None or len(images) != len(texts):
+            count = "no images" if images is None else f"{len(images)} image(s)"
+            msg = (
+                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for {len(texts)} "
+                "text(s): it is no text-to-image pipeline"
+            )
+            raise ModelError(msg)
+        flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(texts)
+        return [_judge(image, bool(flag)) for image, flag in zip(images, flagged, strict=True)]
+
+
+def _judge(image: Any, flagged: bool) -> ImageLike | Failure:  # noqa: FBT001 - one private caller
+    if flagged:
+        return Failure("blank-image", "safety checker flagged the image and blackened it")
+    pixels = np.asarray(image)
+    if not np.isfinite(pixels).all():
+        share = 1 - float(np.isfinite(pixels).mean())
+        return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
+    return pixels

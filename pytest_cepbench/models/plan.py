@@ -1,0 +1,106 @@
+"""A checkpoint on its way to a bound role: what the adapters of all libraries do alike at binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
+    file_options,
+    fingerprint,
+    stored_precision,
+)
+from pytest_cepbench.models.roles import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
+from pytest_cepbench.models.torch_runtime import library_versions, resolve_device, resolve_dtype
+
+
+class CheckpointParams(Protocol):
+    """The parameters that every adapter of checkpoints knows."""
+
+    @property
+    def device(self) -> str:
+        """One of auto, cpu, cuda, cuda:N and mps."""
+
+    @property
+    def dtype(self) -> str:
+        """One of auto, float32, float16 and bfloat16."""
+
+    @property
+    def batch_size(self) -> int:
+        """Most inputs in one call."""
+
+
+P = TypeVar("P", bound=CheckpointParams)
+
+
+@dataclass(frozen=True)
+class LoadPlan(Generic[P]):
+    """What loading a checkpoint for a role needs, all of it decided at binding.
+
+    params: the spec's. device, dtype: what "auto" came to, as torch names them.
+    """
+
+    role: RoleName
+    spec: ModelSpec
+    checkpoint: Checkpoint
+    context: BindContext
+    params: P
+    device: str
+    dtype: str
+
+
+def make_plan(
+    role: RoleName, kind: type[P], spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+) -> LoadPlan[P]:
+    """Read a spec's parameters as `kind` and settle where the checkpoint will run, without torch.
+
+    Raises SpecError naming a parameter that is unknown or wrong.
+    """
+    params = parse_params(spec, kind, f"the {role} {checkpoint.what}")
+    device = resolve_device(params.device)
+    dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
+    return LoadPlan(role, spec, checkpoint, context, params, device, dtype)
+
+
+def bind_plan(
+    plan: LoadPlan[P],
+    *,
+    adapter: str,
+    load: Callable[[], Model],
+    params: Mapping[str, Any],
+    seeded: bool = False,
+) -> BoundRole:
+    """The bound role of a plan; its fingerprint is that of the files that loading can read.
+
+    adapter, load, params, seeded: as in `BoundRole`. Raises CheckpointError where no fingerprint
+    can vouch for what would be loaded.
+    """
+    checkpoint = plan.checkpoint
+    options = asdict(file_options(plan.spec))
+    return BoundRole(
+        role=plan.role,
+        spec=plan.spec.text,
+        what=checkpoint.what,
+        fingerprint=fingerprint(checkpoint, plan.context.hash_file, **options),
+        adapter=adapter,
+        load=load,
+        params=params,
+        seeded=seeded,
+        batch_size=plan.params.batch_size,
+        provenance={"device": plan.device, **library_versions()},
+    )
+
+
+def check_placement(device: str, dtype: str, batch_size: int) -> None:
+    """Raise ValueError for a device, precision or batch size that no adapter knows.
+
+    For the `__post_init__` of an adapter's parameters, so that a wrong one fails at binding.
+    """
+    resolve_device(device)
+    resolve_dtype(dtype, "cpu", {})
+    if batch_size < 1:
+        msg = f"batch_size must be at least 1, got {batch_size}"
+        raise ValueError(msg)

@@ -1,0 +1,71 @@
+"""Hub ids: resolved from the cache, and explained where they are nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.spec import parse_spec
+from tests.models.files import LLAVA, write_checkpoint
+
+
+class TestHub:
+    """Hub ids, resolved from a cache of the real layout."""
+
+    COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An empty cache, and no network."""
+        constants = pytest.importorskip(
+            "huggingface_hub.constants", reason="hub ids need huggingface_hub"
+        )
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        return tmp_path / "cache"
+
+    def fill(self, cache: Path, weights: str | None = "model.safetensors") -> None:
+        """One repository at one commit, known as main and as v2."""
+        repository = cache / "models--org--model"
+        write_checkpoint(repository / "snapshots" / self.COMMIT, LLAVA, weights)
+        (repository / "refs").mkdir()
+        for name in ("main", "v2"):
+            (repository / "refs" / name).write_text(self.COMMIT, encoding="utf-8")
+
+    @pytest.mark.parametrize("query", ["", "?revision=v2", f"?revision={COMMIT}"])
+    def test_a_cached_id_resolves_to_its_commit(self, cache: Path, query: str) -> None:
+        """Branch, tag and commit must lead to the snapshot, and the commit must be recorded."""
+        self.fill(cache)
+        spec = parse_spec(f"org/model{query}")
+        checkpoint = inspect_checkpoint(spec)
+        complete_checkpoint(spec, checkpoint)
+        assert checkpoint.revision == self.COMMIT
+        assert checkpoint.path == cache / "models--org--model" / "snapshots" / self.COMMIT
+        assert checkpoint.roles == ("describer",)
+
+    def test_a_snapshot_without_weights_is_refused(self, cache: Path) -> None:
+        """A cache filled in part must not bind."""
+        self.fill(cache, None)
+        spec = parse_spec("org/model")
+        with pytest.raises(CheckpointError, match="no weights"):
+            complete_checkpoint(spec, inspect_checkpoint(spec))
+
+    @pytest.mark.parametrize(
+        "target", ["org/other", "org/model?revision=v9", "checkpoints/step-80"]
+    )
+    def test_what_is_nowhere_says_what_was_tried(self, cache: Path, target: str) -> None:
+        """Neither a folder nor cached: the message must name both places and the offline switch."""
+        self.fill(cache)
+        with pytest.raises(CheckpointError, match="no folder of this name") as caught:
+            inspect_checkpoint(parse_spec(target))
+        assert str(cache) in str(caught.value)
+        assert "HF_HUB_OFFLINE is set" in str(caught.value)
+
+    def test_a_path_is_not_asked_of_the_hub(self) -> None:
+        """What cannot be a hub id must be called a missing folder and nothing else."""
+        with pytest.raises(CheckpointError, match="no such folder"):
+            inspect_checkpoint(parse_spec("/nowhere/checkpoints/step-80"))

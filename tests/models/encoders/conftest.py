@@ -1,0 +1,56 @@
+"""Fixtures of the encoder tests: tiny checkpoints of each library built once, binding, loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.models import BindContext, BoundRole, Encoder, bind, parse_spec
+from tests.tiny import encoders as tiny
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "clip": tiny.build_clip,
+    "siglip": tiny.build_siglip,
+    "open_clip": tiny.build_open_clip,
+    "dinov2": tiny.build_dinov2,
+    "vit": partial(tiny.build_vit, pooler=True),
+    "vit-without-pooler": partial(tiny.build_vit, pooler=False),
+    "vit-mae": tiny.build_vit_mae,
+    "convnext": tiny.build_convnext,
+    "timm": tiny.build_timm_vit,
+    "timm-classifier": partial(tiny.build_timm_vit, classes=5),
+}
+
+
+def bind_encoder(text: str) -> BoundRole:
+    """Bind as the plugin does, every file hashed."""
+    context = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
+    return bind(parse_spec(text), "encoder", context)
+
+
+def load(text: str) -> Encoder:
+    """Bind and load."""
+    model = bind_encoder(text).load()
+    assert isinstance(model, Encoder)
+    return model
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One tiny checkpoint of each kind."""
+    root = tmp_path_factory.mktemp("encoders")
+    return {name: build(root / name) for name, build in BUILDERS.items()}
+
+
+@pytest.fixture(scope="session")
+def images() -> list[Image.Image]:
+    """Three noise images of different sizes and shapes."""
+    random = np.random.default_rng(5)
+    sizes = [(40, 52), (64, 33), (32, 32)]
+    return [Image.fromarray(random.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]

@@ -1,0 +1,167 @@
+"""What holds for the encoders of every library: tiny checkpoints, bound and loaded as a user's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models import BindContext, bind, parse_spec
+from tests.models.encoders.conftest import BUILDERS, bind_encoder, load
+from tests.tiny import encoders as tiny
+from tests.tiny.generators import build_stable_diffusion, drop_tensor
+
+pytest.importorskip("torch", reason="encoders need the [models] extra")
+pytest.importorskip("transformers", reason="encoders need the [models] extra")
+pytest.importorskip("open_clip", reason="encoders need the [models] extra")
+pytest.importorskip("timm", reason="encoders need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+DIMENSIONS = dict.fromkeys(BUILDERS, 32) | {"clip": 24, "open_clip": 24}
+
+DUAL = ("clip", "siglip", "open_clip")
+TEXTS = ["two red circles", "a small green triangle at the top left", "cyan", ""]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_an_image_vector_does_not_depend_on_its_batch(
+    folders: dict[str, Path], images: list[Image.Image], name: str
+) -> None:
+    """Alone or among others an image has the same vector, and other images have others."""
+    encoder = load(str(folders[name]))
+    vectors = encoder.encode_images(images)
+    assert vectors.shape == (3, DIMENSIONS[name])
+    assert vectors.dtype == np.float32
+    alone = np.concatenate([encoder.encode_images([image]) for image in images])
+    assert np.abs(vectors - alone).max() < 1e-5
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-4
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", DUAL)
+def test_texts_share_the_space_of_images_and_ignore_their_neighbours(
+    folders: dict[str, Path], images: list[Image.Image], name: str
+) -> None:
+    """One dimension for both kinds, the empty text included, and padding changes nothing."""
+    encoder = load(str(folders[name]))
+    vectors = encoder.encode_texts(TEXTS)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (4, encoder.encode_images(images[:1]).shape[1])
+    alone = np.concatenate([encoder.encode_texts([text]) for text in TEXTS])
+    assert np.abs(vectors - alone).max() < 1e-5
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", sorted(set(BUILDERS) - set(DUAL)))
+def test_a_vision_tower_refuses_texts(folders: dict[str, Path], name: str) -> None:
+    """The message says that this model reads no texts and what kind would."""
+    with pytest.raises(RoleError, match="dual encoder"):
+        load(str(folders[name])).encode_texts(TEXTS)
+
+
+@pytest.mark.parametrize("name", DUAL)
+def test_a_text_that_is_cut_is_reported_once(folders: dict[str, Path], name: str) -> None:
+    """Cutting hides drift at the end of a caption: it is said, and a text that fits is not blamed."""
+    encoder = load(str(folders[name]))
+    fitting = "red " * (tiny.TEXT_LENGTH - 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode_texts(["red", fitting])
+    with pytest.warns(UserWarning, match=r"reads 32 tokens: 1 longer text"):
+        encoder.encode_texts(["red", fitting + "red red red"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode_texts([fitting + "red red red"])
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "named"),
+    [
+        # transformers renames the tensor while it reads it, and reports the new name.
+        ("vit", "encoder.layer.0.attention.attention.query.weight", "attention.q_proj.weight"),
+        ("clip", "visual_projection.weight", "visual_projection.weight"),
+        ("open_clip", "visual.ln_post.weight", "visual.ln_post.weight"),
+        ("timm-classifier", "blocks.0.attn.qkv.weight", "blocks.0.attn.qkv.weight"),
+    ],
+)
+def test_a_missing_tensor_is_an_error_and_not_a_random_one(
+    folders: dict[str, Path], tmp_path: Path, name: str, tensor: str, named: str
+) -> None:
+    """A measurement with random weights looks like any other, so loading must fail by name."""
+    folder = Path(shutil.copytree(folders[name], tmp_path / name))
+    (file,) = folder.glob("*.safetensors")
+    drop_tensor(file, tensor)
+    bound = bind_encoder(str(folder))
+    with pytest.raises(CheckpointError) as caught:
+        bound.load()
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "expected"),
+    [
+        ("clip", "poling=cls", "Did you mean 'pooling'"),
+        ("clip", "pooling=max", "pooling must be auto, cls, pooler, mean, got 'max'"),
+        ("clip", "backend=cv2", "backend must be pil, torchvision"),
+        ("clip", "batch_size=none", "'batch_size' must be int"),
+        ("timm", "pooling=cls", "unknown parameter for the encoder timm vit_tiny_patch16_224"),
+        ("open_clip", "attn_implementation=eager", "unknown parameter for the encoder open_clip"),
+        ("open_clip", "dtype=half", "dtype must be auto, float32"),
+        ("timm", "device=gpu", "device must be auto, cpu"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_by_name(
+    folders: dict[str, Path], name: str, parameter: str, expected: str
+) -> None:
+    """A parameter that an adapter does not know must not be dropped in silence."""
+    with pytest.raises(SpecError, match=expected):
+        bind_encoder(f"{folders[name]}?{parameter}")
+
+
+@pytest.mark.parametrize("name", ["clip", "timm", "open_clip"])
+def test_binding_imports_no_torch(folders: dict[str, Path], name: str) -> None:
+    """A run that finds everything in the store never pays for importing torch."""
+    code = (
+        "import sys; from pytest_cepbench.models import BindContext, bind, parse_spec; "
+        "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
+        "assert not {'torch', 'transformers', 'open_clip', 'timm'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folders[name])], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "pickle"),
+    [("open_clip", "open_clip_pytorch_model.bin"), ("timm", "pytorch_model.bin")],
+)
+def test_a_pickle_beside_the_safetensors_is_not_what_is_loaded(
+    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path, name: str, pickle: str
+) -> None:
+    """Both libraries prefer some pickles to some safetensors; the fingerprint vouches for the
+    safetensors alone, so those are loaded or nothing is.
+    """
+    folder = Path(shutil.copytree(folders[name], tmp_path / name))
+    (weights,) = folder.glob("*.safetensors")
+    weights = weights.rename(folder / "weights.safetensors")
+    (folder / pickle).write_bytes(b"never read")
+    if name == "open_clip":
+        with pytest.raises(CheckpointError, match=r"open_clip_pytorch_model\.bin"):
+            bind_encoder(str(folder))
+    else:
+        vectors = load(str(folder)).encode_images(images)
+        assert np.array_equal(vectors, load(str(folders[name])).encode_images(images))
+
+
+def test_a_pipeline_is_refused(tmp_path: Path) -> None:
+    """Forced into the role, a pipeline says what it is and what an encoder would be."""
+    folder = build_stable_diffusion(tmp_path / "stable-diffusion")
+    context = BindContext(lambda path: path.name)
+    with pytest.raises(RoleError, match=r"StableDiffusionPipeline.*gives no vectors"):
+        bind(parse_spec(str(folder)), "encoder", context, force=True)

@@ -1,0 +1,164 @@
+"""Encoders of transformers: which vector is an image's, and what a checkpoint without one says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.models import BindContext, Generator, bind, parse_spec
+from tests.models.encoders.conftest import bind_encoder, load
+from tests.tiny import encoders as tiny
+
+pytest.importorskip("torch", reason="encoders need the [models] extra")
+pytest.importorskip("transformers", reason="encoders need the [models] extra")
+pytest.importorskip("open_clip", reason="encoders need the [models] extra")
+pytest.importorskip("timm", reason="encoders need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+
+def cosine(left: npt.NDArray[np.floating], right: npt.NDArray[np.floating]) -> float:
+    """Cosine similarity of two vectors."""
+    return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
+
+
+def test_pooling_is_what_the_model_computes(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """CLS, pooler and mean are those of the model run by hand on its own processor's pixels."""
+    import torch
+    from transformers import AutoImageProcessor, ViTModel
+
+    folder = folders["vit"]
+    model = ViTModel.from_pretrained(folder).eval()
+    processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    with torch.inference_mode():
+        output = model(**processor(images=images, return_tensors="pt"))
+    expected = {
+        "auto": output.pooler_output,
+        "pooler": output.pooler_output,
+        "cls": output.last_hidden_state[:, 0],
+        "mean": output.last_hidden_state.mean(dim=1),
+    }
+    for pooling, reference in expected.items():
+        bound = bind_encoder(f"{folder}?pooling={pooling}")
+        assert bound.params == {"dtype": "float32", "pooling": pooling, "backend": "pil"}
+        model_vectors = load(f"{folder}?pooling={pooling}").encode_images(images)
+        assert np.abs(model_vectors - reference.numpy()).max() < 1e-6, pooling
+
+
+def test_a_missing_pooler_is_never_made_up(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """Without pooler weights "auto" is the CLS token, and asking for the pooler is an error."""
+    folder = folders["vit-without-pooler"]
+    by_default = load(str(folder)).encode_images(images)
+    cls = load(f"{folder}?pooling=cls").encode_images(images)
+    assert np.array_equal(by_default, cls)
+    bound = bind_encoder(f"{folder}?pooling=pooler")
+    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight"):
+        bound.load()
+
+
+@pytest.mark.parametrize("name", ["siglip", "convnext"])
+def test_a_model_without_cls_token_refuses_cls_and_offers_the_mean(
+    folders: dict[str, Path], images: list[Image.Image], name: str
+) -> None:
+    """The first patch of a SigLIP is no summary of an image."""
+    bound = bind_encoder(f"{folders[name]}?pooling=cls")
+    with pytest.raises(SpecError, match=r"no CLS token.*pooling=mean"):
+        bound.load()
+    assert load(f"{folders[name]}?pooling=mean").encode_images(images).shape == (3, 32)
+
+
+def test_nan_features_are_returned_as_they_are(
+    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
+) -> None:
+    """The engine counts NaN vectors as failures, so an encoder must neither hide nor raise them."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(folders["clip"], tmp_path / "clip"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["visual_projection.weight"][0] = torch.nan
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    vectors = load(str(folder)).encode_images(images)
+    assert np.isnan(vectors).any(axis=1).all()
+
+
+def test_attention_and_precision_are_part_of_the_identity(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """Both change the numbers a little, so neither may share stored results with the default."""
+    text = f"{folders['vit']}?attn_implementation=eager&dtype=bfloat16&backend=torchvision"
+    bound = bind_encoder(text)
+    assert bound.params == {
+        "dtype": "bfloat16",
+        "pooling": "auto",
+        "backend": "torchvision",
+        "attn_implementation": "eager",
+    }
+    assert not bound.seeded
+    half = load(text).encode_images(images)
+    full = load(str(folders["vit"])).encode_images(images)
+    assert half.dtype == np.float32
+    assert 0 < np.abs(half - full).max() < 0.1
+
+
+def test_a_text_tower_without_tokenizer_is_explained(
+    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
+) -> None:
+    """Images can be embedded without a tokenizer; texts cannot. The library would go on with a
+    vocabulary of three tokens, in which all texts of one length are the same.
+    """
+    folder = Path(shutil.copytree(folders["clip"], tmp_path / "clip"))
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    encoder = load(str(folder))
+    assert encoder.encode_images(images).shape == (3, 24)
+    with pytest.raises(CheckpointError, match=r"no vocabulary"):
+        encoder.encode_texts(["red"])
+
+
+def test_a_saved_image_tower_keeps_its_projection(
+    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
+) -> None:
+    """A CLIP's vision tower saved with its projection gives the CLIP's own joint-space features."""
+    from transformers import AutoImageProcessor, CLIPVisionModelWithProjection
+
+    folder = tmp_path / "tower"
+    model = CLIPVisionModelWithProjection.from_pretrained(
+        folders["clip"], projection_dim=tiny.JOINT_DIMENSION
+    )
+    model.save_pretrained(folder)
+    AutoImageProcessor.from_pretrained(folders["clip"]).save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "clip_vision_model"
+    tower = load(str(folder)).encode_images(images)
+    assert np.abs(tower - load(str(folders["clip"])).encode_images(images)).max() < 1e-5
+
+
+def test_a_trained_clip_tells_captions_apart(lab: Path) -> None:
+    """The small trained CLIP finds the drawn scene's caption among ones with a single change."""
+    captions = [
+        "one shape : large red square middle center",
+        "one shape : large blue square middle center",
+        "two shapes : small red circle middle left , large blue square bottom right",
+        "two shapes : small red circle middle left , large blue square top right",
+    ]
+    spec = f"{lab / 'generator-step2000'}?num_inference_steps=8&guidance_scale=1&height=64&width=64"
+    context = BindContext(lambda path: path.name, threads=1)
+    generator = bind(parse_spec(spec), "generator", context).load()
+    assert isinstance(generator, Generator)
+    drawn = [np.asarray(image) for image in generator.generate(captions, [1, 2, 3, 4])]
+    pictures = [Image.fromarray(np.rint(pixels * 255).astype(np.uint8)) for pixels in drawn]
+    encoder = load(str(lab / "clip"))
+    seen, read = encoder.encode_images(pictures), encoder.encode_texts(captions)
+    similarities = np.array([[cosine(image, text) for text in read] for image in seen])
+    assert (similarities.argmax(axis=1) == np.arange(4)).all()

@@ -1,0 +1,46 @@
+"""Fixtures of the generator tests: tiny pipelines built once, a copy to damage, binding, loading."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.models import BindContext, BoundRole, Generator, bind, parse_spec
+from tests.tiny import generators as tiny
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "stable-diffusion": tiny.build_stable_diffusion,
+    "sdxl": tiny.build_sdxl,
+    "pixart": tiny.build_pixart,
+    "flux": tiny.build_flux,
+}
+
+
+def bind_generator(text: str) -> BoundRole:
+    """Bind as the plugin does, every file hashed."""
+    context = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
+    return bind(parse_spec(text), "generator", context)
+
+
+def load(text: str) -> Generator:
+    """Bind and load."""
+    model = bind_generator(text).load()
+    assert isinstance(model, Generator)
+    return model
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One tiny pipeline of each kind."""
+    root = tmp_path_factory.mktemp("generators")
+    return {name: build(root / name) for name, build in BUILDERS.items()}
+
+
+@pytest.fixture
+def copy(folders: dict[str, Path], tmp_path: Path) -> Path:
+    """A Stable Diffusion of the test's own, to damage."""
+    return Path(shutil.copytree(folders["stable-diffusion"], tmp_path / "stable-diffusion"))

@@ -1,0 +1,229 @@
+"""Generators: tiny pipelines saved by diffusers, bound and loaded as a user's would be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.models import BindContext, Generator, bind, parse_spec
+from pytest_cepbench.models.roles import ImageLike
+from tests.models.generators.conftest import BUILDERS, bind_generator, load
+from tests.tiny import generators as tiny
+from tests.tiny.encoders import build_clip
+
+pytest.importorskip("torch", reason="generators need the [models] extra")
+pytest.importorskip("diffusers", reason="generators need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+TEXTS = ["two red circles and a blue square", "one green triangle", "three small yellow shapes"]
+SEEDS = [11, 12, 13]
+
+
+def rounded(drawn: ImageLike | Failure) -> npt.NDArray[np.int_]:
+    """A drawn image as grey levels of 0 to 255."""
+    assert isinstance(drawn, np.ndarray), drawn
+    levels: npt.NDArray[np.int_] = np.rint(drawn * 255).astype(int)
+    return levels
+
+
+@pytest.fixture(scope="session")
+def with_checker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Stable Diffusion with a safety checker that lets everything pass."""
+    folder = tmp_path_factory.mktemp("checked") / "stable-diffusion"
+    return tiny.build_stable_diffusion(folder, safety_checker=True)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_an_image_depends_on_its_text_and_seed_and_not_on_its_batch(
+    folders: dict[str, Path], name: str
+) -> None:
+    """Same text and seed: the same image alone, in a batch and in another order, within a level."""
+    model = load(f"{folders[name]}?{tiny.DRAW[name]}")
+    batch = [rounded(image) for image in model.generate(TEXTS, SEEDS)]
+    reverse = [rounded(image) for image in model.generate(TEXTS[::-1], SEEDS[::-1])][::-1]
+    for index in range(3):
+        (alone,) = model.generate([TEXTS[index]], [SEEDS[index]])
+        assert batch[index].shape == (64, 64, 3)
+        assert np.abs(rounded(alone) - batch[index]).max() <= 1
+        assert np.abs(reverse[index] - batch[index]).max() <= 1
+    (again,) = model.generate([TEXTS[0]], [SEEDS[0]])
+    (repeated,) = model.generate([TEXTS[0]], [SEEDS[0]])
+    (other_seed,) = model.generate([TEXTS[0]], [SEEDS[0] + 1])
+    (other_text,) = model.generate([TEXTS[1]], [SEEDS[0]])
+    assert np.array_equal(rounded(again), rounded(repeated))
+    assert np.abs(rounded(again) - rounded(other_seed)).max() > 20
+    assert np.abs(rounded(again) - rounded(other_text)).max() > 1
+
+
+def test_the_callers_random_state_is_left_alone(folders: dict[str, Path]) -> None:
+    """Drawing must not change what the caller's own torch.rand gives next."""
+    import torch
+
+    model = load(f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}")
+    before = torch.get_rng_state()
+    model.generate(TEXTS[:1], SEEDS[:1])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
+    folders: dict[str, Path],
+) -> None:
+    """An ancestral scheduler adds noise at every step: it too must follow the image's seed."""
+    draw = tiny.DRAW["stable-diffusion"]
+    model = load(f"{folders['stable-diffusion']}?{draw}&scheduler=EulerAncestralDiscreteScheduler")
+    plain = load(f"{folders['stable-diffusion']}?{draw}")
+    batch = [rounded(image) for image in model.generate(TEXTS, SEEDS)]
+    (alone,) = model.generate([TEXTS[2]], [SEEDS[2]])
+    (other,) = plain.generate([TEXTS[2]], [SEEDS[2]])
+    assert np.abs(rounded(alone) - batch[2]).max() <= 1
+    assert np.abs(rounded(alone) - rounded(other)).max() > 1
+
+
+def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
+    """A run that finds everything in the store never pays for importing torch."""
+    code = (
+        "import sys; from pytest_cepbench.models import BindContext, bind, parse_spec; "
+        "bind(parse_spec(sys.argv[1]), 'generator', BindContext(lambda path: 'ab')); "
+        "assert not {'torch', 'diffusers', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folders["sdxl"])], check=True)
+
+
+def test_a_negative_prompt_reaches_every_image(folders: dict[str, Path]) -> None:
+    """One negative prompt holds for a whole batch, and changes its images."""
+    draw = f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}&guidance_scale=9"
+    plain = load(draw).generate(TEXTS, SEEDS)
+    turned = load(f"{draw}&negative_prompt=large+purple+cross").generate(TEXTS, SEEDS)
+    for before, after in zip(plain, turned, strict=True):
+        assert np.abs(rounded(before) - rounded(after)).max() > 1
+
+
+def test_a_text_longer_than_the_text_encoder_reads_is_drawn(folders: dict[str, Path]) -> None:
+    """The pipeline only logs that it cuts such a text; that must not become an error."""
+    model = load(f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}")
+    (image,) = model.generate(["one small red circle " * 40], [1])
+    assert rounded(image).shape == (64, 64, 3)
+
+
+def test_weights_that_draw_nan_give_a_failure_per_image(copy: Path) -> None:
+    """NaN is an outcome of its own kind, never a black or a white image."""
+    tiny.poison_decoder(copy)
+    images = load(f"{copy}?{tiny.DRAW['stable-diffusion']}").generate(TEXTS[:2], SEEDS[:2])
+    assert [getattr(image, "kind", None) for image in images] == ["nan-image", "nan-image"]
+
+
+def test_a_flagged_image_is_a_failure_and_the_checker_can_be_taken_out(
+    with_checker: Path, tmp_path: Path
+) -> None:
+    """The black square of a safety checker is no drawing; `safety_checker=false` draws the same as
+    a checker that flags nothing.
+    """
+    draw = tiny.DRAW["stable-diffusion"]
+    passed = load(f"{with_checker}?{draw}").generate(TEXTS[:2], SEEDS[:2])
+    folder = Path(shutil.copytree(with_checker, tmp_path / "strict"))
+    tiny.flag_everything(folder)
+    flagged = load(f"{folder}?{draw}").generate(TEXTS[:2], SEEDS[:2])
+    assert [getattr(image, "kind", None) for image in flagged] == ["blank-image"] * 2
+    assert "safety checker" in str(flagged[0])
+    bound = bind_generator(f"{folder}?{draw}&safety_checker=false")
+    assert bound.params["safety_checker"] is False
+    model = bound.load()
+    assert isinstance(model, Generator)
+    for image, reference in zip(model.generate(TEXTS[:2], SEEDS[:2]), passed, strict=True):
+        assert np.array_equal(rounded(image), rounded(reference))
+
+
+@pytest.mark.parametrize(
+    ("file", "tensor"),
+    [
+        ("unet/diffusion_pytorch_model.safetensors", "conv_out.weight"),
+        ("text_encoder/model.safetensors", "final_layer_norm.weight"),
+    ],
+)
+def test_a_missing_tensor_is_an_error_and_not_a_random_one(
+    copy: Path, file: str, tensor: str
+) -> None:
+    """Libraries fill in random numbers and log a line; here nothing is measured with them."""
+    from safetensors import safe_open
+
+    with safe_open(copy / file, "pt") as tensors:
+        (full_name,) = [name for name in tensors.keys() if name.endswith(tensor)]  # noqa: SIM118 - no mapping
+    tiny.drop_tensor(copy / file, full_name)
+    bound = bind_generator(str(copy))
+    with pytest.raises(CheckpointError, match="random numbers") as caught:
+        bound.load()
+    assert tensor in str(caught.value)
+
+
+def test_a_tokenizer_without_vocabulary_is_refused(copy: Path) -> None:
+    """The library would go on with a vocabulary of three tokens and draw the same for every text."""
+    (copy / "tokenizer" / "tokenizer.json").unlink()
+    bound = bind_generator(str(copy))
+    with pytest.raises(CheckpointError, match=r"tokenizer: no vocabulary"):
+        bound.load()
+
+
+def test_pickled_weights_are_read_only_where_that_is_allowed(
+    folders: dict[str, Path], copy: Path
+) -> None:
+    """Pickled weights draw the same as the safetensors they were made of, after allow_pickle."""
+    import torch
+    from safetensors.torch import load_file
+
+    draw = tiny.DRAW["stable-diffusion"]
+    file = copy / "unet" / "diffusion_pytorch_model.safetensors"
+    torch.save(load_file(file), file.with_suffix(".bin"))
+    file.unlink()
+    with pytest.raises(CheckpointError, match="allow_pickle=true"):
+        bind_generator(f"{copy}?{draw}")
+    (image,) = load(f"{copy}?{draw}&allow_pickle=true").generate(TEXTS[:1], SEEDS[:1])
+    (same,) = load(f"{folders['stable-diffusion']}?{draw}").generate(TEXTS[:1], SEEDS[:1])
+    assert np.array_equal(rounded(image), rounded(same))
+
+
+def test_a_component_that_does_not_fit_its_configuration_is_explained(copy: Path) -> None:
+    """A folder mixed from two models is a CheckpointError that names the folder, no traceback."""
+    config = copy / "unet" / "config.json"
+    text = config.read_text(encoding="utf-8")
+    assert '"cross_attention_dim": 32' in text
+    config.write_text(
+        text.replace('"cross_attention_dim": 32', '"cross_attention_dim": 48'), encoding="utf-8"
+    )
+    bound = bind_generator(str(copy))
+    with pytest.raises(CheckpointError, match="could not be loaded") as caught:
+        bound.load()
+    assert str(copy) in str(caught.value)
+
+
+def test_a_checkpoint_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """Forced into the role, a CLIP says what it is and what a generator would be."""
+    folder = build_clip(tmp_path / "clip")
+    context = BindContext(lambda path: path.name)
+    with pytest.raises(RoleError, match=r"CLIPModel.*model_index\.json"):
+        bind(parse_spec(str(folder)), "generator", context, force=True)
+
+
+def test_a_trained_pipeline_draws_what_it_is_told(lab: Path) -> None:
+    """The small trained checkpoint draws the color, at the place, that the caption names."""
+    model = load(
+        f"{lab / 'generator-step2000'}?num_inference_steps=8&guidance_scale=1&height=64&width=64"
+    )
+    captions = [
+        "one shape : large red square middle center",
+        "one shape : large blue square middle center",
+        "two shapes : large red square top left , large blue square bottom right",
+    ]
+    red, blue, both = (rounded(image) for image in model.generate(captions, [1, 2, 3]))
+    assert red[28:36, 28:36, 0].mean() > 1.5 * red[28:36, 28:36, 2].mean()
+    assert blue[28:36, 28:36, 2].mean() > 1.5 * blue[28:36, 28:36, 0].mean()
+    assert both[8:14, 8:14, 0].mean() > 1.5 * both[8:14, 8:14, 2].mean()
+    assert both[50:56, 50:56, 2].mean() > 1.5 * both[50:56, 50:56, 0].mean()

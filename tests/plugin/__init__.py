@@ -1,0 +1,1 @@
+"""Acceptance tests of the plugin: users' projects, run by real pytest processes."""

@@ -1,0 +1,170 @@
+"""A user's project for the tests: a folder outside this repository, run by real pytest processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+Color = tuple[int, int, int]
+
+INI = """\
+[pytest]
+addopts = --strict-markers -p no:hypothesispytest -p no:anyio
+filterwarnings = error
+"""
+"""Strict, and without the plugins of this environment that a run does not need: they cost half of it."""
+
+TEST_MODULE = """\
+def test_drift(cep_case, cep_gate):
+    cep_gate(cep_case)
+"""
+
+SHAPES = """\
+name = "toy"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 2 }
+[chain]
+iterations = 2
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+encoder = "shapes:"
+[metrics.gc]
+[metrics.failures]
+tolerance = 0.0
+"""
+"""Ten cases over 16 samples: 8 categories, the whole, the failure rate."""
+
+PHOTOS = """\
+name = "photos"
+version = 1
+[data]
+loader = "folder"
+path = "photos"
+[chain]
+iterations = 2
+[prompts]
+describe = "describe"
+[roles]
+describer = "python:user_models:describer"
+generator = "python:user_models:generator"
+encoder = "python:user_models:encoder"
+[metrics.gc]
+[metrics.failures]
+tolerance = 0.0
+"""
+"""Photos of one color each, told by their mean color; models in `user_models.py`."""
+
+MODES = {"no-plugin": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
+"""The three ways to run: without xdist, with xdist idle, with two workers."""
+
+REGRESSED = "--model=shapes:?miss=0.3"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a suite of its own, and what its runs left there."""
+
+    pytester: pytest.Pytester
+
+    @property
+    def path(self) -> Path:
+        """The project's folder, where pytest runs."""
+        return self.pytester.path
+
+    @property
+    def baselines(self) -> Path:
+        """The accepted baselines, where the default puts them."""
+        return self.path / "baselines"
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the project."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace a piece of a file, which must be there."""
+        text = (self.path / name).read_text(encoding="utf-8")
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def suite(self, text: str, folder: str = ".", module: str = TEST_MODULE) -> None:
+        """Put a suite file and its test module into a folder of the project."""
+        name = text.partition('name = "')[2].partition('"')[0]
+        self.write(f"{folder}/suite.toml", text)
+        self.write(f"{folder}/test_{name}.py", module)
+
+    def photos(self, colors: dict[str, Color]) -> None:
+        """Make photos of one color each, by path below `photos/`, with models that tell colors."""
+        shutil.copy(Path(__file__).with_name("user_models.py"), self.path)
+        for name, color in colors.items():
+            path = self.path / "photos" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (16, 16), color).save(path)
+
+    def run(self, *args: str) -> pytest.RunResult:
+        """Run pytest in the project, in a process of its own."""
+        return self.pytester.runpytest_subprocess(*args, timeout=120)
+
+    def report(self, name: str = ".cepbench/report.json") -> dict[str, Any]:
+        """The JSON report of the latest run."""
+        document: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        return document
+
+    def verdicts(self) -> dict[str, str]:
+        """Verdict by case (`color-gc`) of the latest run."""
+        return {f"{c['part']}-{c['metric']}": c["verdict"] for c in self.report()["cases"]}
+
+    def numbers(self) -> list[dict[str, Any]]:
+        """The judged cases of the latest run, in order, without what may differ: the effort."""
+        return without_effort(self.report()["cases"])
+
+    def effort(self) -> tuple[int, int]:
+        """Model loads and inputs given to models in the latest run."""
+        spent = [case["effort"] for case in self.report()["cases"]]
+        return sum(e["loads"] for e in spent), sum(e["inputs"] for e in spent)
+
+
+def without_effort(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Cases of a report without what may differ between equal runs."""
+    return [{k: v for k, v in case.items() if k != "effort"} for case in cases]
+
+
+def run_plainly(root: Path, *args: str) -> int:
+    """Run pytest in a folder, in one process without xdist; returns its exit code."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *args]
+    return subprocess.run(command, cwd=root, env=clean, check=False, capture_output=True).returncode
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, byte by byte; empty when the folder is not there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def assert_one_message(result: pytest.RunResult, *pieces: str) -> None:
+    """A usage error: exit code 4 before anything ran, all pieces in its message, no traceback."""
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    message = "\n".join(line for line in result.errlines if line.startswith("ERROR: "))
+    for piece in pieces:
+        assert piece in message
+    everything = result.stdout.str() + result.stderr.str()
+    assert "Traceback" not in everything
+    assert "INTERNALERROR" not in everything
+    assert "collected" not in everything

@@ -1,0 +1,168 @@
+"""Image files of every kind through the whole pipe: what cannot be used is named, the rest counts."""
+
+from __future__ import annotations
+
+import struct
+import tomllib
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.plugin.project import PHOTOS, Project
+
+RED, BLUE = (200, 10, 10), (10, 10, 200)
+
+
+def _huge_png(side: int) -> bytes:
+    """A PNG of side x side pixels by its header, with next to no data behind it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0"))
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """The photo project with two good photographs in it."""
+    project.suite(PHOTOS)
+    project.photos({"red.png": RED, "blue.png": BLUE})
+    return project
+
+
+def test_a_folder_without_images_is_one_message(photos: Project) -> None:
+    """No images, no folder, or a file in its place: said at collection, without a traceback."""
+    for name in ("red.png", "blue.png"):
+        (photos.path / "photos" / name).rename(photos.path / "photos" / f"{name}.bak")
+    photos.write("a file", "")
+    for place, explained in {
+        "photos": "no images in *photos' (looked for .bmp, *",
+        "nowhere": "data folder *nowhere' does not exist: *",
+        "a file": "data folder *a file' is a file: *",
+    }.items():
+        result = photos.run(f"--cep-data=folder={place}")
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+        result.stdout.fnmatch_lines([explained])
+        result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_every_bad_file_is_named_at_once(photos: Project) -> None:
+    """Among good photos, each unusable file is listed with what is wrong with it, and nothing passes."""
+    folder = photos.path / "photos"
+    cut = (folder / "red.png").read_bytes()
+    (folder / "cut.png").write_bytes(cut[: len(cut) // 2])
+    (folder / "empty.webp").write_bytes(b"")
+    (folder / "text.jpg").write_text("not a picture")
+    (folder / "huge.png").write_bytes(_huge_png(50_000))
+    frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
+    frames[0].save(folder / "moving.gif", save_all=True, append_images=frames[1:])
+    result = photos.run("-v", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(
+        [
+            "error: photos, overall, * (the measurement could not be made)",
+            "  5 of 7 samples cannot be used:",
+            "  cut.png: damaged: *",
+            "  empty.webp: not an image of a known format *",
+            "  huge.png: too large to decode*",
+            "  moving.gif: animated or multi-page (2 frames): *",
+            "  text.jpg: not an image of a known format *",
+        ]
+    )
+    assert photos.effort() == (0, 0)
+    assert not list(photos.baselines.rglob("*.toml"))
+
+
+def test_a_bad_file_spares_the_other_categories(photos: Project) -> None:
+    """Only the category of the bad file, and what is averaged over it, cannot be measured."""
+    photos.photos({"good/a.png": RED})
+    (photos.path / "photos" / "red.png").write_text("not a picture")
+    photos.run()
+    assert photos.verdicts() == {
+        "good-gc": "no-baseline",
+        "images-gc": "error",
+        "overall-gc": "error",
+        "overall-failures": "error",
+    }
+
+
+def test_every_usual_kind_of_image_is_accepted(project: Project) -> None:
+    """16-bit, RGBA, palette, CMYK, grey, one-bit, TIFF, BMP and WebP files each give their sample."""
+    project.suite(PHOTOS)
+    project.photos({"rgb.png": RED})
+    folder = project.path / "photos"
+    plain = Image.new("RGB", (16, 16), RED)
+    Image.fromarray(np.full((16, 16), 51_400, np.uint16)).save(folder / "deep.png")
+    Image.new("RGBA", (16, 16), (*RED, 128)).save(folder / "clear.png")
+    plain.quantize(4).save(folder / "palette.png")
+    plain.convert("CMYK").save(folder / "print.jpg")
+    plain.convert("L").save(folder / "grey.jpeg")
+    Image.new("1", (16, 16), 1).save(folder / "bit.bmp")
+    plain.save(folder / "scan.tiff")
+    plain.save(folder / "still.gif")
+    plain.save(folder / "web.webp", lossless=True)
+    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert {case["n"] for case in project.report()["cases"]} == {10}
+    (case, failures) = project.report()["cases"]
+    assert case["value"] == pytest.approx(1.0, abs=1e-4)
+    assert failures["value"] == 0.0
+
+
+def test_samples_of_equal_content_each_count(project: Project) -> None:
+    """Two files with the same pixels are two samples with one score each, computed once."""
+    project.suite(PHOTOS)
+    project.photos({"one.png": RED, "two.bmp": RED, "blue.png": BLUE})
+    assert project.run("--snapshot-update", "-k", "gc").ret == pytest.ExitCode.OK
+    (case,) = project.report()["cases"]
+    assert case["n"] == 3
+    assert project.effort() == (3, 2 * 3)  # each of two looks: one text, one drawing, one vector
+    (file,) = project.baselines.rglob("*-gc-*.toml")
+    assert set(tomllib.loads(file.read_text())["scores"]["images"]) == {
+        "one.png",
+        "two.bmp",
+        "blue.png",
+    }
+
+
+ODD_NAMES = [
+    "two words.png", "it's.png", 'a "quoted" one.png', "two.dots.png", "same.png", "same.jpg",
+    "größe 日本語 🦜.png", "per%cent & more;.png", "[brackets]-dash.png", "back\\slash.png",
+    "new\nline.png", "-n.png", "tab\there.png", "UPPER.PNG", "e\u0301.png",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["-p", "no:xdist"], ["-n", "2"]], ids=["one", "two"])
+def test_odd_file_names_from_end_to_end(project: Project, arguments: list[str]) -> None:
+    """Whatever a file system allows comes through collection, baseline, comparison and reports."""
+    project.suite(PHOTOS)
+    project.photos(dict.fromkeys(ODD_NAMES, RED))
+    project.photos({f"odd 'folder' [{i}]::x/{name}": BLUE for i, name in enumerate(ODD_NAMES[:3])})
+    assert project.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
+    held = project.run(*arguments)
+    assert held.ret == pytest.ExitCode.OK
+    held.assert_outcomes(passed=6)
+    (file,) = project.baselines.rglob("images-gc-*.toml")
+    ids = set(tomllib.loads(file.read_text(encoding="utf-8"))["scores"]["images"])
+    assert ids == {name.replace("e\u0301", "\u00e9") for name in ODD_NAMES}
+    result = project.run(*arguments, "--generator=python:user_models:generator?behaviour=pale")
+    assert set(project.verdicts().values()) == {"incomparable"}
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_names_that_are_the_same_once_normalized_are_refused(project: Project) -> None:
+    """Two spellings of one Unicode name would share a sample: both are not taken, with a message."""
+    project.suite(PHOTOS)
+    project.photos({"e\u0301.png": RED, "\u00e9.png": BLUE})
+    assert len(list(Path(project.path / "photos").iterdir())) == 2
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(
+        ["two files in *photos' are both named '\u00e9.png' once normalized"]
+    )

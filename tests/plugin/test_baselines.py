@@ -1,0 +1,158 @@
+"""Baseline files: names that cannot collide, never deleted by a run, written by complete runs only."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import MODES, PHOTOS, REGRESSED, SHAPES, Project, contents
+
+RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
+
+BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+
+SNAPSHOTS = """\
+def test_kept(snapshot):
+    assert {"a": 1} == snapshot
+"""
+
+
+def test_categories_that_look_alike_keep_apart(project: Project) -> None:
+    """`org/sdxl`, `orgsdxl`, `org sdxl` and `ORG/sdxl` each have a baseline file and hold by it."""
+    project.suite(PHOTOS)
+    project.photos({
+        "org/sdxl/a.png": RED, "orgsdxl/a.png": GREEN, "org sdxl/a.png": BLUE, "ORG/sdxl/a.png": RED,
+    })  # fmt: skip
+    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    files = sorted(project.baselines.rglob("*.toml"))
+    cases = {tomllib.loads(file.read_text())["case"] for file in files}
+    assert cases == {
+        f"photos/{part}/gc" for part in ("org/sdxl", "orgsdxl", "org sdxl", "ORG/sdxl", "overall")
+    } | {"photos/overall/failures"}
+    assert len({file.name.lower() for file in files}) == 6
+    assert project.run().ret == pytest.ExitCode.OK
+    assert set(project.verdicts().values()) == {"held"}
+
+
+@BOTH
+def test_no_run_deletes_a_baseline(accepted: Project, arguments: tuple[str, ...]) -> None:
+    """Files that no case uses any more stay, also while others are updated: people remove them."""
+    (accepted.baselines / "toy" / "gone-gc-0123456789.toml").write_text(
+        "of a category that is gone"
+    )
+    (accepted.baselines / "old" / "x.toml").parent.mkdir()
+    (accepted.baselines / "old" / "x.toml").write_text("of a suite that is gone")
+    before = contents(accepted.baselines)
+    result = accepted.run(*arguments, "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    assert contents(accepted.baselines) == before
+    result.stdout.fnmatch_lines(["no baseline changed"])
+    result.stdout.no_fnmatch_line("*deleted*")
+
+
+@BOTH
+def test_a_users_own_snapshots_still_work(accepted: Project, arguments: tuple[str, ...]) -> None:
+    """Beside the gate syrupy creates, holds, fails and prunes other snapshots as it always does."""
+    accepted.write("test_own.py", SNAPSHOTS + "\n\n" + SNAPSHOTS.replace("kept", "removed"))
+    before = contents(accepted.baselines)
+    own = accepted.path / "__snapshots__" / "test_own.ambr"
+    assert accepted.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert own.read_text().count("# name: ") == 2
+    accepted.write("test_own.py", SNAPSHOTS)
+    unused = accepted.run(*arguments)
+    assert unused.ret == pytest.ExitCode.TESTS_FAILED
+    unused.stdout.fnmatch_lines(["*1 snapshot unused.*"])
+    assert accepted.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert own.read_text().count("# name: ") == 1
+    assert accepted.run().ret == pytest.ExitCode.OK
+    assert contents(accepted.baselines) == before
+
+
+def test_baselines_may_lie_where_syrupy_keeps_its_own(accepted: Project) -> None:
+    """Even inside `__snapshots__` no baseline is unused, to be deleted or to fail the run."""
+    accepted.write("test_own.py", SNAPSHOTS)
+    place = accepted.path / "__snapshots__"
+    accepted.baselines.rename(place)
+    moved = "--cep-baselines=__snapshots__"
+    assert accepted.run(moved, "--snapshot-update").ret == pytest.ExitCode.OK
+    before = contents(place)
+    assert len(before) == 11
+    assert accepted.run(moved).ret == pytest.ExitCode.OK
+    assert accepted.run(moved, "-k", "color", "--snapshot-update").ret == pytest.ExitCode.OK
+    assert contents(place) == before
+
+
+def test_baselines_elsewhere(toy: Project, tmp_path: Path) -> None:
+    """`--cep-baselines` names another folder, made when it is not there, outside the project too."""
+    place = tmp_path / "some where" / "else"
+    assert toy.run(f"--cep-baselines={place}", "-k", "color", "--snapshot-update").ret == 0
+    assert len(contents(place)) == 1
+    assert not toy.baselines.exists()
+    assert toy.run(f"--cep-baselines={place}", "-k", "color").ret == pytest.ExitCode.OK
+
+
+def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
+    """With `--snapshot-update-new-only` a regression still fails, and then nothing is written."""
+    (new,) = (accepted.baselines / "toy").glob("color-gc-*")
+    new.unlink()
+    old = contents(accepted.baselines)
+    refused = accepted.run("--snapshot-update-new-only", REGRESSED)
+    assert refused.ret == pytest.ExitCode.TESTS_FAILED
+    assert contents(accepted.baselines) == old
+    result = accepted.run("-v", "--snapshot-update-new-only")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        ["*color-gc? ACCEPTED *", "*count-gc? HELD *", "1 baseline written *"]
+    )
+    assert new.exists()
+    assert {k: v for k, v in contents(accepted.baselines).items() if new.name not in k} == old
+
+
+def test_a_changed_measurement_replaces_its_baseline(accepted: Project) -> None:
+    """Accepting a worse model writes its numbers, and then that model holds."""
+    before = contents(accepted.baselines)
+    result = accepted.run("-k", "crowded", REGRESSED, "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    changed = {k for k, v in contents(accepted.baselines).items() if before[k] != v}
+    assert [name.partition("-")[0] for name in changed] == ["toy/crowded"]
+    assert accepted.run("-k", "crowded", REGRESSED).ret == pytest.ExitCode.OK
+
+
+def test_an_error_in_one_case_accepts_no_other(project: Project) -> None:
+    """A run in which one measurement could not be made is not complete."""
+    project.suite(PHOTOS)
+    project.photos({"good/a.png": RED, "bad/a.png": RED})
+    (project.path / "photos" / "bad" / "a.png").write_bytes(b"no image")
+    result = project.run("--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert project.verdicts()["good-gc"] == "no-baseline"
+    assert not contents(project.baselines)
+    result.stdout.fnmatch_lines(["no baseline was changed: only a complete run *"])
+
+
+def test_a_baseline_is_a_text_to_be_reviewed(accepted: Project) -> None:
+    """One score a line, sorted, with what the number means and whose it is."""
+    (file,) = (accepted.baselines / "toy").glob("overall-gc-*")
+    baseline = tomllib.loads(file.read_text())
+    assert baseline["n"] == 16
+    assert baseline["model"]["spec"] == "shapes:"
+    assert {"samples", "chain", "describe prompt", "encoder", "generator"} <= set(
+        baseline["identity"]
+    )
+    lines = [line.partition(" = ")[0].strip('"') for line in file.read_text().splitlines()]
+    assert [line for line in lines if line.startswith("color/")] == ["color/0000", "color/0001"]
+    assert SHAPES.count("samples_per_category = 2") == 1
+
+
+def test_a_refused_update_is_shown_as_refused(toy: Project) -> None:
+    """When another test fails, no case says accepted, and nothing is left of the attempt."""
+    toy.write("test_other.py", "def test_fails():\n    assert False\n")
+
+    result = toy.run("--snapshot-update")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["NO-BASELINE *", "no baseline was changed: *"])
+    assert not any(case["accepted"] for case in toy.report()["cases"])
+    assert not toy.baselines.exists() or not list(toy.baselines.iterdir())

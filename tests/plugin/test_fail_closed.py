@@ -1,0 +1,134 @@
+"""No comparison made is never a pass: tests that forget, swallow or skip the gate, and lost reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.project import MODES, REGRESSED, SHAPES, Project, contents
+
+ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
+    'loader = "shapes"\noptions = { samples_per_category = 2 }',
+    'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
+)
+
+BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+
+
+@BOTH
+def test_a_test_that_never_calls_the_gate_makes_the_run_incomplete(
+    accepted: Project, arguments: tuple[str, ...]
+) -> None:
+    """A test that takes a case and passes without judging it fails the run, by its name."""
+    accepted.write("test_toy.py", "def test_drift(cep_case): pass\n")
+    before = contents(accepted.baselines)
+    result = accepted.run(*arguments, "-k", "color", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    result.stdout.fnmatch_lines(
+        ["INCOMPLETE: 1 tests passed without calling cep_gate: test_toy.py::test_drift?color-gc?"]
+    )
+    assert contents(accepted.baselines) == before
+
+
+@pytest.mark.parametrize("then", ["pass", "pytest.skip('not today')"], ids=["pass", "skip"])
+def test_the_gates_failure_cannot_be_swallowed(accepted: Project, then: str) -> None:
+    """A test that catches what the gate raises still fails."""
+    accepted.write(
+        "test_toy.py",
+        "import pytest\n\ndef test_drift(cep_case, cep_gate):\n"
+        f"    try:\n        cep_gate(cep_case)\n    except BaseException:\n        {then}\n",
+    )
+    result = accepted.run("-k", "crowded", REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["regressed: toy, crowded, GC@2 *"])
+
+
+def test_a_failure_beside_a_held_gate_is_a_plain_failure(accepted: Project) -> None:
+    """A test that fails for a reason of its own is not shown as held."""
+    accepted.write(
+        "test_toy.py",
+        "def test_drift(cep_case, cep_gate):\n    assert cep_gate(cep_case).value > 2\n",
+    )
+    result = accepted.run("-v", "-k", "color")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *toy color GC@2 *"])
+
+
+@BOTH
+def test_absent_data_is_not_green(project: Project, arguments: tuple[str, ...]) -> None:
+    """Where every case is skipped for absent data nothing is known, and the run says so."""
+    project.suite(ABSENT)
+    result = project.run(*arguments, "-rs")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(
+        [
+            "no case was judged: nothing is known of the model",
+            "SKIPPED * 'holiday' is not here: give it with --cep-data holiday=PATH. Ask your aunt.",
+        ]
+    )
+
+
+@BOTH
+def test_absent_data_is_not_green_beside_plain_tests(
+    project: Project, arguments: tuple[str, ...]
+) -> None:
+    """Neither a plain test that passes nor a suite that lies elsewhere hides that nothing was judged."""
+    project.suite(ABSENT, "data")
+    (project.path / "data" / "test_absent.py").unlink()
+    project.write(
+        "test_here.py",
+        "import pytest\n\ndef test_plain(): pass\n\n@pytest.mark.cep(suite='data/suite.toml')\n"
+        "def test_drift(cep_case, cep_gate): cep_gate(cep_case)\n",
+    )
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.assert_outcomes(passed=1, skipped=1)
+
+
+def test_absent_data_beside_a_judged_suite_is_a_skip(accepted: Project) -> None:
+    """One suite's absent data does not fail the run of another."""
+    accepted.suite(ABSENT, "absent")
+    result = accepted.run("-k", "color or absent")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1, skipped=1)
+
+
+def test_a_report_that_cannot_be_sent_fails_the_run(accepted: Project) -> None:
+    """A NumPy scalar that someone puts on a report makes xdist lose it: the ledger misses it."""
+    accepted.write(
+        "conftest.py",
+        """\
+import numpy, pytest
+
+@pytest.fixture(autouse=True)
+def poison(request, record_property):
+    yield
+    if "count" in request.node.name:
+        record_property("score", numpy.float64(0.5))
+""",
+    )
+    # syrupy warns of the lost report, which strict settings turn into a crash of pytest itself.
+    result = accepted.run("-n", "2", "-W", "default", "-o", "junit_family=xunit1")
+    assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert accepted.report()["verdict"] == "incomplete"
+    assert any("count" in problem for problem in accepted.report()["problems"])
+
+
+def test_a_failing_plain_test_accepts_nothing(toy: Project) -> None:
+    """Baselines are taken over from a green run only, and the summary says why they were not."""
+    toy.write("test_plain.py", "def test_plain(): assert False\n")
+    result = toy.run("-k", "color or plain", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert not contents(toy.baselines)
+    result.stdout.fnmatch_lines(["no baseline was changed: *"])
+
+
+def test_another_plugin_that_fails_at_the_end_takes_no_report_along(accepted: Project) -> None:
+    """When somebody else's sessionfinish raises, the books are closed and written all the same."""
+    accepted.write("conftest.py", "def pytest_sessionfinish():\n    raise RuntimeError('theirs')\n")
+
+    result = accepted.run(REGRESSED)
+
+    assert result.ret != pytest.ExitCode.OK
+    assert "regressed" in accepted.verdicts().values()
+    assert accepted.report()["verdict"] == "failed"

@@ -1,0 +1,111 @@
+"""The same run gives the same verdicts and numbers without xdist, with it idle, and on two workers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.project import REGRESSED, Project, contents, run_plainly, without_effort
+
+
+@pytest.fixture(scope="module")
+def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The cases of a run that regressed, judged in one plain process."""
+    root = tmp_path_factory.mktemp("plain") / "project"
+    shutil.copytree(accepted_root, root)
+    assert run_plainly(root, REGRESSED) == pytest.ExitCode.TESTS_FAILED
+    return without_effort(json.loads((root / ".cepbench" / "report.json").read_text())["cases"])
+
+
+def test_verdicts_and_numbers_are_those_of_one_plain_process(
+    accepted: Project, mode: tuple[str, ...], regressed: list[Any]
+) -> None:
+    """How a run is spread over processes changes neither a verdict nor a digit nor the exit code."""
+    result = accepted.run(*mode, REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.numbers() == regressed
+    assert {"held", "regressed"} == set(accepted.verdicts().values())
+    assert accepted.report()["verdict"] == "failed"
+
+
+def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) -> None:
+    """Where everything is in the store nothing is loaded and nothing computed, and all is held."""
+    result = accepted.run(*mode)
+    assert result.ret == pytest.ExitCode.OK
+    assert accepted.effort() == (0, 0)
+    result.stdout.fnmatch_lines(["0 model loads, 0 model inputs (0.0 s in models), * the store"])
+    assert set(accepted.verdicts().values()) == {"held"}
+
+
+def test_accepting_writes_the_same_files(
+    toy: Project, mode: tuple[str, ...], accepted_root: Path
+) -> None:
+    """The baselines that a run accepts do not depend on the mode, byte for byte."""
+    result = toy.run(*mode, "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["10 baselines written below baselines: commit them"])
+    assert len(contents(toy.baselines)) == 10
+    assert contents(toy.baselines) == contents(accepted_root / "baselines")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        (["-k", "color"], {"color-gc"}),
+        (["-m", "cep", "-k", "overall"], {"overall-gc", "overall-failures"}),
+        (["test_toy.py::test_drift[count-gc]"], {"count-gc"}),
+    ],
+    ids=["keyword", "marker", "node-id"],
+)
+def test_cases_are_chosen_as_any_test_is(
+    accepted: Project, arguments: list[str], chosen: set[str]
+) -> None:
+    """Only the chosen cases are judged, and a run of some cases is complete in itself."""
+    accepted.write("test_plain.py", "def test_color_of_nothing(): pass\n")
+    result = accepted.run(*arguments)
+    assert result.ret == pytest.ExitCode.OK
+    assert set(accepted.verdicts()) == chosen
+    result.stdout.no_fnmatch_line("*INCOMPLETE*")
+
+
+def test_cases_are_chosen_on_workers_too(accepted: Project) -> None:
+    """The ledger expects what the workers selected, not all that they collected."""
+    result = accepted.run("-n", "2", "-k", "color or count")
+    assert result.ret == pytest.ExitCode.OK
+    assert set(accepted.verdicts()) == {"color-gc", "count-gc"}
+    result.stdout.no_fnmatch_line("*INCOMPLETE*")
+
+
+def test_stopping_at_the_first_failure_leaves_the_run_incomplete(accepted: Project) -> None:
+    """`-x` ends at the first verdict that fails, and the report does not claim more than that."""
+    result = accepted.run("-x", REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert len([v for v in accepted.verdicts().values() if v == "regressed"]) == 1
+    assert accepted.report()["verdict"] == "incomplete"
+    result.stdout.fnmatch_lines(["INCOMPLETE: * tests did not report: *"])
+
+
+def test_listing_cases_runs_and_judges_nothing(toy: Project) -> None:
+    """`--collect-only` lists every case, is no failed gate, and leaves no store behind."""
+    result = toy.run("--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["test_toy.py::test_drift?color-gc?", "10 tests collected*"])
+    result.stdout.no_fnmatch_line("*cepbench*")
+    assert not (toy.path / ".cepbench").exists()
+
+
+def test_the_metrics_of_a_category_share_a_worker(accepted: Project) -> None:
+    """With a model named, no worker loads what another one computes: one load per role and worker."""
+    accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\n[metrics.s]")
+    result = accepted.run("-n", "2", "-v", REGRESSED)
+    workers: dict[str, set[str]] = {}
+    for line in result.outlines:
+        if line.startswith("[gw") and "::test_drift[" in line:
+            worker, case = line.split()[0], line.rpartition("[")[2].rpartition("-")[0]
+            workers.setdefault(case, set()).add(worker)
+    assert len(workers) == 9
+    assert all(len(names) == 1 for names in workers.values())

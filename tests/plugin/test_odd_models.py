@@ -1,0 +1,119 @@
+"""Models that misbehave: what they do is an outcome, and says something only of who is under test."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.project import PHOTOS, Project
+from tests.plugin.user_models import POISON
+
+COLORS = {"a.png": (200, 10, 10), "b.png": (10, 10, 200), "c.png": POISON}
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """The photo project with accepted baselines of honest models, for each role under test."""
+    project.suite(PHOTOS)
+    project.photos(COLORS)
+    return project
+
+
+def _accept(photos: Project, role: str) -> None:
+    model = f"--model=python:user_models:{role}"
+    assert photos.run(model, f"--cep-role={role}", "--snapshot-update").ret == pytest.ExitCode.OK
+
+
+def _gate(photos: Project, role: str, behaviour: str) -> pytest.RunResult:
+    model = f"--model=python:user_models:{role}?behaviour={behaviour}"
+    return photos.run(model, f"--cep-role={role}")
+
+
+@pytest.mark.parametrize(
+    ("role", "behaviour", "kind"),
+    [
+        ("describer", "empty", "empty-text"),
+        ("describer", "blank", "empty-text"),
+        ("generator", "black", "blank-image"),
+        ("generator", "nan", "nan-image"),
+        ("encoder", "nan", "nan-vector"),
+    ],
+)
+def test_what_the_model_under_test_spoils_is_a_regression(
+    photos: Project, role: str, behaviour: str, kind: str
+) -> None:
+    """Empty texts, black and NaN images, NaN vectors count as 0 and as failures, none is dropped."""
+    _accept(photos, role)
+    result = _gate(photos, role, behaviour)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert photos.verdicts() == {"overall-gc": "regressed", "overall-failures": "regressed"}
+    for case in photos.report()["cases"]:
+        assert case["failures"] == {kind: 3}
+        assert case["n"] == 3
+        assert case["curve"] == [0.0, 0.0]
+        assert case["value"] == (0.0 if case["metric"] == "gc" else 1.0)
+    result.stdout.fnmatch_lines([f"  failed chains: 3 x {kind}"])
+
+
+@pytest.mark.parametrize(
+    ("role", "behaviour", "kind"),
+    [("encoder", "nan", "nan-vector"), ("generator", "black", "blank-image")],
+)
+def test_what_a_fixed_role_spoils_is_an_error(
+    photos: Project, role: str, behaviour: str, kind: str
+) -> None:
+    """Where nothing worked and the model under test is not to blame, nothing is said of it."""
+    broken = f"python:user_models:{role}?behaviour={behaviour}"
+    result = photos.run(f"--{role}={broken}", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines([f"  all 3 chains failed at the {role} ({broken}): {kind}: *"])
+    assert not list(photos.baselines.rglob("*.toml"))
+
+
+def test_an_exception_on_one_input_counts_for_that_sample_alone(photos: Project) -> None:
+    """The batch is split until only the guilty sample fails; it is named with the exception."""
+    _accept(photos, "describer")
+    result = _gate(photos, "describer", "raise-on-poison")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"regressed"}
+    gc, failures = photos.report()["cases"]
+    assert gc["failures"] == {"exception": 1}
+    assert [chain["sample"] for chain in gc["chains"]] == ["c.png"]
+    assert "ArithmeticError: cannot bear this picture" in gc["chains"][0]["failure"]
+    assert gc["value"] == pytest.approx(2 / 3, abs=1e-4)
+    assert failures["value"] == pytest.approx(1 / 3, abs=1e-6)
+    result.stdout.fnmatch_lines(
+        ["  c.png * 0.0000 * exception at generation 1: ArithmeticError: *"]
+    )
+
+
+@pytest.mark.parametrize("photographs", [3, 1])
+def test_an_exception_on_every_input_is_an_error(photos: Project, photographs: int) -> None:
+    """A model that never answers is broken infrastructure: no number, and the exception is shown."""
+    for name in list(COLORS)[photographs:]:
+        (photos.path / "photos" / name).unlink()
+    result = photos.run("--model=python:user_models:describer?behaviour=raise", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(["*ArithmeticError: cannot bear this picture*"])
+    assert not list(photos.baselines.rglob("*.toml"))
+
+
+def test_an_exception_is_tried_again_by_the_next_run(photos: Project) -> None:
+    """What failed by an exception is not stored: a run after the trouble has passed is honest."""
+    mood = photos.write("mood", "raise-on-poison")
+    photos.write(
+        "moody.py",
+        "import pathlib, user_models\n\nclass Moody(user_models.Describer):\n"
+        "    def _one(self, image):\n"
+        f"        self.behaviour = pathlib.Path({str(mood)!r}).read_text()\n"
+        "        return super()._one(image)\n\n"
+        "def describer():\n    return Moody('moody')\n",
+    )
+    model = "--model=python:moody:describer"
+    photos.run(model)
+    assert photos.report()["cases"][0]["failures"] == {"exception": 1}
+    mood.write_text("honest")
+    photos.run(model)
+    assert photos.report()["cases"][0]["failures"] == {}
+    assert photos.effort() == (2, 2)  # the text and the drawing that were missing

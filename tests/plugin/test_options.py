@@ -1,0 +1,156 @@
+"""Options and their twins: command line before environment before ini file, and the header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.plugin.options import OPTIONS
+from tests.plugin.project import PHOTOS, SHAPES, Project
+
+# A value for the command line, one for the environment, one for the ini file; each is visible.
+VALUES = {
+    "model": ("shapes:?miss=0.1", "shapes:?miss=0.2", "shapes:?miss=0.3"),
+    "role": ("generator", "describer", "generator"),
+    "describer": ("shapes:?swap=0.1", "shapes:?swap=0.2", "shapes:?swap=0.3"),
+    "generator": ("shapes:?move=0.1", "shapes:?move=0.2", "shapes:?move=0.3"),
+    "encoder": ("shapes:", "python:user_models:encoder", "shapes:"),
+    "data": ("photos=one", "photos=two", "photos=three"),
+    "store": ("one/store", "two/store", "three/store"),
+    "baselines": ("one/accepted", "two/accepted", "three/accepted"),
+    "report": ("one/r.json", "two/r.json", "three/r.json"),
+    "tolerance": ("0.1", "0.2", "0.3"),
+}
+
+
+def _settings(config: pytest.Config) -> dict[str, Any]:
+    from pytest_cepbench.plugin.options import Settings
+
+    return vars(Settings.from_config(config))
+
+
+def _found(settings: dict[str, Any], name: str) -> str:
+    """What a setting came to be, as it was written."""
+    if name in ("describer", "generator", "encoder"):
+        return str(settings["roles"][name])
+    if name == "data":
+        return "photos=" + Path(settings["data"]["photos"]).name
+    value = settings[name]
+    return Path(value).relative_to(Path.cwd()).as_posix() if isinstance(value, Path) else str(value)
+
+
+def test_every_option_is_tried_below() -> None:
+    """An option that is added gets its values, and so its twins are tested."""
+    assert list(VALUES) == [option.name for option in OPTIONS]
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_command_line_before_environment_before_ini(
+    project: Project, monkeypatch: pytest.MonkeyPatch, option: Any
+) -> None:
+    """Each of the three sets the option, the nearer one wins, and its source is remembered."""
+    pytester, (given, environment, ini) = project.pytester, VALUES[option.name]
+    silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
+    project.write("pytest.ini", f"[pytest]\n{option.ini} = {ini}\n")
+    settings = _settings(pytester.parseconfig(*silent))
+    assert _found(settings, option.name) == ini
+    assert settings["sources"] == {option.name: f"ini {option.ini}"}
+    monkeypatch.setenv(option.env, environment)
+    settings = _settings(pytester.parseconfig(*silent))
+    assert _found(settings, option.name) == environment
+    assert settings["sources"] == {option.name: option.env}
+    flags = [option.flag, f"--{option.name}"] if option.short else [option.flag]
+    for flag in flags:
+        settings = _settings(pytester.parseconfig(*silent, f"{flag}={given}"))
+        assert _found(settings, option.name) == given
+        assert settings["sources"] == {option.name: option.flag}
+
+
+def test_names_of_the_twins() -> None:
+    """`--cep-x` has ini `cepbench_x` and environment `CEPBENCH_X`."""
+    for option in OPTIONS:
+        assert option.flag == f"--cep-{option.name}"
+        assert (option.ini, option.env) == (
+            f"cepbench_{option.name}",
+            f"CEPBENCH_{option.name.upper()}",
+        )
+
+
+def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
+    """Wherever in the project pytest is started, the ini file means the same folders."""
+    project.write(
+        "pytest.ini",
+        "[pytest]\ncepbench_data = photos=images\ncepbench_baselines = accepted\n"
+        "cepbench_store = kept\ncepbench_report = out/r.json\n",
+    )
+    below = project.path / "below"
+    below.mkdir()
+    settings = _settings(project.pytester.parseconfig(below))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(below)
+        assert _settings(project.pytester.parseconfig(below)) == settings
+    assert settings["data"] == {"photos": project.path / "images"}
+    assert settings["baselines"] == project.path / "accepted"
+
+
+def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--cep-data` may be given several times; a `;` or a line separates them in its twins."""
+    places = {"a": project.path / "x", "b": project.path / "y = z"}
+    assert (
+        _settings(project.pytester.parseconfig("--cep-data=a=x", "--cep-data", "b=y = z"))["data"]
+        == places
+    )
+    project.write("pytest.ini", "[pytest]\ncepbench_data =\n  a=x\n  b=y = z\n")
+    assert _settings(project.pytester.parseconfig())["data"] == places
+    monkeypatch.setenv("CEPBENCH_DATA", "a=x;b=y = z;")
+    assert _settings(project.pytester.parseconfig())["data"] == places
+
+
+def test_the_header_says_what_is_gated_against_what(
+    toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Model under test first, then the roles named, the folders, and where settings came from."""
+    monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.1")
+    toy.write("pytest.ini", "[pytest]\ncepbench_tolerance = 0.5\n")
+    result = toy.run("--model=shapes:?miss=0.1", "--collect-only", "-q", "-q")
+    result.stdout.no_fnmatch_line("cepbench: *")
+    result = toy.run("--model=shapes:?miss=0.1", "--collect-only")
+    result.stdout.fnmatch_lines(
+        [
+            "cepbench: model under test, describer: shapes:?miss=0.1 (*miss=0.1)",
+            "cepbench: generator: shapes:?move=0.1 (*move=0.1)",
+            "cepbench: it could also play encoder: choose with --cep-role",
+            "cepbench: baselines baselines, store .cepbench/store",
+            "cepbench: generator from CEPBENCH_GENERATOR, tolerance from ini cepbench_tolerance",
+        ]
+    )
+
+
+def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models, data and folders given in any of the three ways are those of the workers too."""
+    project.suite(PHOTOS.replace('path = "photos"', 'name = "holiday"'))
+    project.photos({"a/x.png": (200, 0, 0), "b/y.png": (0, 0, 200)})
+    monkeypatch.setenv("CEPBENCH_DATA", "holiday=photos")
+    project.write("pytest.ini", "[pytest]\ncepbench_report = out/r.json\n")
+    result = project.run(
+        "-n", "2", "--generator", "python:user_models:generator?behaviour=pale", "--cep-store=kept",
+        "--snapshot-update",
+    )  # fmt: skip
+    assert result.ret == pytest.ExitCode.OK
+    cases = project.report("out/r.json")["cases"]
+    assert {case["identity"]["generator"] for case in cases} != {None}
+    assert all("behaviour" in case["identity"]["generator"] for case in cases)
+    assert (project.path / "kept" / "index.sqlite").exists()
+    assert not (project.path / ".cepbench").exists()
+
+
+def test_state_is_kept_out_of_version_control(toy: Project) -> None:
+    """`.cepbench/` brings its own `.gitignore`; baselines do not lie in it."""
+    toy.run("--snapshot-update", "-k", "color")
+    assert (toy.path / ".cepbench" / ".gitignore").read_text() == "*\n"
+    assert {path.name for path in (toy.path / ".cepbench").iterdir()} == {
+        ".gitignore", "store", "report.json", "report.html",
+    }  # fmt: skip
+    assert SHAPES in (toy.path / "suite.toml").read_text()

@@ -1,0 +1,98 @@
+"""A pytest run without a cep test: the plugin costs nothing and says nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.plugin.project import MODES, Project
+
+HEAVY = {
+    "torch", "numpy", "PIL", "msgspec", "jinja2", "transformers", "diffusers", "open_clip", "timm",
+    "cleanfid", "filelock", "sqlite3",
+}  # fmt: skip
+
+FLOORS = {
+    "pytest_cepbench", "pytest_cepbench.plugin", "pytest_cepbench.plugin.options",
+}  # fmt: skip
+"""What must be imported to know the options; below the plugin's own floor only errors may be."""
+
+WATCH = """\
+import json, os, sys
+
+started = []
+sys.addaudithook(
+    lambda event, arguments: event in ("subprocess.Popen", "os.posix_spawn", "os.system", "os.exec")
+    and started.append(str(arguments[:2]))
+)
+
+def pytest_unconfigure(config):
+    seen = {"modules": sorted(sys.modules), "started": started}
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    with open(f"{os.environ['WATCH']}/{worker}.json", "w") as file:
+        json.dump(seen, file)
+"""
+
+
+def _watched(project: Project, monkeypatch: pytest.MonkeyPatch, *args: str) -> dict[str, Any]:
+    """What every process of a plain run imported and started, by worker."""
+    project.write("watch.py", WATCH)
+    project.write("test_plain.py", "def test_one(): pass\n\ndef test_two(): pass\n")
+    seen = project.path / "seen"
+    seen.mkdir()
+    monkeypatch.setenv("WATCH", str(seen))
+    result = project.run("-p", "watch", *args)
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=2)
+    printed = result.stdout.str() + result.stderr.str()
+    assert not [
+        line
+        for line in printed.splitlines()
+        if "cep" in line
+        and not line.startswith(("plugins: ", "running: "))
+        and str(project.path) not in line
+    ]
+    assert not (project.path / ".cepbench").exists()
+    assert not (project.path / "baselines").exists()
+    return {path.stem: json.loads(path.read_text()) for path in seen.iterdir()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_heavy_is_imported(
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Neither the libraries nor any floor below the plugin's own, in any process of the run."""
+    seen = _watched(project, monkeypatch, *MODES[mode])
+    assert set(seen) == ({"main", "gw0", "gw1"} if mode == "n2" else {"main"})
+    for process in seen.values():
+        modules = set(process["modules"])
+        assert not modules & HEAVY
+        assert modules >= FLOORS
+        ours = {name for name in modules if name.startswith("pytest_cepbench.")}
+        assert {name.split(".")[1] for name in ours} <= {"plugin", "errors"}
+
+
+def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin asks nobody anything: no git, no compiler, no download."""
+    assert _watched(project, monkeypatch)["main"]["started"] == []
+
+
+def test_a_case_does_import_what_is_watched_for(
+    toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch sees imports: the same look at a run with a case finds numpy, but still no torch."""
+    toy.write("watch.py", WATCH)
+    monkeypatch.setenv("WATCH", str(toy.path))
+    toy.run("-p", "watch", "-k", "color")
+    modules = set(json.loads((toy.path / "main.json").read_text())["modules"])
+    assert {"numpy", "PIL", "msgspec", "pytest_cepbench.chains"} <= modules
+    assert "torch" not in modules
+
+
+def test_the_plugin_can_be_switched_off(toy: Project) -> None:
+    """`-p no:cepbench` leaves neither options nor fixtures."""
+    result = toy.run("-p", "no:cepbench", "-k", "drift")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*fixture 'cep_case' not found"])

@@ -1,0 +1,69 @@
+"""Stores that cannot be used, met from the command line: a verdict for each case, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from tests.plugin.project import Project, assert_one_message
+
+
+def _newer_store(project: Project) -> None:
+    folder = project.path / ".cepbench" / "store"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "index.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def test_a_store_of_another_version_is_an_error_of_every_case(accepted: Project) -> None:
+    """Where no model is named, each case says that the store has another format and what to do."""
+    _newer_store(accepted)
+
+    result = accepted.run()
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(accepted.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(["*format 99, this version reads format 1: *--cep-store*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_store_of_another_version_stops_a_run_that_names_a_model(accepted: Project) -> None:
+    """A model that was named is resolved before anything runs, and needs the store for it."""
+    _newer_store(accepted)
+
+    assert_one_message(accepted.run("--model=shapes:"), "format 99", "--cep-store")
+
+
+def test_a_full_disk_is_an_error_of_the_cases_that_met_it(accepted: Project) -> None:
+    """On a store without space, cases end as errors that name the remedy; baselines stay."""
+    disk = accepted.path / "disk"
+    disk.mkdir()
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+    script = f'mount -t tmpfs -o size=200k tmpfs disk && "{sys.executable}" -m pytest -q'
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(
+            [*unshare, "mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("may not mount a small disk here")
+
+    ended = subprocess.run(
+        [*unshare, "sh", "-c", f"{script} --cep-store=disk/store --model='shapes:?miss=0.1'"],
+        cwd=accepted.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.returncode in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.USAGE_ERROR)
+    assert "no space left for the store" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "error" in set(accepted.verdicts().values())

@@ -1,0 +1,97 @@
+"""A user's mistake on the command line: one message that names it, before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.project import PHOTOS, Project, assert_one_message
+
+MISTAKES: dict[str, tuple[list[str], list[str]]] = {
+    "unknown-knob": (
+        ["--model=shapes:?mis=0.1"],
+        ["unknown parameter for the shapes describer 'mis'", "Did you mean 'miss'?"],
+    ),
+    "knob-of-wrong-kind": (["--model=shapes:?miss=lots"], ["'miss' must be float, got 'lots'"]),
+    "knob-out-of-range": (["--model=shapes:?miss=2"], ["miss is a probability in [0, 1], got 2.0"]),
+    "knob-given-twice": (["--model=shapes:?miss=0&miss=1"], ["'miss' is given more than once"]),
+    "parameters-malformed": (["--model=shapes:?miss"], ["?name=value&name=value"]),
+    "empty-spec": (["--model="], ["a model spec is empty"]),
+    "blank-spec": (["--encoder", " "], ["a model spec is empty"]),
+    "missing-folder": (["--model=./checkpoints/step-8"], ["checkpoints/step-8: no such folder"]),
+    "python-without-factory": (["--model=python:user_models"], ["python:package.module:factory"]),
+    "python-not-there": (["--model=python:nowhere:f"], ["'nowhere'", "ModuleNotFoundError"]),
+    "python-no-such-factory": (["--model=python:user_models:f"], ["user_models has no 'f'"]),
+    "factory-parameter": (
+        ["--model=python:user_models:describer?moood=1"],
+        ["the factory raised TypeError", "moood"],
+    ),
+    "wrong-role": (
+        ["--generator=python:user_models:describer"],
+        ["'python:user_models:describer'", "can play describer", "generate(texts, seeds)"],
+    ),
+    "role-forced-in-vain": (
+        ["--model=python:user_models:describer", "--cep-role=encoder"],
+        ["can play describer", "encode_images(images)"],
+    ),
+    "only-role-taken": (
+        ["--model=python:user_models:describer", "--describer=shapes:"],
+        ["--model=python:user_models:describer", "--describer is given as well: drop one"],
+    ),
+    "data-without-equals": (["--cep-data=photos"], ["--cep-data 'photos': NAME=PATH is expected"]),
+    "data-without-path": (["--cep-data=photos="], ["NAME=PATH is expected"]),
+    "negative-tolerance": (["--cep-tolerance=-0.1"], ["--cep-tolerance '-0.1'", "at least 0"]),
+    "endless-tolerance": (["--cep-tolerance=inf"], ["--cep-tolerance 'inf'"]),
+    "tolerance-no-number": (["--cep-tolerance=small"], ["--cep-tolerance 'small'"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "pieces"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_message(
+    project: Project, arguments: list[str], pieces: list[str]
+) -> None:
+    """Exit code 4, no traceback, nothing collected, no store opened for a name that is wrong."""
+    project.suite(PHOTOS)
+    project.photos({"red.png": (200, 0, 0)})
+    result = project.run(*arguments)
+    assert_one_message(result, *pieces)
+    assert len([line for line in result.errlines if line.startswith("ERROR: ")]) == 1
+    assert not (project.path / ".cepbench" / "report.json").exists()
+
+
+def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Project) -> None:
+    """`--cep-role` has three values, on the command line and in the ini file."""
+    result = project.run("--cep-role=judge")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--cep-role: invalid choice: 'judge'*"])
+    project.write("pytest.ini", "[pytest]\ncepbench_role = judge\n")
+    assert_one_message(project.run(), "cepbench_role 'judge'", "describer, generator, encoder")
+
+
+def test_a_mistake_stops_the_run_before_workers_start(toy: Project) -> None:
+    """With workers asked for it is the same single message, and none of them is started."""
+    result = toy.run("-n", "2", "--model=shapes:?mis=0.1")
+    assert_one_message(result, "unknown parameter for the shapes describer 'mis'")
+    result.stdout.no_fnmatch_line("*workers*")
+
+
+def test_a_mistake_in_the_environment_names_its_variable(
+    toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names what the user set, not an option that was never typed."""
+    monkeypatch.setenv("CEPBENCH_TOLERANCE", "-1")
+    assert_one_message(toy.run(), "CEPBENCH_TOLERANCE '-1'")
+    monkeypatch.delenv("CEPBENCH_TOLERANCE")
+    toy.write("pytest.ini", "[pytest]\ncepbench_data = photos\n")
+    assert_one_message(toy.run(), "cepbench_data 'photos'")
+
+
+def test_the_suite_says_which_role_nobody_plays(project: Project) -> None:
+    """A suite that leaves a role open names the option that fills it."""
+    project.suite(PHOTOS.replace('encoder = "python:user_models:encoder"\n', ""))
+    project.photos({"red.png": (200, 0, 0)})
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(
+        ["*suite 'photos' needs an encoder: give one with --encoder=FOLDER_OR_HUB_ID *"]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")

@@ -1,0 +1,101 @@
+"""Models as a user writes them, copied into the tests' projects: they tell and draw one color.
+
+Each factory takes how the model is to behave; "honest" models play the game without any loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+POISON = (250, 0, 0)
+"""The color that a describer of behaviour "raise-on-poison" cannot bear."""
+
+
+class Colors:
+    """One color per image, as three numbers."""
+
+    def __init__(self, behaviour: str) -> None:
+        self.fingerprint = f"colors/1/{behaviour}"
+        self.behaviour = behaviour
+
+
+class Describer(Colors):
+    """Says the mean color."""
+
+    seeded = False
+
+    def describe(
+        self,
+        images: Sequence[Image.Image],
+        prompt: str,
+        seeds: Sequence[int],
+    ) -> list[str]:
+        """One text for each image."""
+        return [self._one(image) for image in images]
+
+    def _one(self, image: Image.Image) -> str:
+        color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
+        if self.behaviour == "raise" or (self.behaviour == "raise-on-poison" and color == POISON):
+            msg = "cannot bear this picture"
+            raise ArithmeticError(msg)
+        text = " ".join(str(part) for part in color)
+        odd = {"empty": "", "blank": " \n\t "}
+        return odd.get(self.behaviour, text)
+
+
+class Generator(Colors):
+    """Draws a text that begins with a color."""
+
+    seeded = False
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        seeds: Sequence[int],
+    ) -> list[Any]:
+        """One image for each text."""
+        return [self._one(text) for text in texts]
+
+    def _one(self, text: str) -> Image.Image | npt.NDArray[Any]:
+        if self.behaviour == "black":
+            return np.zeros((16, 16, 3), np.uint8)
+        if self.behaviour == "nan":
+            return np.full((16, 16, 3), np.nan, np.float32)
+        red, green, blue = (int(part) for part in text.split()[:3])
+        if self.behaviour == "pale":
+            red, green, blue = (part // 2 + 100 for part in (green, blue, red))
+        return Image.new("RGB", (16, 16), (red, green, blue))
+
+
+class Encoder(Colors):
+    """The mean color, seen from one corner of the cube of colors."""
+
+    def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float64]:
+        """(n, 4) float64."""
+        means = np.array([np.asarray(image).reshape(-1, 3).mean(axis=0) for image in images])
+        rows = np.hstack([means, np.full((len(means), 1), 10.0)])
+        return rows * np.nan if self.behaviour == "nan" else rows
+
+    def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """(n, 4) float64."""
+        return np.array([[*(float(part) for part in text.split()[:3]), 10.0] for text in texts])
+
+
+def describer(behaviour: str = "honest") -> Describer:
+    """A describer: honest, empty, blank, raise or raise-on-poison."""
+    return Describer(behaviour)
+
+
+def generator(behaviour: str = "honest") -> Generator:
+    """A generator: honest, pale, black or nan."""
+    return Generator(behaviour)
+
+
+def encoder(behaviour: str = "honest") -> Encoder:
+    """An encoder: honest or nan."""
+    return Encoder(behaviour)

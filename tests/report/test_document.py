@@ -1,0 +1,107 @@
+"""The JSON document and the HTML page, whatever they have to show."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.document import (
+    SCHEMA,
+    RunFacts,
+    html_page,
+    json_document,
+    write_reports,
+)
+from tests.report.pages import assert_self_contained, read_page
+from tests.report.results import REGRESSED, RESULTS
+
+FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+
+IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=3))
+def test_json_keeps_every_field(results: list[CaseResult]) -> None:
+    """What was judged is read back from the document as it was, under a versioned schema."""
+    document = json.loads(json_document(FACTS, results))
+    assert (document["schema"], document["cepbench"], document["verdict"]) == (
+        SCHEMA, "1.2.3", "failed",
+    )  # fmt: skip
+    assert (document["setup"], document["problems"]) == (FACTS.lines, FACTS.problems)
+    assert msgspec.convert(document["cases"], list[CaseResult]) == results
+
+
+@settings(max_examples=30)
+@given(st.lists(RESULTS, min_size=1, max_size=3))
+def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult]) -> None:
+    """The page stays whole and self-contained, whatever texts it is made of."""
+    html = html_page(FACTS, results, lambda _: None)
+    assert_self_contained(html)
+    assert all(" ".join(result.part.split()) in " ".join(read_page(html).text.split())
+               for result in results if result.part.isprintable())  # fmt: skip
+
+
+def test_markup_in_names_and_captions_is_text() -> None:
+    """A caption or a file name with tags is read by people, not by the browser."""
+    bad = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+    (chain,) = REGRESSED.chains
+    links = [msgspec.structs.replace(link, text=bad) for link in chain.links]
+    result = msgspec.structs.replace(
+        REGRESSED,
+        part=bad,
+        label=bad,
+        reasons=[bad],
+        failures={bad: 1},
+        chains=[msgspec.structs.replace(chain, sample=bad, failure=bad, links=links)],
+    )
+    html = html_page(FACTS, [result], lambda _: None)
+    assert_self_contained(html)
+    assert "<script" not in html
+    assert read_page(html).text.count(bad) == 9
+    assert "img" not in read_page(html).tags
+
+
+def test_images_are_inlined_small() -> None:
+    """Every picture travels in the page, at most 192 pixels wide; one that is gone is said to be."""
+    html = html_page(FACTS, [REGRESSED], {"0" * 64: IMAGE}.get)
+    assert_self_contained(html)
+    assert len(read_page(html).values("src")) == 1
+    assert len(html) < 20_000
+    gone = html_page(FACTS, [REGRESSED], lambda _: None)
+    assert "the image is no longer in the store" in read_page(gone).text
+
+
+def test_plots_are_well_formed() -> None:
+    """Each s(t) is drawn from (0, 1) on, inside its frame even where it is negative."""
+    result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])
+    html = html_page(FACTS, [result], lambda _: None)
+    svg = ET.fromstring(html[html.index("<svg") : html.index("</svg>") + 6])
+    (line,) = svg.iter("polyline")
+    points = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
+    assert [y for _, y in points] == [0.0, 16.0, 32.0, 0.0]
+    assert [x for x, _ in points] == [0.0, 40.0, 80.0, 120.0]
+
+
+def test_what_a_run_lacks_is_shown() -> None:
+    """Verdict, problems and set-up stand at the top of the page."""
+    text = read_page(html_page(FACTS, [REGRESSED], lambda _: None)).text
+    for shown in ("cepbench: failed", "0 of 1 cases pass", FACTS.lines[0], FACTS.problems[0]):
+        assert shown in text
+
+
+def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
+    """Both files lie beside each other under the given name; no half-written file is left."""
+    target = tmp_path / "new" / "run.json"
+    for text in ("old", "new \ud800"):
+        written = write_reports(target, {".json": text, ".html": text})
+    assert written == [tmp_path / "new" / "run.json", tmp_path / "new" / "run.html"]
+    assert [path.read_text() for path in written] == ["new ?", "new ?"]
+    assert sorted(path.name for path in target.parent.iterdir()) == ["run.html", "run.json"]

@@ -1,0 +1,85 @@
+"""The reports that real runs write: what was judged, against what, with the pictures to look at."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pytest_cepbench.report import CaseResult
+from tests.plugin.project import PHOTOS, REGRESSED, Project
+from tests.report.pages import assert_self_contained, read_page
+
+
+def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
+    """JSON names the samples that lost most, link by link; HTML shows all their pictures."""
+    accepted.run("-k", "crowded", REGRESSED)
+    (case,) = accepted.report()["cases"]
+    chain = case["chains"][0]
+    assert [link["text"] is None for link in chain["links"]] == [True, False, True, False, True]
+    assert [link["similarity"] is None for link in chain["links"]] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert (chain["score"], chain["baseline"]) == (pytest.approx(case["value"], abs=0.5), 1.0)
+    html = (accepted.path / ".cepbench" / "report.html").read_text()
+    assert_self_contained(html)
+    page = read_page(html)
+    assert len(page.values("src")) == 3 * len(case["chains"])
+    for shown in ("REGRESSED", "crowded", "GC@2", chain["sample"], chain["links"][1]["text"]):
+        assert shown in page.text
+
+
+def test_held_runs_are_reported_too(accepted: Project) -> None:
+    """A run in which nothing was named says whom it gated all the same; no picture is needed."""
+    result = accepted.run("-n", "2")
+    document = accepted.report()
+    assert (document["schema"], document["verdict"], document["problems"]) == (1, "passed", [])
+    assert any("describer" in line for line in document["setup"])
+    cases = msgspec.convert(document["cases"], list[CaseResult])
+    assert len(cases) == 10
+    assert all(case.passes and case.identity and case.model for case in cases)
+    html = (accepted.path / ".cepbench" / "report.html").read_text()
+    assert_self_contained(html)
+    assert "10 of 10 cases pass" in read_page(html).text
+    result.stdout.fnmatch_lines(["report: .cepbench/report.json", "report: .cepbench/report.html"])
+
+
+def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
+    """A file name and a caption that are markup reach the page as text, the terminal as text."""
+    project.suite(PHOTOS)
+    name = "<script>x<img src=y onerror=z>.png"
+    project.photos({name: (200, 10, 10), "e\x1b[31m.png": (10, 10, 200)})
+    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    project.write(
+        "hostile.py",
+        "import user_models\n\nclass Hostile(user_models.Describer):\n"
+        "    def _one(self, image):\n"
+        "        return \"90 10 10 <script>alert('caption')</script>\\x1b]0;title\\x07 \\ud83d\"\n\n"
+        "def describer():\n    return Hostile('hostile')\n",
+    )
+    result = project.run("-n", "2", "--model=python:hostile:describer")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert project.verdicts()["overall-gc"] == "regressed"
+    assert "\x1b" not in result.stdout.str()
+    html = (project.path / ".cepbench" / "report.html").read_text()
+    assert_self_contained(html)
+    assert "<script" not in html
+    text = read_page(html).text
+    assert name in text
+    assert "<script>alert('caption')</script>" in text
+
+
+def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
+    """`--cep-report` names the file; its HTML lies beside it, and nothing is in the default place."""
+    result = accepted.run("-k", "color", "--cep-report=out/to day.json")
+    assert accepted.report("out/to day.json")["verdict"] == "passed"
+    assert sorted(path.name for path in (accepted.path / "out").iterdir()) == [
+        "to day.html", "to day.json",
+    ]  # fmt: skip
+    result.stdout.fnmatch_lines(["report: out/to day.json"])
+    assert not (accepted.path / ".cepbench" / "report.html").samefile(
+        accepted.path / "out" / "to day.html"
+    )

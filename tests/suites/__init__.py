@@ -1,0 +1,1 @@
+"""Tests of suites: their files, their data, their cases."""

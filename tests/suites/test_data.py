@@ -1,0 +1,103 @@
+"""The data set of a suite: found by loader, name and path, its options checked by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import CepError, DatasetError, SuiteError
+from pytest_cepbench.suites import Suite, load_data, load_suite
+from pytest_cepbench.suites.data import DataAbsentError
+from tests.plugin.project import PHOTOS, SHAPES
+
+LOADER = """\
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.sample import Dataset, DrawnImage, Sample
+import numpy
+
+number = 3
+
+def two(brightness=100):
+    pixels = numpy.full((4, 4, 3), brightness, numpy.uint8)
+    image = DrawnImage(lambda: ImageArtifact(pixels))
+    return Dataset("mine", {}, (Sample("a", ("x",), image), Sample("b", ("x", "y"), image)))
+
+def nothing():
+    return None
+"""
+
+
+def _suite(tmp_path: Path, text: str) -> Suite:
+    path = tmp_path / "suite.toml"
+    path.write_text(text)
+    return load_suite(path)
+
+
+def _with_loader(loader: str, options: str = "") -> str:
+    table = f'[data]\nloader = "{loader}"\noptions = {{ {options} }}\n[chain]'
+    head, _, rest = SHAPES.partition("[data]")
+    return head + table + rest.partition("[chain]")[2]
+
+
+def test_options_reach_the_loader(tmp_path: Path) -> None:
+    """What stands under options is passed to the loader by name."""
+    dataset = load_data(_suite(tmp_path, _with_loader("shapes", "samples_per_category = 3")), {})
+    assert len(dataset.in_category("color")) == 3
+
+
+@pytest.mark.parametrize(
+    ("loader", "options", "error", "message"),
+    [
+        ("shape", "", SuiteError, "unknown loader 'shape'. Did you mean 'shapes'?"),
+        ("python:x", "", SuiteError, "unknown loader 'python:x'"),
+        ("python:nowhere:f", "", SuiteError, "'python:nowhere:f' cannot be imported: No module"),
+        ("python:my_loader:f", "", SuiteError, "cannot be imported: .* no attribute 'f'"),
+        ("python:my_loader:number", "", SuiteError, "'python:my_loader:number' is not a function"),
+        ("python:my_loader:nothing", "", SuiteError, "returned NoneType, a Dataset is expected"),
+        ("shapes", "samples = 3", SuiteError, "unknown option of shapes 'samples'"),
+        ("shapes", "path = 'x'", SuiteError, "unknown option of shapes 'path'"),
+        ("shapes", "samples_per_category = 'two'", SuiteError, "loader shapes refuses its options"),
+        ("shapes", "samples_per_category = 0", DatasetError, "must be in 1..10,000, got 0"),
+    ],
+)
+def test_a_mistake_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loader: str,
+    options: str,
+    error: type[CepError],
+    message: str,
+) -> None:
+    """Loaders and options that do not exist, and what loaders refuse, are errors by name."""
+    (tmp_path / "my_loader.py").write_text(LOADER)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(error, match=message):
+        load_data(_suite(tmp_path, _with_loader(loader, options)), {})
+
+
+def test_a_loader_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python:module:function` gives any samples, in one category or several."""
+    (tmp_path / "my_loader.py").write_text(LOADER)
+    monkeypatch.syspath_prepend(tmp_path)
+    dataset = load_data(
+        _suite(tmp_path, _with_loader("python:my_loader:two", "brightness = 7")), {}
+    )
+    assert dataset.categories == ("x", "y")
+    assert dataset.samples[0].image is not None
+    assert dataset.samples[0].image.load().pixels.max() == 7
+
+
+def test_where_the_data_lies(tmp_path: Path) -> None:
+    """`--cep-data` by the data set's name, else the path beside the suite, else absent with the way."""
+    for name in ("photos", "other"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 4)).save(tmp_path / name / f"{name}.png")
+    suite = _suite(tmp_path, PHOTOS)
+    assert [s.id for s in load_data(suite, {}).samples] == ["photos.png"]
+    assert [s.id for s in load_data(suite, {"folder": tmp_path / "other"}).samples] == ["other.png"]
+    named = _suite(tmp_path, PHOTOS.replace('path = "photos"', 'name = "album"'))
+    assert [s.id for s in load_data(named, {"album": tmp_path / "other"}).samples] == ["other.png"]
+    with pytest.raises(DataAbsentError, match=r"'album' is not here: .* --cep-data album=PATH\.$"):
+        load_data(named, {"folder": tmp_path / "other"})
