@@ -44,7 +44,10 @@ _PARAMETERS = (
 _EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams"}
 
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
-_FOREIGN_OPTIONS = {"--snapshot-update", "--snapshot-update-new-only", "--junitxml"}
+_FOREIGN_OPTIONS = {
+    "--snapshot-update", "--snapshot-update-new-only", "--junitxml",
+    "--images", "--repeats",  # of the scripts in benchmarks/
+}  # fmt: skip
 
 _DECLARED = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yml", ".toml"))
 
