@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.chains.admit import admit_image, admit_text, admit_vectors
 from pytest_cepbench.errors import CepError, ModelError
 from pytest_cepbench.models.roles import BoundRole, Describer, Encoder, Generator, Model
-from pytest_cepbench.models.torch_runtime import is_out_of_memory
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 STEP_VERSION = 1
@@ -165,7 +165,8 @@ class RoleRunner:
         except CepError:
             raise
         except Exception as error:  # noqa: BLE001 - any exception of a model is an outcome (design 4)
-            failed = error
+            # The exception itself is let go: its traceback holds the tensors that did not fit.
+            no_memory, words = is_out_of_memory(error), f"{type(error).__name__}: {error}"[:300]
         else:
             if len(outputs) != len(inputs):
                 msg = f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
@@ -173,7 +174,24 @@ class RoleRunner:
             self.tally.calls += 1
             self.tally.inputs += len(inputs)
             return outputs
-        return self._call_halves(inputs, seeds, ask, failed)
+        if no_memory:
+            release_memory()
+        if len(inputs) == 1:
+            return [self._single_failure(words, no_memory=no_memory)]
+        half = (len(inputs) + 1) // 2
+        if no_memory:
+            self.batch_size = half
+        halves = (slice(0, half), slice(half, None))
+        return [output for part in halves for output in self._call(inputs[part], seeds[part], ask)]
+
+    def _single_failure(self, words: str, *, no_memory: bool) -> _Passing:
+        if no_memory:
+            msg = (
+                f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
+                f"smaller images, or a larger device ({words})"
+            )
+            raise ModelError(msg)
+        return _Passing(Failure("exception", words))
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -188,26 +206,6 @@ class RoleRunner:
                 yield
         finally:
             self.tally.seconds += time.perf_counter() - started
-
-    def _call_halves(
-        self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask, error: Exception
-    ) -> list[object]:
-        no_memory = is_out_of_memory(error)
-        if len(inputs) == 1:
-            if no_memory:
-                msg = (
-                    f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
-                    f"smaller images, or a larger device ({error})"
-                )
-                raise ModelError(msg) from error
-            return [_Passing(Failure("exception", f"{type(error).__name__}: {error}"[:300]))]
-        half = (len(inputs) + 1) // 2
-        if no_memory:
-            self.batch_size = half
-        outputs: list[object] = []
-        for part in (slice(0, half), slice(half, None)):
-            outputs += self._call(inputs[part], seeds[part], ask)
-        return outputs
 
     def _keep(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
         """Store what counts; failures by exception are passing and may go better another time."""

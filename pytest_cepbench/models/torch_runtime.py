@@ -134,6 +134,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in text for word in words)
 
 
+def release_memory() -> None:
+    """Give cached accelerator memory back, so that a smaller batch finds it in one piece."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def library_versions() -> dict[str, str]:
     """Installed versions of the libraries that run models, by distribution name; imports none."""
     versions = {}

@@ -105,12 +105,18 @@ class Store:
             sealed = seal(entry.key, kind, payload)
             rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
         statement = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
+        keys = {entry.key for entry in entries}
         self._write(statement, rows)
-        kept = self.get(entry.key for entry in entries)
-        if any(entry.key not in kept for entry in entries):
+        kept = self.get(keys)
+        if kept.keys() != keys:
             # A damaged row was in the way, and `get` has dropped it.
             self._write(statement, rows)
-            kept = self.get(entry.key for entry in entries)
+            kept = self.get(keys)
+        if kept.keys() != keys:
+            # SQLite's tree of keys is out of order and it has not noticed: only a new one helps.
+            self._mend()
+            self._write(statement, rows)
+            kept = self.get(keys)
         return kept
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
@@ -213,9 +219,12 @@ class Store:
         try:
             return action()
         except DamagedIndexError:
-            self._connection.close()
-            self._connection = self._mended()
+            self._mend()
             return action()
+
+    def _mend(self) -> None:
+        self._connection.close()
+        self._connection = self._mended()
 
     def _open(self) -> sqlite3.Connection:
         try:

@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics import METRICS, mean_similarity
-from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
+from pytest_cepbench.models.roles import ROLE_NAMES, BoundRole, RoleName
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.roster import Lineup, Roster, describe_role
@@ -103,31 +103,24 @@ class SuiteRun:
 
     def _refuse_infrastructure(self, traces: Sequence[Trace]) -> None:
         """No verdict where nothing worked and the model under test is not to blame for all of it."""
-        failed = [trace for trace in traces if trace.failure is not None]
-        if len(failed) < len(traces):
-            return
-        excused = [
-            trace
-            for trace in failed
-            if trace.failure is not None
-            and (
-                trace.failure.kind == "exception" or self._role_of(trace) != self.lineup.under_test
-            )
-        ]
-        if len(excused) == len(failed):
-            first = excused[0]
-            role = self._role_of(first)
-            assert first.failure is not None
+        failures = [(t.failure, self._role_of(t)) for t in traces if t.failure is not None]
+        excused = (
+            failure.kind == "exception" or role != self.lineup.under_test
+            for failure, role in failures
+        )
+        if len(failures) == len(traces) and all(excused):
+            failure, role = failures[0]
             msg = (
                 f"all {len(traces)} chains failed at the {role} "
-                f"({self.lineup.seats[role].spec}): {first.failure.kind}: {first.failure.detail}"
+                f"({self.lineup.seats[role].spec}): {failure.kind}: {failure.detail}"
             )
             raise MeasurementError(msg)
 
+    def _bound(self, role: RoleName) -> BoundRole:
+        return self._roster.runner(role, self.lineup.seats[role]).bound
+
     def _model(self) -> dict[str, str]:
-        bound = self._roster.runner(
-            self.lineup.under_test, self.lineup.seats[self.lineup.under_test]
-        ).bound
+        bound = self._bound(self.lineup.under_test)
         return {"role": bound.role, "spec": bound.spec, "identity": describe_role(bound)}
 
     def _identity(self, case: Case, traces: Mapping[str, Trace]) -> dict[str, str]:
@@ -144,11 +137,8 @@ class SuiteRun:
             "generate prompt": _short(plan.generate),
             "under test": self.lineup.under_test,
         }
-        for role in ROLE_NAMES:
-            if role != self.lineup.under_test:
-                identity[role] = describe_role(
-                    self._roster.runner(role, self.lineup.seats[role]).bound
-                )
+        fixed = [role for role in ROLE_NAMES if role != self.lineup.under_test]
+        identity |= {role: describe_role(self._bound(role)) for role in fixed}
         return identity
 
 
