@@ -150,10 +150,6 @@ class RoleRunner:
         if damaged:
             raise DamagedInputsError(damaged)
         outputs = self._call(inputs, [step.seed for step in steps], ask)
-        excuses = [output.failure.detail for output in outputs if isinstance(output, _Passing)]
-        if len(excuses) == len(outputs) > 1:
-            msg = f"{self.bound.spec} fails as {self.bound.role} on every input: {excuses[0]}"
-            raise ModelError(msg)
         return self._keep(steps, outputs)
 
     def _call(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[object]:

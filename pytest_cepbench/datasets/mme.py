@@ -41,7 +41,8 @@ def load_mme(path: Path) -> Dataset:
     Raises DatasetError naming the categories that are missing or hold no image.
     """
     if not path.is_dir():
-        msg = f"MME folder {str(path)!r} does not exist"
+        what = "is a file" if path.exists() else "does not exist"
+        msg = f"MME folder {str(path)!r} {what}: the folder of the category folders is expected"
         raise DatasetError(msg)
     samples: list[Sample] = []
     empty = []

@@ -1,0 +1,34 @@
+"""Image files as tests need them: encoded in memory, sound or spoilt."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    """The bytes of an image file."""
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def noise(height: int = 12, width: int = 16, seed: int = 0) -> npt.NDArray[np.uint8]:
+    """(height, width, 3) pixels without any pattern."""
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG of this size that ends where its pixels should begin."""
+    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", size) + _chunk(b"IDAT", zlib.compress(b""))
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,0 +1,162 @@
+"""Files that are no usable image: each is refused in a sentence that says why."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image, read_image
+from pytest_cepbench.artifacts.image import MAX_PIXELS
+from pytest_cepbench.errors import ImageError
+from tests.artifacts.files import encoded, noise, png_header
+
+PICTURE = Image.fromarray(noise(24, 32))
+SOUND = {kind: encoded(PICTURE, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP")}
+
+
+def refusal(data: bytes) -> str | None:
+    """What decoding says against these bytes; None when they are an image after all."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about tags that make no sense
+        try:
+            decode_image(data)
+        except ImageError as error:
+            return str(error)
+    return None
+
+
+@pytest.mark.parametrize("kind", sorted(SOUND))
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")  # Pillow's own, from a cut TIFF
+def test_a_file_that_was_cut_off_is_refused(kind: str, share: float) -> None:
+    """An interrupted download is never taken for a picture with a grey lower half."""
+    data = SOUND[kind]
+    with pytest.raises(ImageError, match=r"damaged|not an image"):
+        decode_image(data[: int(len(data) * share)])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"a photo of a cat\n",
+        b"\x89PNG",
+        b"\xff\xd8\xff",
+        b"%PDF-1.7\n",
+        b"%!PS-Adobe-3.0 EPSF-3.0\n",
+    ],
+    ids=["empty", "blank", "text", "PNG magic", "JPEG magic", "PDF", "EPS"],
+)
+def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes) -> None:
+    """A text file named .jpg, an empty file, another kind of file: the formats are named."""
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(data)
+    with pytest.raises(ImageError, match=r"not an image of a known format \(PNG, JPEG, WEBP"):
+        read_image(path)
+
+
+def test_pillows_rare_decoders_stay_shut() -> None:
+    """Formats outside the list are refused though Pillow reads them: fewer decoders, fewer holes."""
+    for kind in ("PPM", "TGA", "PCX", "ICO"):
+        with pytest.raises(ImageError, match="not an image of a known format"):
+            decode_image(encoded(PICTURE, kind))
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_several_frames_are_refused(kind: str) -> None:
+    """Animations and multi-page files have no single picture: the number of frames is said."""
+    frames = [Image.fromarray(noise(seed=seed)) for seed in range(3)]
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+    with pytest.raises(ImageError, match=r"animated or multi-page \(3 frames\): save the frame"):
+        decode_image(data)
+
+
+def test_a_still_gif_is_an_image() -> None:
+    """Only what moves is refused."""
+    assert decode_image(SOUND["GIF"]).size == PICTURE.size
+
+
+def test_a_photograph_with_a_cameras_preview_is_the_photograph() -> None:
+    """MPO is a JPEG with more pictures behind it: the first is the one that was taken."""
+    data = encoded(
+        PICTURE, "MPO", save_all=True, append_images=[PICTURE.resize((8, 6))], quality=95
+    )
+    assert decode_image(data).size == PICTURE.size
+
+
+@pytest.mark.parametrize("size", [(50_000, 50_000), (10_000, 10_000), (2**31 - 1, 2**31 - 1)])
+def test_a_decompression_bomb_is_refused_before_it_takes_memory(size: tuple[int, int]) -> None:
+    """A file of 65 bytes can ask for gigabytes; the answer is an error, not an allocation."""
+    data = png_header(*size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ImageError, match=f"too large to decode.*limit is {MAX_PIXELS:,} pixels"
+        ):
+            decode_image(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_the_limit_holds_where_pillows_was_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that set Pillow's limit to None do not open this door."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    with pytest.raises(ImageError, match="50000 x 50000"):
+        decode_image(png_header(50_000, 50_000))
+
+
+def test_a_smaller_limit_can_be_given() -> None:
+    """The limit counts pixels and is itself allowed."""
+    assert decode_image(SOUND["PNG"], max_pixels=24 * 32).size == (32, 24)
+    with pytest.raises(ImageError, match="32 x 24; the limit is 767 pixels"):
+        decode_image(SOUND["PNG"], max_pixels=24 * 32 - 1)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(sorted(SOUND)), st.data())
+def test_a_flipped_bit_gives_an_image_or_an_image_error(kind: str, data: st.DataObject) -> None:
+    """Whatever a damaged file makes a decoder do, no other kind of error comes out."""
+    spoilt = bytearray(SOUND[kind])
+    bit = data.draw(st.integers(0, len(spoilt) * 8 - 1))
+    spoilt[bit // 8] ^= 1 << bit % 8
+    assert refusal(bytes(spoilt)) != ""
+
+
+@given(st.binary(max_size=200), st.sampled_from(sorted(SOUND)))
+def test_rubbish_behind_a_sound_beginning_is_never_another_error(tail: bytes, kind: str) -> None:
+    """A file overwritten half way is an image or an ImageError."""
+    assert refusal(SOUND[kind][:40] + tail) != ""
+
+
+def test_a_damaged_pixel_of_a_png_is_noticed() -> None:
+    """PNG data is checksummed: a flipped bit in it never becomes a slightly different picture."""
+    data = bytearray(encode_image(ImageArtifact(noise(2, 16_384))))
+    data[len(data) // 2] ^= 1
+    with pytest.raises(ImageError, match="damaged"):
+        decode_image(bytes(data))
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """A missing file and a folder in its place are errors of the image, not of Python."""
+    with pytest.raises(ImageError, match="cannot be read: No such file"):
+        read_image(tmp_path / "gone.png")
+    with pytest.raises(ImageError, match="cannot be read: Is a directory"):
+        read_image(tmp_path)
+
+
+def test_reading_leaves_the_file_alone(tmp_path: Path) -> None:
+    """Files are closed after use (pytest turns a forgotten one into an error) and not changed."""
+    path = tmp_path / "a.png"
+    path.write_bytes(SOUND["PNG"])
+    np.testing.assert_array_equal(read_image(path).pixels, noise(24, 32))
+    assert path.read_bytes() == SOUND["PNG"]

@@ -1,0 +1,174 @@
+"""Small roles for the chains' tests: real plug-ins whose answers follow from their inputs alone.
+
+Each notes every call it gets; `answer` (one input) or `batch` (all of them) makes one misbehave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner, Trace
+from pytest_cepbench.datasets.sample import DrawnImage, Sample
+from pytest_cepbench.models.roles import BoundRole, Model, RoleName
+from pytest_cepbench.store import Store
+from tests.artifacts.files import noise
+
+PLAN = ChainPlan("image", 2, "describe", "draw: {description}")
+TEXT_PLAN = ChainPlan("text", 2, "describe", "draw: {description}")
+
+
+def describe_image(image: Image.Image, prompt: str, seed: int | None) -> Any:
+    """A text that names pixels, prompt and seed."""
+    return f"{ImageArtifact.from_pil(image).digest[:16]} {prompt} {seed}"
+
+
+def draw_text(text: str, seed: int | None) -> Any:
+    """Pixels that name text and seed."""
+    return noise(6, 8, seed=int.from_bytes(sha256(f"{text}\0{seed}".encode()).digest()[:8], "big"))
+
+
+def measure(value: Image.Image | str) -> Any:
+    """A vector that names an image or a text."""
+    name = value if isinstance(value, str) else ImageArtifact.from_pil(value).digest
+    seed = int.from_bytes(sha256(name.encode()).digest()[:8], "big")
+    return np.random.default_rng(seed).normal(size=5).astype(np.float32)
+
+
+@dataclass
+class Teller:
+    """A describer. seeded: whether its text names the seed."""
+
+    answer: Callable[[Image.Image, str, int | None], Any] = describe_image
+    batch: Callable[[Sequence[Any]], object] = lambda _: None
+    seeded: bool = False
+    calls: list[list[str]] = field(default_factory=list)
+
+    def describe(self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]) -> Any:
+        """One text per image."""
+        self.calls.append([ImageArtifact.from_pil(image).digest for image in images])
+        self.batch(images)
+        return [
+            self.answer(image, prompt, seed if self.seeded else None)
+            for image, seed in zip(images, seeds, strict=True)
+        ]
+
+
+@dataclass
+class Painter:
+    """A generator whose pictures depend on the seed."""
+
+    answer: Callable[[str, int | None], Any] = draw_text
+    batch: Callable[[Sequence[Any]], object] = lambda _: None
+    seeded: bool = True
+    calls: list[list[str]] = field(default_factory=list)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
+        """One picture per text."""
+        self.calls.append(list(texts))
+        self.batch(texts)
+        return [
+            self.answer(text, seed if self.seeded else None)
+            for text, seed in zip(texts, seeds, strict=True)
+        ]
+
+
+@dataclass
+class Ruler:
+    """An encoder of images and texts."""
+
+    answer: Callable[[Image.Image | str], Any] = measure
+    batch: Callable[[Sequence[Any]], object] = lambda _: None
+    seeded: bool = False
+    calls: list[list[str]] = field(default_factory=list)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> Any:
+        """One vector per image."""
+        self.calls.append([ImageArtifact.from_pil(image).digest for image in images])
+        self.batch(images)
+        return np.stack([self.answer(image) for image in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> Any:
+        """One vector per text."""
+        self.calls.append(list(texts))
+        self.batch(texts)
+        return np.stack([self.answer(text) for text in texts])
+
+
+def bound(role: RoleName, model: Teller | Painter | Ruler, **changes: Any) -> BoundRole:
+    """A model bound to a role; fields can be changed by name."""
+
+    def load() -> Model:
+        return model
+
+    fields: dict[str, Any] = {
+        "role": role,
+        "spec": f"python:tests:{role}",
+        "what": type(model).__name__,
+        "fingerprint": "weights-1",
+        "adapter": "test/1",
+        "load": load,
+        "seeded": model.seeded,
+    }
+    return BoundRole(**(fields | changes))
+
+
+def crew(
+    store: Store,
+    describer: Teller | None = None,
+    generator: Painter | None = None,
+    encoder: Ruler | None = None,
+    *,
+    every: Mapping[str, Any] | None = None,
+    only: Mapping[RoleName, Mapping[str, Any]] | None = None,
+) -> Crew:
+    """Runners of three roles on one store; every, only: fields to change of all or single roles."""
+    cast: dict[RoleName, Teller | Painter | Ruler] = {
+        "describer": describer or Teller(),
+        "generator": generator or Painter(),
+        "encoder": encoder or Ruler(),
+    }
+    runners = {
+        role: RoleRunner(
+            bound(role, model, **{**(every or {}), **(only or {}).get(role, {})}), store
+        )
+        for role, model in cast.items()
+    }
+    return Crew(**runners, store=store)
+
+
+def samples(count: int) -> list[Sample]:
+    """Samples with an image and a text, each of its own."""
+    return [
+        Sample(f"s{i:02}", ("c",), image=DrawnImage(partial(_draw, i)), text=f"text {i}")
+        for i in range(count)
+    ]
+
+
+def _draw(number: int) -> ImageArtifact:
+    return ImageArtifact(noise(6, 8, seed=number))
+
+
+def story(traces: Sequence[Trace]) -> dict[str, tuple[Any, ...]]:
+    """What came of each sample: artifacts, similarities, failure."""
+    return {
+        trace.chain.sample.id: (
+            tuple(link.digest for link in trace.chain.links),
+            trace.similarities,
+            trace.failure,
+            trace.failed_at,
+        )
+        for trace in traces
+    }
+
+
+def inputs_of(*models: Teller | Painter | Ruler) -> int:
+    """How many inputs the models were asked about."""
+    return sum(len(call) for model in models for call in model.calls)

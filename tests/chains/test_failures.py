@@ -1,0 +1,222 @@
+"""Failed steps: counted where they happen, zeros from there on, and nobody else is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.chains import ChainPlan, Trace, play
+from pytest_cepbench.chains.plan import derive_seed
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.store import Store
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    Painter,
+    Ruler,
+    Teller,
+    crew,
+    describe_image,
+    draw_text,
+    inputs_of,
+    measure,
+    samples,
+    story,
+)
+
+VICTIM = "s01"
+
+
+def explode(*_: object) -> Any:
+    """What a model does on an input that it cannot take."""
+    msg = "cannot take this"
+    raise RuntimeError(msg)
+
+
+TELLER_FAULTS: dict[str, Callable[..., Any]] = {
+    "empty-text": lambda *_: "",
+    "empty-text, blank": lambda *_: " \n",
+    "exception": explode,
+    "bad-image": lambda *_: Failure("bad-image", "the model said so"),
+}
+PAINTER_FAULTS: dict[str, Callable[..., Any]] = {
+    "blank-image": lambda *_: np.zeros((4, 4, 3), np.uint8),
+    "blank-image, Pillow": lambda *_: Image.new("RGB", (4, 4)),
+    "nan-image": lambda *_: np.full((4, 4, 3), np.nan, np.float32),
+    "bad-image, type": lambda *_: np.ones((4, 4, 3), np.int64),
+    "bad-image, shape": lambda *_: np.ones((4, 4), np.uint8),
+    "exception": explode,
+}
+RULER_FAULTS: dict[str, Callable[..., Any]] = {
+    "nan-vector": lambda *_: np.full(5, np.nan, np.float32),
+    "nan-vector, one": lambda *_: np.array([1, 2, np.inf, 4, 5], np.float32),
+    "nan-vector, zero": lambda *_: np.zeros(5, np.float32),
+    "exception": explode,
+}
+
+
+@pytest.fixture(params=[PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
+def plan(request: pytest.FixtureRequest) -> ChainPlan:
+    """A plan of two iterations."""
+    return request.param  # type: ignore[no-any-return] # one of the plans
+
+
+@pytest.fixture
+def healthy(plan: ChainPlan, tmp_path: Path) -> list[Trace]:
+    """The same samples with roles that never fail, on another store."""
+    with Store(tmp_path / "healthy") as store:
+        return play(plan, samples(4), crew(store, Teller(seeded=True)))
+
+
+def check(traces: list[Trace], healthy: list[Trace], kind: str, at: int, steps: int) -> None:
+    """The victim failed at a generation after this many good similarities; the others are well."""
+    found, expected = story(traces), story(healthy)
+    _, similarities, failure, failed_at = found.pop(VICTIM)
+    _, full, _, _ = expected.pop(VICTIM)
+    assert found == expected
+    assert (failure.kind, failed_at) == (kind.partition(",")[0], at)
+    assert similarities == (*full[:steps], *[0.0] * (2 - steps))
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize(
+    ("describes", "fault"),
+    [*((True, name) for name in TELLER_FAULTS), *((False, name) for name in PAINTER_FAULTS)],
+)
+def test_a_step_fails(
+    store: Store, plan: ChainPlan, healthy: list[Trace], *, turn: int, describes: bool, fault: str
+) -> None:
+    """At any generation and in any way: the chain stops there, what came before still counts."""
+    at = [g for g in range(1, 5) if plan.describes(g) == describes][turn]
+    faults = TELLER_FAULTS if describes else PAINTER_FAULTS
+    seed = derive_seed(plan.seed, VICTIM, at)
+
+    def tell(image: Image.Image, prompt: str, own: int | None) -> Any:
+        answer = faults[fault] if own == seed else describe_image
+        return answer(image, prompt, own)
+
+    def paint(text: str, own: int | None) -> Any:
+        answer = faults[fault] if own == seed else draw_text
+        return answer(text, own)
+
+    team = crew(store, Teller(tell, seeded=True), Painter(paint))
+    check(play(plan, samples(4), team), healthy, fault, at, (at - 1) // 2)
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+@pytest.mark.parametrize("fault", sorted(RULER_FAULTS))
+def test_an_artifact_cannot_be_encoded(
+    store: Store, plan: ChainPlan, healthy: list[Trace], at: int, fault: str
+) -> None:
+    """The start or any later artifact: no similarity from there on, zeros all along for the start."""
+    victim = next(trace for trace in healthy if trace.chain.sample.id == VICTIM)
+    link = victim.chain.links[at]
+
+    def encode(value: Image.Image | str) -> Any:
+        same = (
+            value == link.text
+            if isinstance(value, str)
+            else ImageArtifact.from_pil(value).digest == link.digest
+        )
+        return (RULER_FAULTS[fault] if same else measure)(value)
+
+    team = crew(store, Teller(seeded=True), encoder=Ruler(encode))
+    check(play(plan, samples(4), team), healthy, fault, at, max(at // 2 - 1, 0))
+
+
+def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
+    """Where growing fails late and encoding fails early, the trace says encoding."""
+    late = derive_seed(0, "s00", 3)
+    teller = Teller(lambda i, p, s: "" if s == late else describe_image(i, p, s), seeded=True)
+    ruler = Ruler(lambda _: np.zeros(5, np.float32))
+    (trace,) = play(PLAN, samples(1), crew(store, teller, encoder=ruler))
+    assert trace.chain.failure == Failure("empty-text", "no text at all")
+    assert (trace.failure, trace.failed_at) == (Failure("nan-vector", "features are all zero"), 0)
+    assert trace.similarities == (0.0, 0.0)
+
+
+def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
+    """An empty answer is the model's answer; an exception may have been the machine's."""
+    for fault, asked_again in [(lambda *_: "", 0), (explode, 1)]:
+        weights = {"describer": {"fingerprint": f"weights with {asked_again}"}}
+        victim = samples(4)[1]
+        digest = victim.image.load().digest  # type: ignore[union-attr] # it has an image
+
+        def tell(image: Image.Image, *rest: Any, fault: Any = fault, digest: str = digest) -> Any:
+            spoilt = ImageArtifact.from_pil(image).digest == digest
+            return (fault if spoilt else describe_image)(image, *rest)
+
+        first = play(PLAN, samples(4), crew(store, Teller(tell), only=weights))  # type: ignore[arg-type] # a role's name
+        assert first[1].failed_at == 1
+        teller = Teller()
+        second = play(PLAN, samples(4), crew(store, teller, only=weights))  # type: ignore[arg-type] # as above
+        assert inputs_of(teller) == 2 * asked_again
+        assert (second[1].failure is None) == bool(asked_again)
+
+
+def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
+    """The batch is halved until the input that raises is alone."""
+    prompts = {f"draw: text {i}" for i in (2,)}
+
+    def spoil(texts: list[str]) -> None:
+        if prompts & set(texts):
+            explode()
+
+    painter = Painter(batch=spoil)  # type: ignore[arg-type] # it gets a list
+    plan = ChainPlan("text", 1, "describe", "draw: {description}")
+    traces = play(plan, samples(8), crew(store, generator=painter))
+    assert [trace.failure is not None for trace in traces] == [i == 2 for i in range(8)]
+    assert traces[2].failure == Failure("exception", "RuntimeError: cannot take this")
+
+
+@pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
+def test_a_model_that_always_raises_fails_every_chain(store: Store, role: str) -> None:
+    """Each chain stops at the role that raises, with its words; a suite makes an error of that."""
+    team = crew(
+        store,
+        Teller(batch=explode if role == "describer" else len),
+        Painter(batch=explode if role == "generator" else len),
+        Ruler(batch=explode if role == "encoder" else len),
+    )
+    traces = play(PLAN, samples(4), team)
+    assert {trace.failure for trace in traces} == {
+        Failure("exception", "RuntimeError: cannot take this")
+    }
+    stopped_at = {"describer": 1, "generator": 2, "encoder": 0}[role]
+    assert {trace.failed_at for trace in traces} == {stopped_at}
+    assert {trace.similarities for trace in traces} == {(0.0,) * PLAN.iterations}
+
+
+@pytest.mark.parametrize("count", [0, 3, 5])
+def test_a_wrong_number_of_answers_is_an_error(store: Store, count: int) -> None:
+    """Answers cannot be told apart then: none is given to any sample."""
+
+    class Miscounting(Teller):
+        def describe(self, images: Any, prompt: str, seeds: Any) -> Any:
+            return ["a text"] * count
+
+    with pytest.raises(ModelError, match=f"returned {count} results for 4 inputs"):
+        play(PLAN, samples(4), crew(store, Miscounting()))
+    assert len(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("teller", "painter", "words"),
+    [
+        (Teller(lambda *_: 3), Painter(), "returns str"),
+        (Teller(), Painter(lambda *_: "x"), "returns Pillow"),
+    ],
+    ids=["describer", "generator"],
+)
+def test_a_model_of_the_wrong_kind_is_an_error(
+    store: Store, teller: Teller, painter: Painter, words: str
+) -> None:
+    """What is no text or no image at all is a wrong plug-in."""
+    with pytest.raises(ModelError, match=words):
+        play(PLAN, samples(2), crew(store, teller, painter))

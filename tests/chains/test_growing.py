@@ -1,0 +1,158 @@
+"""Chains as they should be: who is asked what, with which seed, and what is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.chains import ChainPlan, play
+from pytest_cepbench.chains.plan import derive_seed
+from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample, load_seed_image
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics import cosine_to_start
+from pytest_cepbench.store import Store
+from tests.artifacts.files import encoded, noise
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    Painter,
+    Ruler,
+    Teller,
+    crew,
+    describe_image,
+    draw_text,
+    measure,
+    samples,
+    story,
+)
+
+
+def test_an_image_first_chain(store: Store) -> None:
+    """I0 T1 I2 T3 I4: each step gets the one before, its prompt and its seed; images are compared."""
+    (trace,) = play(PLAN, samples(1), crew(store))
+    image: Any = load_seed_image(samples(1)[0])
+    expected, vectors = [image.digest], [measure(image.to_pil())]
+    for generation in (1, 3):
+        text = describe_image(image.to_pil(), "describe", None)
+        image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation + 1)))
+        expected += [digest_text(text), image.digest]
+        vectors.append(measure(image.to_pil()))
+    assert [link.digest for link in trace.chain.links] == expected
+    assert [link.kind for link in trace.chain.links] == ["image", "text", "image", "text", "image"]
+    similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
+    assert trace.similarities == tuple(similarities.tolist())
+    assert (trace.failure, trace.failed_at) == (None, None)
+
+
+def test_a_text_first_chain(store: Store) -> None:
+    """T0 I1 T2 I3 T4: the same with the roles exchanged; texts are compared."""
+    (trace,) = play(TEXT_PLAN, samples(1), crew(store))
+    text, vectors = "text 0", [measure("text 0")]
+    expected = [digest_text(text)]
+    for generation in (1, 3):
+        image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation)))
+        text = describe_image(image.to_pil(), "describe", None)
+        expected += [image.digest, digest_text(text)]
+        vectors.append(measure(text))
+    assert [link.digest for link in trace.chain.links] == expected
+    similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
+    assert trace.similarities == tuple(similarities.tolist())
+
+
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
+def test_order_batches_and_shards_do_not_matter(plan: ChainPlan, tmp_path: Path) -> None:
+    """A sample's chain is the same alone, in any batch, in any order and in any part of a run."""
+    whole = samples(7)
+    ways = {
+        "whole": ([whole], 8),
+        "reversed": ([whole[::-1]], 8),
+        "one by one": ([whole], 1),
+        "in threes": ([whole], 3),
+        "in shards": ([whole[4:], whole[:2], whole[2:4]], 8),
+    }
+    stories = []
+    for name, (shards, batch_size) in ways.items():
+        with Store(tmp_path / name) as store:
+            team = crew(store, Teller(seeded=True), every={"batch_size": batch_size})
+            traces = [trace for shard in shards for trace in play(plan, shard, team)]
+            stories.append(story(traces))
+    assert all(found == stories[0] for found in stories)
+    assert len({digests for digests, *_ in stories[0].values()}) == 7
+
+
+def test_batches_are_as_large_as_allowed(store: Store) -> None:
+    """All samples of a step are asked together, in batches of the role's size."""
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    play(PLAN, samples(10), crew(store, teller, painter, ruler, every={"batch_size": 4}))
+    assert [len(call) for call in teller.calls] == [4, 4, 2] * 2
+    assert [len(call) for call in painter.calls] == [4, 4, 2] * 2
+    assert [len(call) for call in ruler.calls] == [4, 4, 2] * 3
+
+
+def test_a_text_goes_into_the_prompt_as_it_is(store: Store) -> None:
+    """Braces, placeholders and surrogates in a description are not formatted or lost."""
+    words = "{description} {0} %s \\1 \udcff"
+    painter = Painter()
+    plan = ChainPlan("image", 1, "describe", "<{description}|{description}>")
+    play(plan, samples(1), crew(store, Teller(lambda *_: words), painter))
+    assert painter.calls == [[f"<{words}|{words}>"]]
+
+
+def test_the_describer_sees_upright_rgb(store: Store, tmp_path: Path) -> None:
+    """A seed from a file reaches the model as the pixels that its digest names."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(Image.fromarray(noise()).convert("P"), "PNG"))
+    seen: list[Image.Image] = []
+    teller = Teller(lambda image, *_: seen.append(image) or "a text")  # type: ignore[func-returns-value] # append gives None
+    (trace,) = play(PLAN, [Sample("a", ("c",), image=FileImage(path))], crew(store, teller))
+    assert seen[0].mode == "RGB"
+    assert ImageArtifact.from_pil(seen[0]).digest == trace.chain.links[0].digest
+
+
+def test_no_samples_are_no_traces(store: Store) -> None:
+    """An empty shard asks nobody."""
+    teller = Teller()
+    assert play(PLAN, [], crew(store, teller)) == []
+    assert teller.calls == []
+
+
+def test_unusable_seeds_are_all_named_before_any_model_is_asked(
+    store: Store, tmp_path: Path
+) -> None:
+    """One error lists every bad sample, so that a folder is cleaned in one go."""
+    (tmp_path / "text.jpg").write_text("no image")
+    bad = [
+        Sample("bad/text.jpg", ("c",), image=FileImage(tmp_path / "text.jpg")),
+        Sample("bad/gone.png", ("c",), image=FileImage(tmp_path / "gone.png")),
+        Sample("bad/none", ("c",), text="only a text"),
+    ]
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    with pytest.raises(DatasetError, match="3 of 5 samples cannot be used") as caught:
+        play(PLAN, [*samples(2), *bad], crew(store, teller, painter, ruler))
+    assert all(sample.id in str(caught.value) for sample in bad)
+    assert teller.calls == painter.calls == ruler.calls == []
+
+
+def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
+    """No text and a blank text, in a text-first suite."""
+    bad = [
+        Sample("none", ("c",), image=DrawnImage(lambda: ImageArtifact(noise()))),
+        Sample("blank", ("c",), text=" \n"),
+    ]
+    with pytest.raises(
+        DatasetError, match=r"(?s)2 of 3 samples.*none: has no text.*blank: has no text"
+    ):
+        play(TEXT_PLAN, [*samples(1), *bad], crew(store))
+
+
+def test_a_long_list_of_unusable_seeds_is_cut(store: Store) -> None:
+    """The number is said, and enough of the names to see the pattern."""
+    bad = [Sample(f"bad{i:03}", ("c",), text="x") for i in range(50)]
+    with pytest.raises(DatasetError, match=r"(?s)50 of 50 samples.*bad019.*\.\.\.") as caught:
+        play(PLAN, bad, crew(store))
+    assert "bad020" not in str(caught.value)

@@ -1,0 +1,91 @@
+"""Out of memory: a smaller batch goes on where the larger one did not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.chains import play
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.store import Store
+from tests.chains.roles import PLAN, Painter, Ruler, Teller, crew, samples, story
+
+
+def cuda_out_of_memory() -> Exception:
+    """What libraries below torch raise."""
+    return RuntimeError("CUDA error: out of memory (CUBLAS_STATUS_ALLOC_FAILED)")
+
+
+def torch_out_of_memory() -> Exception:
+    """What torch raises."""
+    import torch
+
+    return torch.OutOfMemoryError("Tried to allocate 20.00 GiB")  # type: ignore[no-any-return] # torch is untyped here
+
+
+ERRORS = [
+    pytest.param(MemoryError, id="Python"),
+    pytest.param(cuda_out_of_memory, id="CUDA"),
+    pytest.param(torch_out_of_memory, id="torch", marks=pytest.mark.models),
+]
+
+
+def holds(most: int, error: Callable[[], BaseException]) -> Callable[[Sequence[Any]], None]:
+    """A memory that holds so many inputs and no more."""
+
+    def fit(inputs: Sequence[Any]) -> None:
+        if len(inputs) > most:
+            raise error()
+
+    return fit
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
+def test_the_batch_is_halved_until_it_fits(
+    tmp_path: Path, role: str, error: Callable[[], BaseException]
+) -> None:
+    """All results come as from a larger memory, no chain fails, and the smaller size is kept."""
+    with Store(tmp_path / "large") as store:
+        expected = story(play(PLAN, samples(20), crew(store)))
+    small = holds(3, error)
+    models: dict[str, Any] = {"describer": Teller(), "generator": Painter(), "encoder": Ruler()}
+    models[role].batch = small
+    with Store(tmp_path / "small") as store:
+        team = crew(store, **models)
+        assert story(play(PLAN, samples(20), team)) == expected
+    sizes = [len(call) for call in models[role].calls]
+    assert getattr(team, role).batch_size == 2
+    assert sizes[:2] == [8, 4]
+    # The first batch finds the size; from then on nothing larger is tried.
+    assert max(sizes[sizes.index(2) + 5 :]) == 2
+    others = [model for name, model in models.items() if name != role]
+    assert all(max(len(call) for call in model.calls) == 8 for model in others)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_memory_for_not_even_one_input_is_an_error(
+    store: Store, error: Callable[[], BaseException]
+) -> None:
+    """Nothing can be said of such a model: the error names it and what may help."""
+    with pytest.raises(
+        ModelError, match="python:tests:generator runs out of memory on a single input"
+    ):
+        play(PLAN, samples(4), crew(store, generator=Painter(batch=holds(0, error))))
+
+
+def test_an_ordinary_error_does_not_shrink_the_batch(store: Store) -> None:
+    """One bad input halves its own batch and no later one."""
+
+    def refuse(inputs: Sequence[Any]) -> None:
+        if any("text 1" in text.split(": ")[1:] for text in inputs):
+            raise ValueError
+
+    team = crew(store, generator=Painter(batch=refuse))
+    plan = PLAN.__class__("text", 1, "describe", "draw: {description}")
+    traces = play(plan, samples(16), team)
+    assert [trace.chain.sample.id for trace in traces if trace.failure] == ["s01"]
+    assert team.generator.batch_size == 8

@@ -1,0 +1,97 @@
+"""Images that the store lost: made again when they are needed, with the same numbers."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.chains import play
+from pytest_cepbench.store import Store
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    Painter,
+    Ruler,
+    Teller,
+    crew,
+    inputs_of,
+    samples,
+    story,
+)
+
+OTHER_ENCODER: Any = {"encoder": {"fingerprint": "another encoder"}}
+
+
+def spoil(path: Path, how: str) -> None:
+    """Damage or delete an image."""
+    data = path.read_bytes()
+    if how == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 2] if how == "cut" else b"no image")
+
+
+def test_an_image_that_nobody_needs_is_not_missed(store: Store) -> None:
+    """Texts and vectors are there: a second run gives the same without any image."""
+    first = story(play(PLAN, samples(3), crew(store)))
+    shutil.rmtree(store.root / "images")
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    assert story(play(PLAN, samples(3), crew(store, teller, painter, ruler))) == first
+    assert inputs_of(teller, painter, ruler) == 0
+
+
+@pytest.mark.parametrize("how", ["deleted", "cut", "text"])
+@pytest.mark.parametrize("generation", [2, 4])
+def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> None:
+    """Another encoder needs it: only its own step is repeated, and the numbers are the same."""
+    traces = play(PLAN, samples(3), crew(store))
+    with Store(store.root.with_name("untouched")) as untouched:
+        expected = story(play(PLAN, samples(3), crew(untouched, only=OTHER_ENCODER)))
+    spoil(store.image_path(traces[1].chain.links[generation].digest), how)
+    teller, painter = Teller(), Painter()
+    found = story(play(PLAN, samples(3), crew(store, teller, painter, only=OTHER_ENCODER)))
+    assert found == expected
+    assert (inputs_of(teller), inputs_of(painter)) == (0, 1)
+    assert any("damaged or gone" in note for note in store.damage)
+
+
+def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
+    """The same where a step starts from it instead of the encoder."""
+    other: Any = {"describer": {"fingerprint": "another describer"}}
+    plan = replace(TEXT_PLAN, iterations=1)
+    first = story(play(plan, samples(3), crew(store)))
+    shutil.rmtree(store.root / "images")
+    (store.root / "images").mkdir()
+    assert story(play(plan, samples(3), crew(store, only=other))) == first
+
+
+@pytest.mark.parametrize("iterations", [1, 9])
+def test_all_images_are_made_again(store: Store, iterations: int) -> None:
+    """Somebody deleted them all to save space: many batches and long chains are repaired too."""
+    plan = replace(PLAN, iterations=iterations)
+    small: Any = {"batch_size": 2}
+    play(plan, samples(17), crew(store, every=small))
+    with Store(store.root.with_name("untouched")) as untouched:
+        expected = story(play(plan, samples(17), crew(untouched, only=OTHER_ENCODER)))
+    shutil.rmtree(store.root / "images")
+    (store.root / "images").mkdir()
+    painter = Painter()
+    team = crew(store, generator=painter, every=small, only=OTHER_ENCODER)
+    assert story(play(plan, samples(17), team)) == expected
+    assert inputs_of(painter) == 17 * iterations
+
+
+def test_a_seed_is_read_from_the_data_set(store: Store) -> None:
+    """Starts are not kept in the store: losing all images does not touch them."""
+    play(replace(PLAN, iterations=1), samples(2), crew(store))
+    shutil.rmtree(store.root / "images")
+    (store.root / "images").mkdir()
+    teller, ruler = Teller(), Ruler()
+    only: Any = {"describer": {"fingerprint": "another describer"}}
+    play(replace(PLAN, iterations=1), samples(2), crew(store, teller, encoder=ruler, only=only))
+    assert inputs_of(teller) == 2
+    assert store.damage == []

@@ -1,0 +1,222 @@
+"""What is in the store is not computed again, and never served for anything else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import PIL
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import DECODER, ImageArtifact
+from pytest_cepbench.chains import ChainPlan, Tally, play
+from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample
+from pytest_cepbench.store import Store
+from tests.artifacts.files import encoded, noise
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    Painter,
+    Ruler,
+    Teller,
+    crew,
+    describe_image,
+    inputs_of,
+    samples,
+    story,
+)
+
+
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
+def test_nothing_is_computed_twice(plan: ChainPlan, tmp_path: Path) -> None:
+    """A second run asks no model and loads none, in another process on the same store."""
+    with Store(tmp_path) as store:
+        first = story(play(plan, samples(5), crew(store)))
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    with Store(tmp_path) as store:
+        team = crew(store, teller, painter, ruler)
+        assert story(play(plan, samples(5), team)) == first
+    assert inputs_of(teller, painter, ruler) == 0
+    assert team.describer.tally == Tally(hits=10)
+    assert team.generator.tally == Tally(hits=10)
+    assert team.encoder.tally == Tally(hits=15)
+
+
+def test_a_longer_run_computes_only_what_is_new(store: Store) -> None:
+    """More samples and more iterations go on from what is there."""
+    play(PLAN, samples(3), crew(store))
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    play(replace(PLAN, iterations=3), samples(5), crew(store, teller, painter, ruler))
+    assert inputs_of(teller) == inputs_of(painter) == 3 * 1 + 2 * 3
+    assert inputs_of(ruler) == 3 * 1 + 2 * 4
+
+
+def test_another_checkpoint_shares_what_the_fixed_roles_saw(store: Store) -> None:
+    """A new describer that says the same leaves the others nothing to do; seeds are encoded once."""
+    play(PLAN, samples(3), crew(store))
+    for fingerprint, suffix, asked in [("same words", "", [6, 0, 0]), ("others", "!", [6, 6, 6])]:
+
+        def tell(*seen: Any, suffix: str = suffix) -> str:
+            return f"{describe_image(*seen)}{suffix}"
+
+        teller, painter, ruler = Teller(tell), Painter(), Ruler()
+        weights = {"fingerprint": fingerprint}
+        play(PLAN, samples(3), crew(store, teller, painter, ruler, only={"describer": weights}))
+        assert [inputs_of(model) for model in (teller, painter, ruler)] == asked
+
+
+TWINS = [
+    Sample(name, ("c",), image=DrawnImage(lambda: ImageArtifact(noise(seed=1))), text="same")
+    for name in ("twin1", "twin2", "twin3")
+]
+
+
+def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) -> None:
+    """The same image, the same question, no seed: one answer, though their chains part later."""
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    traces = play(replace(PLAN, iterations=1), TWINS, crew(store, teller, painter, ruler))
+    assert [inputs_of(teller), inputs_of(painter), inputs_of(ruler)] == [1, 3, 1 + 3]
+    links = [[link.digest for link in trace.chain.links] for trace in traces]
+    assert len({(start, text) for start, text, _ in links}) == 1
+    assert len({image for *_, image in links}) == 3
+
+
+def test_identical_samples_are_described_apart_by_a_sampling_model(store: Store) -> None:
+    """Where the seed decides, equal samples have answers of their own."""
+    teller = Teller(seeded=True)
+    traces = play(replace(PLAN, iterations=1), TWINS, crew(store, teller))
+    assert inputs_of(teller) == 3
+    assert len({trace.chain.links[1].digest for trace in traces}) == 3
+
+
+@pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fingerprint": "weights-2"},
+        {"adapter": "test/2"},
+        {"params": {"max_new_tokens": 9}},
+        {"params": {"temperature": 0.5}},
+    ],
+    ids=str,
+)
+def test_another_model_is_never_served_these_answers(
+    store: Store, role: Any, change: dict[str, Any]
+) -> None:
+    """Other weights, another adapter or another parameter: every answer is asked for anew."""
+    params = {role: {"params": {"max_new_tokens": 8}}}
+    play(PLAN, samples(2), crew(store, only=params))
+    models: dict[str, Any] = {"describer": Teller(), "generator": Painter(), "encoder": Ruler()}
+    play(PLAN, samples(2), crew(store, **models, only={role: params[role] | change}))
+    assert inputs_of(models[role]) == (6 if role == "encoder" else 4)
+    again = {"describer": Teller(), "generator": Painter(), "encoder": Ruler()}
+    play(PLAN, samples(2), crew(store, **again, only=params))  # type: ignore[arg-type] # by role
+    assert inputs_of(*again.values()) == 0  # type: ignore[arg-type] # as above
+
+
+@pytest.mark.parametrize(
+    ("plan", "asked"),
+    [
+        (replace(PLAN, describe="another prompt"), "describer"),
+        (replace(PLAN, generate="paint: {description}"), "generator"),
+        (replace(PLAN, seed=1), "describer"),
+        (replace(PLAN, seed=1), "generator"),
+    ],
+)
+def test_another_question_is_never_served_these_answers(
+    store: Store, plan: ChainPlan, asked: str
+) -> None:
+    """Another prompt or another run seed: the role that it concerns is asked anew."""
+    play(PLAN, samples(2), crew(store, Teller(seeded=True)))
+    models: dict[str, Any] = {"describer": Teller(seeded=True), "generator": Painter()}
+    play(plan, samples(2), crew(store, **models))
+    assert inputs_of(models[asked]) == 4
+
+
+def test_a_greedy_model_does_not_care_for_the_run_seed(store: Store) -> None:
+    """Seeds enter the key only where they decide."""
+    play(replace(PLAN, iterations=1), samples(2), crew(store))
+    teller = Teller()
+    play(replace(PLAN, iterations=1, seed=9), samples(2), crew(store, teller))
+    assert inputs_of(teller) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_size": 2},
+        {"provenance": {"device": "cuda:1"}},
+        {"spec": "the same, elsewhere"},
+        {"what": "X"},
+    ],
+    ids=str,
+)
+def test_what_does_not_decide_is_no_part_of_the_key(store: Store, change: dict[str, Any]) -> None:
+    """Batch shape, device, path and name: the first result stored is the one that counts."""
+    first = story(play(PLAN, samples(3), crew(store)))
+    teller, painter, ruler = Teller(), Painter(), Ruler()
+    assert story(play(PLAN, samples(3), crew(store, teller, painter, ruler, every=change))) == first
+    assert inputs_of(teller, painter, ruler) == 0
+
+
+def test_roles_of_one_model_do_not_share_keys(store: Store) -> None:
+    """A checkpoint that both describes and encodes has the same fingerprint in both roles."""
+    team = crew(store)
+    keys = {r.key("", 0, "image", "d") for r in (team.describer, team.generator, team.encoder)}
+    assert len(keys) == 3
+
+
+def test_text_and_image_of_one_digest_do_not_share_keys(store: Store) -> None:
+    """The kind of the input is part of the key."""
+    runner = crew(store).encoder
+    assert runner.key("", 0, "image", "d") != runner.key("", 0, "text", "d")
+
+
+def test_keys_never_change(store: Store) -> None:
+    """Stores hold years of results under them."""
+    team = crew(store)
+    assert team.describer.key("describe", 7, "image", "ab" * 32) == (
+        "8f10a6f465700e581c560765afff8dc58fb38e6656572c65d1964ac2a6e1b0b1"
+    )
+    assert team.generator.key("draw: {description}", 7, "text", "ab" * 32) == (
+        "da3ec45c56d7970053cdaa45b12953cc438b91a489c08d31008bc1d76b52cb30"
+    )
+
+
+def test_how_a_result_came_about_is_kept(store: Store) -> None:
+    """Device and batch are noted beside the result, for whoever wonders about its last bit."""
+    device = {"provenance": {"device": "cuda:1"}}
+    play(PLAN, samples(3), crew(store, every=device))
+    notes = store._connection.execute("SELECT DISTINCT provenance FROM results").fetchall()
+    assert notes == [('{"batch": "3", "device": "cuda:1"}',)]
+
+
+def test_remembered_seeds_are_those_of_this_decoder(store: Store, tmp_path: Path) -> None:
+    """Another version of Pillow may read a file as other pixels: it must not find these digests."""
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(Image.fromarray(noise()), "PNG"))
+    os.utime(path, (1, 1))
+    play(PLAN, [Sample("a", ("c",), image=FileImage(path))], crew(store))
+    remembered = store._connection.execute("SELECT path, what FROM files").fetchall()
+    assert remembered == [(str(path), f"pixels {DECODER}")]
+    assert DECODER.endswith(f"pillow/{PIL.__version__}")
+
+
+def test_a_bound_role_is_loaded_when_it_is_needed(store: Store) -> None:
+    """Loading waits for the first input that is not in the store, and happens once."""
+    loads: list[str] = []
+
+    def load() -> Teller:
+        loads.append("teller")
+        return Teller()
+
+    team = crew(store, only={"describer": {"load": load}})
+    play(PLAN, samples(2), team)
+    play(PLAN, samples(4), team)
+    assert loads == ["teller"]
+    assert team.describer.tally.loads == 1
+    play(PLAN, samples(4), crew(store, only={"describer": {"load": load}}))
+    assert loads == ["teller"]

@@ -1,0 +1,260 @@
+"""Any folder of images: what is found, how it is named, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from pytest_cepbench.datasets.folder import load_folder
+from pytest_cepbench.datasets.sample import FileImage
+from pytest_cepbench.errors import DatasetError
+from tests.artifacts.files import encoded
+
+PNG = encoded(Image.new("RGB", (2, 2), "red"), "PNG")
+
+
+def touch(root: Path, *names: str) -> Path:
+    """Put a small image under each name; returns the folder."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(PNG)
+    return root
+
+
+def ids(root: Path) -> list[str]:
+    """The ids of a folder's samples."""
+    return [sample.id for sample in load_folder(root).samples]
+
+
+def test_sub_folders_are_categories(tmp_path: Path) -> None:
+    """A sample's category is the folder it lies in, nested ones by their path."""
+    dataset = load_folder(
+        touch(tmp_path, "loose.png", "cats/b.png", "cats/a.png", "cats/wild/lynx.png")
+    )
+    assert [(sample.id, sample.categories) for sample in dataset.samples] == [
+        ("cats/a.png", ("cats",)),
+        ("cats/b.png", ("cats",)),
+        ("cats/wild/lynx.png", ("cats/wild",)),
+        ("loose.png", ("images",)),
+    ]
+    assert dataset.name == tmp_path.name
+
+
+def test_samples_load_their_files(tmp_path: Path) -> None:
+    """An id leads to the pixels of its file."""
+    (sample,) = load_folder(touch(tmp_path, "a b/c.png")).samples
+    assert sample.image == FileImage(tmp_path / "a b" / "c.png")
+    assert sample.image.load().pixels.tolist() == [[[255, 0, 0]] * 2] * 2
+    assert sample.text is None
+
+
+def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
+    """What the system or an editor left, and what is no image by its suffix, is no sample."""
+    touch(tmp_path, "a.PNG", "b.Jpeg", "c.webp", "d.bmp", "e.gif", "f.tif", "g.tiff", "h.jpg")
+    touch(tmp_path, ".hidden.png", "._resource.png", ".git/x.png", "cats/.thumbs/y.png")
+    touch(tmp_path, "notes.txt", "movie.mp4", "png", "archive.png.zip")
+    assert ids(tmp_path) == [
+        "a.PNG",
+        "b.Jpeg",
+        "c.webp",
+        "d.bmp",
+        "e.gif",
+        "f.tif",
+        "g.tiff",
+        "h.jpg",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["with space.png", " .png", "it's \"quoted\".png", "two.dots.png", "trailing..png", "naïve 猫 🐈.png",
+     "new\nline.png", "tab\t.png", "back\\slash.png", "#[x]=1.png", "$HOME;rm *.png", "%20.png", "-n.png"],
+)  # fmt: skip
+def test_names_are_taken_as_they_are(tmp_path: Path, name: str) -> None:
+    """Whatever a file system holds is a sample's id, at the top and below it."""
+    assert ids(touch(tmp_path, name, f"in/{name}")) == sorted([name, f"in/{name}"])
+
+
+def test_the_same_stem_twice_is_two_samples(tmp_path: Path) -> None:
+    """The suffix is part of the id: neither file takes the other's place in a baseline."""
+    assert ids(touch(tmp_path, "cat.jpg", "cat.png", "cat.JPG", "x/cat.jpg")) == [
+        "cat.JPG",
+        "cat.jpg",
+        "cat.png",
+        "x/cat.jpg",
+    ]
+
+
+def test_ids_agree_over_systems(tmp_path: Path) -> None:
+    """Names are normalized (NFC): a Mac's decomposed accents name the same sample."""
+    decomposed = unicodedata.normalize("NFD", "café/é.png")
+    assert ids(touch(tmp_path, decomposed)) == ["café/é.png"]
+    (sample,) = load_folder(tmp_path).samples
+    assert isinstance(sample.image, FileImage)
+    assert sample.image.load().size == (2, 2)
+
+
+def test_two_names_that_normalize_to_one_are_refused(tmp_path: Path) -> None:
+    """Neither of the two may stand for the other silently."""
+    touch(tmp_path, "é.png", unicodedata.normalize("NFD", "é.png"))
+    with pytest.raises(
+        DatasetError, match=r"two files in .* are both named 'é\.png' once normalized"
+    ):
+        load_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.png", b"caf\xe9/x.png"])
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, name: bytes) -> None:
+    """It could not be written into a baseline: the name is shown, with what to do."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(PNG)
+    with pytest.raises(DatasetError, match=r"'caf\\udce9.*is not UTF-8: rename it") as caught:
+        load_folder(tmp_path)
+    str(caught.value).encode()
+
+
+@settings(max_examples=20)
+@given(st.permutations(["b.png", "a.png", "c/x.png", "B.png", "a/x.png", "a.png.png"]))
+def test_samples_are_sorted(order: list[str]) -> None:
+    """Workers see the same list, whatever order files were made in."""
+    with TemporaryDirectory() as folder:
+        assert ids(touch(Path(folder), *order)) == sorted(order)
+
+
+def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    """Linked folders count; a link back to the top, or two to the same folder, end the walk."""
+    touch(tmp_path / "elsewhere", "x.png")
+    touch(tmp_path / "data", "cats/a.png")
+    data = tmp_path / "data"
+    (data / "linked").symlink_to(tmp_path / "elsewhere")
+    (data / "again").symlink_to(tmp_path / "elsewhere")
+    (data / "cats" / "loop").symlink_to(data)
+    (data / "self").symlink_to(data / "self")
+    (data / "file.png").symlink_to(tmp_path / "elsewhere" / "x.png")
+    assert ids(data) == ["again/x.png", "cats/a.png", "file.png"]
+
+
+def test_a_link_to_nowhere_is_not_passed_over(tmp_path: Path) -> None:
+    """A picture whose file is gone is a sample that cannot be used, not one sample less."""
+    touch(tmp_path, "a.png")
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    assert ids(tmp_path) == ["a.png", "gone.png"]
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
+    """Its images would be missing and nobody told; here the path is too long for the system."""
+    touch(tmp_path, "a.png")
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=here)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    with pytest.raises(DatasetError, match=r"cannot be read: File name too long"):
+        load_folder(tmp_path)
+
+
+def test_a_missing_folder_says_so(tmp_path: Path) -> None:
+    """A mistyped path is an error that shows it."""
+    with pytest.raises(
+        DatasetError, match=r"'.*/gone' does not exist: a folder of images is expected"
+    ):
+        load_folder(tmp_path / "gone")
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """An archive or a single image in the folder's place is named as what it is."""
+    with pytest.raises(
+        DatasetError, match=r"'.*/a\.png' is a file: a folder of images is expected"
+    ):
+        load_folder(touch(tmp_path, "a.png") / "a.png")
+
+
+@pytest.mark.parametrize("names", [(), ("notes.txt", "x/data.csv"), (".hidden.png",)])
+def test_a_folder_without_images_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """A gate over nothing must not pass: the error lists the suffixes that were looked for."""
+    with pytest.raises(DatasetError, match=r"no images in .*\(looked for \.bmp, \.gif, \.jpeg"):
+        load_folder(touch(tmp_path, *names))
+
+
+def captioned(root: Path, caption: bytes, name: str = "a.png") -> str | None:
+    """The text of an image with this caption file beside it."""
+    touch(root, name)
+    (root / name).with_suffix(".txt").write_bytes(caption)
+    (sample,) = load_folder(root, captions=True).samples
+    return sample.text
+
+
+@pytest.mark.parametrize(
+    ("caption", "text"),
+    [
+        (b"a cat", "a cat"),
+        (b"\xef\xbb\xbfa cat\r\n", "a cat"),
+        ("\n  ein Kätzchen, 猫 \n".encode(), "ein Kätzchen, 猫"),
+        (b"two\nlines", "two\nlines"),
+        (b"", ""),
+        (b" \n\t", ""),
+        (b"x" * 1_000_000, "x" * 1_000_000),
+    ],
+    ids=["plain", "BOM and CRLF", "unicode", "two lines", "empty", "blank", "long"],
+)
+def test_captions_are_read_beside_their_images(tmp_path: Path, caption: bytes, text: str) -> None:
+    """UTF-8 with or without BOM, white space around it taken off; an empty one stays empty."""
+    assert captioned(tmp_path, caption) == text
+
+
+def test_a_caption_has_its_images_name(tmp_path: Path) -> None:
+    """Only the last suffix is exchanged; images of equal stem share a caption."""
+    assert captioned(tmp_path / "one", b"dotted", "a.b.png") == "dotted"
+    touch(tmp_path / "two", "a.jpg", "a.png")
+    (tmp_path / "two" / "a.txt").write_text("both")
+    assert [s.text for s in load_folder(tmp_path / "two", captions=True).samples] == ["both"] * 2
+
+
+def test_captions_are_not_read_unasked(tmp_path: Path) -> None:
+    """An image-first suite does not stumble over text files."""
+    touch(tmp_path, "a.png")
+    (tmp_path / "a.txt").write_bytes(b"\xff\xff")
+    assert [sample.text for sample in load_folder(tmp_path).samples] == [None]
+
+
+def test_a_missing_caption_is_an_error(tmp_path: Path) -> None:
+    """The file that is needed is named."""
+    with pytest.raises(DatasetError, match=r"'a\.png' has no caption: .* needs 'a\.txt' beside it"):
+        load_folder(touch(tmp_path, "a.png"), captions=True)
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [b"caf\xe9", "a cat".encode("utf-16"), b"\xed\xa0\x80"],
+    ids=["Latin-1", "UTF-16", "surrogate"],
+)
+def test_a_caption_that_is_not_utf_8_is_an_error(tmp_path: Path, caption: bytes) -> None:
+    """No guessing of encodings: what a model would be asked must be what was written."""
+    with pytest.raises(DatasetError, match=r"caption file '.*a\.txt' is not UTF-8"):
+        captioned(tmp_path, caption)
+
+
+def test_a_huge_caption_is_an_error(tmp_path: Path) -> None:
+    """A file that only ends in .txt is not cut down to a caption, least of all within a letter."""
+    with pytest.raises(DatasetError, match=r"a\.txt' is larger than 1,000,000 bytes"):
+        captioned(tmp_path, "é".encode() * 500_001)
+
+
+def test_a_caption_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """A folder in its place, for example."""
+    touch(tmp_path, "a.png", "a.txt/b.png")
+    with pytest.raises(
+        DatasetError, match=r"caption file '.*a\.txt' cannot be read: Is a directory"
+    ):
+        load_folder(tmp_path, captions=True)

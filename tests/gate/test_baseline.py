@@ -1,0 +1,187 @@
+"""Baseline files: the same text for the same measurement, and no nonsense read back from them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.gate import CaseKey, dump_baseline, load_baseline
+from tests.gate.build import KEY, NAMES, SCORES, Scores, accepted, measured
+
+TEXT = dump_baseline(measured())
+
+
+@given(
+    scores=SCORES,
+    part=NAMES,
+    label=NAMES,
+    identity=st.dictionaries(NAMES, NAMES, max_size=3),
+    model=st.dictionaries(NAMES, NAMES, max_size=3),
+    failures=st.dictionaries(NAMES, st.integers(0, 99), max_size=3),
+    higher=st.booleans(),
+)
+def test_every_measurement_comes_back(
+    scores: Scores,
+    part: str,
+    label: str,
+    identity: dict[str, str],
+    model: dict[str, str],
+    failures: dict[str, int],
+    higher: bool,
+) -> None:
+    """Ids and values of any text, every score, every count: read back as they were measured."""
+    measurement = measured(
+        scores,
+        key=CaseKey("shapes", part, "gc"),
+        label=label,
+        identity=identity,
+        model=model,
+        failures=failures,
+        higher_is_better=higher,
+    )
+    baseline = accepted(measurement)
+    assert baseline.scores == measurement.scores
+    assert (baseline.value, baseline.n) == (measurement.value, measurement.n)
+    assert (baseline.case, baseline.metric) == (str(measurement.key), label)
+    assert (baseline.identity, baseline.model, baseline.failures) == (identity, model, failures)
+    assert baseline.higher_is_better is higher
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['say "no".png', r"C:\new\table.png", "del\x7f.png", "two\nlines", "tab\there", "nul\0.png",
+     "naïve 猫.png", "a.b.c", "# no comment", "'", '"""', "[x]", "a = 1", "\r", "\u2028", "\x85", ""],
+)  # fmt: skip
+def test_awkward_names_stay_readable(name: str) -> None:
+    """The files are TOML for any reader, one score a line whatever the sample is called."""
+    text = dump_baseline(measured({name: {name: 0.5}}, identity={name: name}))
+    table = tomllib.loads(text)
+    assert table["scores"] == {name: {name: 0.5}}
+    assert table["identity"] == {name: name}
+    assert text.count("\n") == TEXT.count("\n") - 2  # a score and an identity less
+
+
+def test_a_path_that_is_no_unicode_can_be_written() -> None:
+    """A checkpoint in a folder with such a name can be accepted; the file shows the bytes' escapes."""
+    text = dump_baseline(measured(model={"spec": "/data/\udcff/x"}))
+    text.encode("utf-8")
+    assert load_baseline(text, KEY, "x").model == {"spec": r"/data/\udcff/x"}
+
+
+@given(SCORES, st.randoms())
+def test_the_same_measurement_gives_the_same_bytes(scores: Scores, random: object) -> None:
+    """Accepting again what was accepted leaves no diff, in whatever order samples were measured."""
+
+    def shuffled(table: object) -> dict[str, object]:
+        items = list(table.items())  # type: ignore[attr-defined] # a dict
+        random.shuffle(items)  # type: ignore[attr-defined] # a random.Random
+        return dict(items)
+
+    other = shuffled({category: shuffled(part) for category, part in scores.items()})
+    failures = {"empty-text": 1, "exception": 2}
+    assert dump_baseline(measured(scores, failures=failures)) == dump_baseline(
+        measured(other, failures=dict(reversed(failures.items())))  # type: ignore[arg-type] # scores, shuffled
+    )
+
+
+def test_the_text_is_made_for_reviewers() -> None:
+    """One fact a line; minus zero is zero; tiny numbers are still numbers."""
+    text = dump_baseline(measured({"color": {"b": -1e-9, "a": 2e-6}}, failures={"exception": 1}))
+    assert text == (
+        "# Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.\n"
+        'format = 1\ncase = "shapes/color/gc"\nmetric = "GC@3"\nvalue = 1e-06\nn = 2\n'
+        'higher_is_better = true\n\n[model]\n"spec" = "shapes:"\n\n[identity]\n"suite" = "shapes/1"\n'
+        '"samples" = "2 0123456789abcdef"\n\n[failures]\n"exception" = 1\n\n[scores."color"]\n'
+        '"a" = 2e-06\n"b" = 0.0\n'
+    )
+
+
+NONSENSE = {
+    "empty": ("(?s).*", ""),
+    "not TOML": ("format = 1", "format: 1"),
+    "a merge conflict": ("n = 2", "<<<<<<< HEAD\nn = 2\n=======\nn = 3\n>>>>>>> main"),
+    "half a file": (r"(?s)\[identity\].*", '[identity]\n"suite" = "sha'),
+    "JSON": ("(?s).*", '{"value": 0.625}'),
+    "a field missing": ("n = 2\n", ""),
+    "a table missing": (r"(?s)\[model\]\n.*?\n\n", ""),
+    "no scores": (r"(?s)\[scores.*", ""),
+    "empty scores": (r"(?s)\[scores.*", "[scores]\n"),
+    "an empty category": ("$", '\n[scores."shape"]\n'),
+    "an unknown field": ("n = 2", "n = 2\ntolerance = 1.0"),
+    "a key twice": ('"a.png" = 0.5', '"a.png" = 0.5\n"a.png" = 0.5'),
+    "a text for a number": ("value = 0.625", 'value = "0.625"'),
+    "a text for a truth": ("= true", '= "yes"'),
+    "a list for a score": ('"a.png" = 0.5', '"a.png" = [0.5]'),
+    "a number for a text": ('"spec" = "shapes:"', '"spec" = 1'),
+    "a wrong value": ("value = 0.625", "value = 0.6"),
+    "a value that is none": ("value = 0.625", "value = nan"),
+    "an infinite value": ("value = 0.625", "value = -inf"),
+    "a lowered score": ('"a.png" = 0.5', '"a.png" = 0.1'),
+    "a score that is none": ('"a.png" = 0.5', '"a.png" = nan'),
+    "an infinite score": ('"a.png" = 0.5', '"a.png" = inf'),
+    "scores beyond adding up": ('= 0.5\n"b.png" = 0.75', '= 1e308\n"b.png" = 1e308'),
+    "a wrong n": ("n = 2", "n = 3"),
+    "a fractional n": ("n = 2", "n = 2.5"),
+    "a sample deleted": ('"b.png" = 0.75\n', ""),
+    "another case": ("shapes/color/gc", "shapes/shape/gc"),
+    "a newer format": ("format = 1", "format = 2"),
+    "an older format": ("format = 1", "format = 0"),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_nonsense_is_refused(what: str) -> None:
+    """A file edited by hand into nonsense never gives a baseline: file and remedy are named."""
+    pattern, replacement = NONSENSE[what]
+    text = re.sub(pattern, lambda _: replacement, TEXT, count=1)
+    assert text != TEXT
+    with pytest.raises(BaselineError) as caught:
+        load_baseline(text, KEY, "baselines/shapes/color.toml")
+    message = str(caught.value)
+    assert message.startswith("baseline baselines/shapes/color.toml ")
+    assert message.endswith(
+        "restore it from version control, or accept a new one with --snapshot-update"
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("a newer format", "has format 2, this version reads 1"),
+        ("another case", "is of case 'shapes/shape/gc', not of 'shapes/color/gc'"),
+        ("a wrong n", "says n = 3 and holds 2 scores"),
+        ("a wrong value", "says value = 0.6 and its scores give 0.625"),
+        ("a score that is none", "holds no scores, or scores that are not finite"),
+        ("an unknown field", "tolerance"),
+        ("a field missing", "missing required field `n`"),
+    ],
+)
+def test_the_error_says_what_is_wrong(what: str, words: str) -> None:
+    """The reader need not search a file of a thousand scores."""
+    pattern, replacement = NONSENSE[what]
+    with pytest.raises(BaselineError, match=re.escape(words)):
+        load_baseline(re.sub(pattern, lambda _: replacement, TEXT, count=1), KEY, "x")
+
+
+@settings(max_examples=200)
+@given(st.integers(0, len(TEXT) - 1), st.characters(codec="utf-8"))
+def test_no_typing_error_makes_another_baseline(place: int, typed: str) -> None:
+    """One character overwritten: an error of ours, or scores that still give the value."""
+    try:
+        baseline = load_baseline(TEXT[:place] + typed + TEXT[place + 1 :], KEY, "x")
+    except BaselineError:
+        return
+    assert baseline.n == 2
+    assert abs(baseline.value - 0.625) < 1e-5
+
+
+def test_edits_that_change_nothing_are_welcome() -> None:
+    """Comments, blank lines and another order of tables are TOML's business."""
+    head, _, tables = TEXT.partition("\n\n")
+    text = f"{head}\n# checked\n\n" + "\n\n".join(reversed(tables.split("\n\n")))
+    assert load_baseline(text, KEY, "x") == load_baseline(TEXT, KEY, "x")

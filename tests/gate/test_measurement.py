@@ -1,0 +1,103 @@
+"""Measurements and the names of their files."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate import CaseKey
+from tests.gate.build import KEY, measured
+
+FILE_NAME = re.compile(r"[a-z0-9-]{1,80}")
+
+
+def test_file_names_never_collide() -> None:
+    """Names that a careless slug makes equal, or that differ in case only, have files of their own."""
+    parts = [
+        "org/sdxl",
+        "orgsdxl",
+        "org sdxl",
+        "org-sdxl",
+        "ORG/SDXL",
+        "org/SDXL",
+        "org\\sdxl",
+        "org_sdxl",
+    ]
+    parts += [
+        "x" * 300,
+        "x" * 301,
+        "X" * 300,
+        "x" * 60,
+        "猫",
+        "犬",
+        "é",
+        "e\u0301",
+        "",
+        "..",
+        "/",
+        "con",
+    ]
+    keys = [
+        CaseKey("suite", part, metric) for part, metric in itertools.product(parts, ("gc", "s"))
+    ]
+    stems = [key.file_stem for key in keys]
+    assert len({stem.casefold() for stem in stems}) == len(keys)
+    assert all(FILE_NAME.fullmatch(stem) for stem in stems)
+
+
+@given(st.text(st.characters(codec=None), max_size=400), st.sampled_from(["gc", "s", "failures"]))
+def test_any_part_has_a_file_name(part: str, metric: str) -> None:
+    """Lower-case letters, digits and dashes, short enough for every file system, always the same."""
+    key = CaseKey("suite", part, metric)
+    assert FILE_NAME.fullmatch(key.file_stem)
+    assert key.file_stem == CaseKey("other suite", part, metric).file_stem
+
+
+@given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
+def test_different_cases_have_different_files(
+    first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    """The file's name says part and metric, and nothing moves from one into the other."""
+    stems = [CaseKey("suite", *names).file_stem for names in (first, second)]
+    assert (stems[0] == stems[1]) == (first == second)
+
+
+def test_a_file_name_never_changes() -> None:
+    """Accepted baselines are found by it; and it tells a reader what is in the file."""
+    assert CaseKey("mmeception", "OCR", "gc").file_stem == "ocr-gc-27fe13e8f0"
+
+
+def test_scores_are_rounded_where_they_are_made() -> None:
+    """What is judged is what a baseline file can hold, so that equal stays equal."""
+    measurement = measured({"color": {"a": 1 / 3, "b": 0.1 + 0.2, "c": 2 / 3}})
+    assert measurement.scores == {"color": {"a": 0.333333, "b": 0.3, "c": 0.666667}}
+    assert (measurement.value, measurement.n) == (0.433333, 3)
+
+
+def test_the_value_is_the_mean_of_the_categories() -> None:
+    """A large category counts as much as a small one; a sample in both counts in both."""
+    measurement = measured({"large": {str(i): 0.0 for i in range(9)}, "small": {"0": 1.0}})
+    assert (measurement.value, measurement.n) == (0.5, 10)
+
+
+def test_numpy_scalars_become_plain_numbers() -> None:
+    """What crosses to other processes is built of built-in types."""
+    float_like: Any = np.float32(0.5)
+    (score,) = measured({"color": {"a": float_like}}).scores["color"].values()
+    assert type(score) is float
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [{"a": {}}, {"a": {"x": 1.0}, "b": {}}, {"a": {"x": float("nan")}}, {"a": {"x": float("inf")}}],
+)
+def test_no_score_is_no_measurement(scores: dict[str, dict[str, float]]) -> None:
+    """A case without a finite score for each sample cannot exist, so it cannot pass."""
+    with pytest.raises(ValueError, match=f"{KEY}: a measurement needs a finite score"):
+        measured(scores)

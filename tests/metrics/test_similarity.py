@@ -1,0 +1,142 @@
+"""Cosine similarity to the start: against plain Python, at any magnitude, and never a NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pytest_cepbench.metrics import cosine_to_start
+
+Array = npt.NDArray[np.float64]
+
+ENTRY = st.floats(-100, 100).map(lambda x: round(x, 3))
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[Array, Array]:
+    """Vectors of a few chains: their starts and what came later, none of them zero."""
+    n, iterations, dimension = draw(
+        st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6))
+    )
+    vectors = draw(hnp.arrays(np.float64, (n, iterations + 1, dimension), elements=ENTRY))
+    assume(vectors.any(axis=-1).all())
+    return vectors[:, 0], vectors[:, 1:]
+
+
+def reference(first: Sequence[float], second: Sequence[float]) -> float:
+    """GenCeption, Eq. 2, word by word."""
+    dot = math.fsum(a * b for a, b in zip(first, second, strict=True))
+    return dot / (math.hypot(*first) * math.hypot(*second))
+
+
+@given(chains())
+def test_it_is_the_papers_formula(vectors: tuple[Array, Array]) -> None:
+    """Each later vector is compared with the start of its own chain, within rounding."""
+    start, later = vectors
+    found = cosine_to_start(start, later)
+    for n, t in np.ndindex(later.shape[:2]):
+        assert math.isclose(
+            found[n, t], reference(start[n].tolist(), later[n, t].tolist()), abs_tol=1e-12
+        )
+
+
+@given(chains())
+def test_it_lies_between_minus_one_and_one(vectors: tuple[Array, Array]) -> None:
+    """No rounding makes a model better than perfect."""
+    assert (np.abs(cosine_to_start(*vectors)) <= 1.0).all()
+
+
+def test_rounding_never_leaves_the_range() -> None:
+    """Thousands of vectors against multiples of themselves: none is beyond 1 by a last bit."""
+    start = np.random.default_rng(0).normal(size=(5000, 7))
+    assert np.abs(cosine_to_start(start, start[:, None] * 3.3)).max() == 1.0
+
+
+@given(chains(), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_length_does_not_matter(vectors: tuple[Array, Array], a: float, b: float) -> None:
+    """Vectors have a direction only: encoders need not normalise."""
+    start, later = vectors
+    np.testing.assert_allclose(
+        cosine_to_start(start * a, later * b), cosine_to_start(start, later), atol=1e-12
+    )
+
+
+@given(chains())
+def test_the_start_is_like_itself_and_unlike_its_opposite(vectors: tuple[Array, Array]) -> None:
+    """An artifact that did not change scores 1, its opposite -1."""
+    start, _ = vectors
+    later = np.stack([start, -start, start * 7], axis=1)
+    np.testing.assert_allclose(cosine_to_start(start, later), [[1, -1, 1]] * len(start), atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-30, 1e30, 1e160, 1e300])
+def test_no_magnitude_overflows_or_vanishes(scale: float) -> None:
+    """Squares of such numbers are infinite or zero in float64; the angle is what it is."""
+    start = np.array([[3.0, 4.0]]) * scale
+    later = np.array([[[4.0, 3.0], [-3.0, -4.0]]])
+    np.testing.assert_allclose(cosine_to_start(start, later / scale), [[24 / 25, -1]], rtol=1e-14)
+
+
+def test_a_tiny_entry_beside_a_huge_one_is_no_zero_vector() -> None:
+    """Directions are kept down to the last entry that float64 can hold."""
+    start, later = np.array([[1e300, 1e-300]]), np.array([[[5e-324, 0.0]]])
+    assert cosine_to_start(start, later)[0, 0] == 1.0
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_every_float_type_is_compared_in_float64(kind: type) -> None:
+    """Half-precision features do not overflow when they are squared."""
+    start: Array = np.full((1, 3), 60_000, kind)
+    later: Array = np.array([[[60_000, 60_000, 0]]], kind)
+    found = cosine_to_start(start, later)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, [[math.sqrt(2 / 3)]], rtol=1e-12)
+
+
+def test_many_chains_are_compared_each_with_its_own_start() -> None:
+    """More chains than are computed at once come out as they do one by one."""
+    random = np.random.default_rng(0)
+    start, later = random.normal(size=(1000, 5)), random.normal(size=(1000, 3, 5))
+    singly = [cosine_to_start(start[i : i + 1], later[i : i + 1])[0] for i in range(1000)]
+    np.testing.assert_allclose(cosine_to_start(start, later), singly, rtol=1e-13, atol=1e-15)
+
+
+def test_no_chains_have_no_similarities() -> None:
+    """An empty batch is allowed."""
+    assert cosine_to_start(np.empty((0, 4)), np.empty((0, 3, 4))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
+@pytest.mark.parametrize("where", ["start", "later"])
+def test_a_vector_without_direction_is_an_error(value: float, where: str) -> None:
+    """NaN, infinity and zero are failures that the caller must have counted, never a similarity."""
+    start, later = np.ones((2, 3)), np.ones((2, 4, 3))
+    if where == "start":
+        start[1] = [value, 0, 0]
+    else:
+        later[1, 2] = [value, 0, 0]
+    with pytest.raises(ValueError, match="zero or not finite"):
+        cosine_to_start(start, later)
+
+
+@pytest.mark.parametrize(
+    ("start", "later"),
+    [
+        ((2, 3), (2, 3)),
+        ((3,), (1, 1, 3)),
+        ((2, 3), (3, 1, 3)),
+        ((2, 3), (2, 1, 4)),
+        ((1, 3), (2, 1, 3)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(start: tuple[int, ...], later: tuple[int, ...]) -> None:
+    """Nothing is broadcast: one start would be compared with another chain's images."""
+    with pytest.raises(ValueError, match=r"expected \(n, d\) and \(n, T, d\), got"):
+        cosine_to_start(np.ones(start), np.ones(later))

@@ -1,0 +1,243 @@
+"""Damage: found when it is read, noted, and gone once the result was computed again."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.errors import StoreError
+from pytest_cepbench.store import Result, Store, StoredResult
+from tests.artifacts.files import noise
+from tests.store.strategies import same
+
+RESULTS: dict[str, Result] = {
+    f"{i:064x}": (
+        f"text number {i} " * 8,
+        np.arange(20, dtype=np.float32) + i,
+        Failure("bad-image", str(i)),
+    )[i % 3]
+    for i in range(60)
+}
+ENTRIES = [StoredResult(key, result) for key, result in RESULTS.items()]
+FIRST = next(iter(RESULTS))
+PAGE = 4096
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a closed store that holds RESULTS."""
+    with Store(tmp_path / "store") as store:
+        store.put(ENTRIES)
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def index(root: Path) -> Path:
+    """Its database file."""
+    return root / "index.sqlite"
+
+
+@pytest.fixture(scope="module")
+def sound_index() -> Iterator[Path]:
+    """A database that holds RESULTS and is not changed."""
+    with TemporaryDirectory() as folder:
+        with Store(Path(folder)) as store:
+            store.put(ENTRIES)
+        yield Path(folder) / "index.sqlite"
+
+
+def flip(path: Path, offset: int) -> None:
+    """Flip one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x10
+    path.write_bytes(data)
+
+
+def check_and_repair(store: Store, lost: set[str] | None) -> None:
+    """No result is another one, and putting all again gives all back.
+
+    lost: which are missing at first; None where it may be any, at any time.
+    """
+    found = store.get(RESULTS)
+    assert lost is None or found.keys() == RESULTS.keys() - lost
+    assert all(same(found[key], RESULTS[key]) for key in found)
+    again = store.put(ENTRIES)
+    assert again.keys() == RESULTS.keys()
+    assert all(same(again[key], RESULTS[key]) for key in again)
+    assert lost is None or store.get(RESULTS).keys() == RESULTS.keys()
+
+
+def test_a_flipped_bit_in_a_row_is_detected(root: Path, index: Path) -> None:
+    """The damaged result is as if never stored, the damage is noted, all others are untouched."""
+    flip(index, index.read_bytes().index(b"text number 0") + 5)
+    with Store(root) as store:
+        check_and_repair(store, {FIRST})
+        assert store.damage == [f"result {FIRST[:12]}: its row does not match its seal"]
+    with Store(root) as store:
+        check_and_repair(store, set())
+        assert store.damage == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "payload = CAST(payload AS TEXT)",
+        "payload = substr(payload, 2)",
+        "payload = 3",
+        "kind = 'image'",
+        "kind = CAST(x'74657874ff' AS TEXT)",
+        "seal = substr(seal, 2)",
+        "seal = CAST(seal AS TEXT)",
+    ],
+)
+def test_any_damaged_column_is_detected(root: Path, index: Path, damage: str) -> None:
+    """Another type, another kind, no UTF-8: whatever a row has become, it is not served."""
+    with closing(sqlite3.connect(index)) as connection, connection:
+        connection.execute(f"UPDATE results SET {damage} WHERE key = ?", (FIRST,))
+    with Store(root) as store:
+        check_and_repair(store, {FIRST})
+        assert store.damage[0].startswith(f"result {FIRST[:12]}: ")
+
+
+def test_a_damaged_row_gives_way_to_a_new_result(root: Path, index: Path) -> None:
+    """Whoever stores a result gets it back, also where a damaged one lay that nobody had read."""
+    flip(index, index.read_bytes().index(b"text number 0") + 5)
+    with Store(root) as store:
+        assert store.put([StoredResult(FIRST, "anew")]) == {FIRST: "anew"}
+        assert len(store.damage) == 1
+
+
+def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> None:
+    """The index is written anew with every row that can be read; the old one is kept aside."""
+    text = index.read_bytes()
+    page = text.index(b"text number 0") // PAGE
+    on_page = {k for k, v in RESULTS.items() if k.encode() in text[page * PAGE : (page + 1) * PAGE]}
+    with index.open("r+b") as stream:
+        stream.seek(page * PAGE)
+        stream.write(b"\xff" * PAGE)
+    with Store(root) as store:
+        found = store.get(RESULTS)
+        assert FIRST not in found
+        assert len(found) >= len(RESULTS) - len(on_page) > 0
+        check_and_repair(store, RESULTS.keys() - found.keys())
+        (note,) = store.damage
+    aside = next(root.glob("index.damaged-*.sqlite"))
+    assert (
+        note
+        == f"index: {len(found)} results saved from the damaged file, which is kept as {aside.name}"
+    )
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: b"not a database!\0" + data[16:],
+        lambda data: os.urandom(len(data)),
+        lambda data: data[: len(data) // 2],
+        lambda _: b"short",
+    ],
+    ids=["header", "all", "cut off", "short"],
+)
+def test_a_ruined_index_starts_anew(root: Path, index: Path, spoil: object) -> None:
+    """A file that is no database any more loses its results and nothing else: they come back."""
+    index.write_bytes(spoil(index.read_bytes()))  # type: ignore[operator] # one of the lambdas
+    with Store(root) as store:
+        check_and_repair(store, None)
+        assert len(store.damage) == 1
+        assert store.damage[0].startswith("index: ")
+    with Store(root) as store:
+        check_and_repair(store, set())
+        assert store.damage == []
+
+
+@settings(max_examples=150)
+@given(place=st.integers(0, 2**20))
+def test_no_flipped_bit_gives_a_wrong_result(sound_index: Path, place: int) -> None:
+    """Whichever bit of the index flips: no other result is served, and putting again mends it.
+
+    In its first page, which tells what the file is, a flip can make it a file of another version or
+    one that must not be written: a refusal that names the way out will do.
+    """
+    spoilt = bytearray(sound_index.read_bytes())
+    bit = place % (len(spoilt) * 8)
+    spoilt[bit // 8] ^= 1 << bit % 8
+    refused = None
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "index.sqlite").write_bytes(spoilt)
+        try:
+            with Store(Path(folder)) as store:
+                check_and_repair(store, None)
+        except StoreError as error:
+            refused = str(error)
+    assert refused is None or (bit // 8 < PAGE and "--cep-store" in refused)
+
+
+def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, index: Path) -> None:
+    """A process that still has the damaged file open writes what it confirms into the mended one."""
+    with Store(root) as bystander, Store(root) as finder:
+        bystander.get(RESULTS)
+        page = index.read_bytes().index(b"text number 0") // PAGE
+        with index.open("r+b") as stream:
+            stream.seek(page * PAGE)
+            stream.write(b"\xff" * PAGE)
+        finder._connection.execute("PRAGMA shrink_memory")
+        finder.get(RESULTS)
+        assert finder.damage
+        assert bystander.put([StoredResult("late", "confirmed")]) == {"late": "confirmed"}
+        assert finder.get(["late"]) == {"late": "confirmed"}
+        assert bystander.get(RESULTS).keys() == finder.get(RESULTS).keys()
+    with Store(root) as store:
+        assert store.get(["late"]) == {"late": "confirmed"}
+
+
+@pytest.mark.parametrize("spoil", ["flip", "cut", "empty", "text", "other"])
+def test_a_damaged_image_is_detected(tmp_path: Path, spoil: str) -> None:
+    """An image that is not the one of its name is dropped, noted, and can be stored again."""
+    image, other = ImageArtifact(noise(seed=1)), ImageArtifact(noise(seed=2))
+    with Store(tmp_path) as store:
+        path = store.image_path(store.put_image(image))
+        data = path.read_bytes()
+        if spoil == "flip":
+            flip(path, len(data) // 2)
+        else:
+            path.write_bytes(
+                {
+                    "cut": data[: len(data) // 2],
+                    "empty": b"",
+                    "text": b"no image",
+                    "other": store.image_path(store.put_image(other)).read_bytes(),
+                }[spoil]
+            )
+        assert store.get_image(image.digest) is None
+        (note,) = store.damage
+        assert note.startswith(f"image {image.digest[:12]}: ")
+        store.put_image(image)
+        found = store.get_image(image.digest)
+        assert found is not None
+        assert found.digest == image.digest
+
+
+@pytest.mark.parametrize("damage", ["digest = 'wrong'", "digest = x'00'", "stamp = stamp || ' '"])
+def test_a_damaged_digest_of_a_file_is_computed_again(root: Path, index: Path, damage: str) -> None:
+    """A wrong digest of weights would make another checkpoint of them: it is not served."""
+    path = root / "weights"
+    path.write_text("w")
+    os.utime(path, (1, 1))
+    with Store(root) as store:
+        assert store.file_digest(path, "bytes", lambda _: "right") == "right"
+        assert store.file_digest(path, "bytes", lambda _: "not asked") == "right"
+    with closing(sqlite3.connect(index)) as connection, connection:
+        connection.execute(f"UPDATE files SET {damage}")
+    with Store(root) as store:
+        for answer in ("right", "not asked"):
+            assert store.file_digest(path, "bytes", lambda _, a=answer: a) == "right"  # type: ignore[misc] # mypy does not see the default

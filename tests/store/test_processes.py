@@ -1,0 +1,109 @@
+"""Several processes on one store, and processes that are killed: nothing confirmed is ever lost."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.store import Store
+from tests.store.writer import text_of
+
+ROOT = Path(__file__).parents[2]
+
+Start = Callable[[str, int], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a writer that waits for its word to go; killed at the end if it still runs."""
+    with ExitStack() as stack:
+
+        def begin(name: str, count: int) -> subprocess.Popen[str]:
+            command = [sys.executable, "-m", "tests.store.writer", str(tmp_path), name, str(count)]
+            process = stack.enter_context(
+                subprocess.Popen(
+                    command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield begin
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Let a writer begin."""
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "ready\n"
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def check_confirmed(root: Path, lines: list[str]) -> int:
+    """Everything that the lines confirm is in the store, undamaged; returns how much that is."""
+    said = [line.split() for line in lines]
+    with Store(root) as store:
+        keys = [words[1] for words in said if words[0] == "own"]
+        found = store.get(keys)
+        assert found == {key: text_of(key, int(key.split("-")[1])) for key in keys}
+        for words in said:
+            if words[0] == "image":
+                assert store.get_image(words[1]) is not None
+            if words[0] == "shared":
+                assert store.get([words[1]]) == {words[1]: words[2]}
+        assert store.damage == []
+    return len(said)
+
+
+def test_several_processes_lose_nothing(tmp_path: Path, start: Start) -> None:
+    """Four processes make, open and fill one store at once: all is there, and they agree."""
+    writers = [start(f"w{i}", 15) for i in range(4)]
+    for writer in writers:
+        go(writer)
+    spoken = [writer.communicate()[0].splitlines() for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * 4
+    confirmed = check_confirmed(tmp_path, [line for lines in spoken for line in lines])
+    assert confirmed == 4 * 15 * 5
+    shared = [{line for line in lines if line.startswith("shared")} for lines in spoken]
+    assert shared[0] == shared[1] == shared[2] == shared[3]
+
+
+def test_the_first_process_decides(tmp_path: Path, start: Start) -> None:
+    """A process that comes later is served what the first one stored, and stores nothing over it."""
+    spoken = []
+    for name in ("early", "late"):
+        writer = start(name, 2)
+        go(writer)
+        spoken.append(writer.communicate()[0].splitlines())
+    for lines in spoken:
+        assert [line for line in lines if line.startswith("shared")] == [
+            "shared shared-0 of-early",
+            "shared shared-1 of-early",
+        ]
+
+
+def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -> None:
+    """Killed at random moments, while others write too: every confirmed result and image is there."""
+    moments = random.Random(0)
+    lines: list[str] = []
+    survivor = start("survivor", 60)
+    go(survivor)
+    for round_ in range(5):
+        victim = start(f"victim{round_}", 1_000_000)
+        go(victim)
+        assert victim.stdout is not None
+        lines += [victim.stdout.readline() for _ in range(moments.randrange(1, 120))]
+        victim.kill()
+        # What had been said and not read yet; the kill may have cut the last line in two.
+        lines += [line for line in victim.communicate()[0].splitlines(True) if line.endswith("\n")]
+        assert victim.returncode == -9
+    lines += survivor.communicate()[0].splitlines()
+    assert survivor.returncode == 0
+    assert check_confirmed(tmp_path, lines) > 300

@@ -1,0 +1,214 @@
+"""The store in one process: what was put is got, the first result counts, files are remembered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.errors import StoreError, StoreVersionError
+from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store.database import FORMAT
+from tests.artifacts.files import noise
+from tests.store.strategies import KEYS, RESULTS, same
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(KEYS, RESULTS, max_size=6))
+def test_results_come_back_from_a_store_that_was_closed(results: dict[str, Result]) -> None:
+    """Every kind of result survives the file, for the process that wrote it and for the next."""
+    with TemporaryDirectory() as folder:
+        with Store(Path(folder)) as first:
+            kept = first.put([StoredResult(key, result) for key, result in results.items()])
+            assert kept.keys() == first.get(results).keys() == results.keys()
+        with Store(Path(folder)) as second:
+            found = second.get(results)
+            assert len(second) == len(results)
+    assert all(same(found[key], results[key]) and same(kept[key], results[key]) for key in results)
+
+
+def test_the_first_result_counts(store: Store) -> None:
+    """A second result under a key is told what the first was, and changes nothing."""
+    assert store.put([StoredResult("k", "first")]) == {"k": "first"}
+    assert store.put([StoredResult("k", "second"), StoredResult("other", "x")]) == {
+        "k": "first",
+        "other": "x",
+    }
+    assert store.get(["k"]) == {"k": "first"}
+
+
+def test_more_keys_than_one_query_takes(store: Store) -> None:
+    """Asking for thousands of keys, some twice and some absent, gives those that are there."""
+    entries = [StoredResult(f"key {i}", f"text {i}") for i in range(2345)]
+    assert len(store.put(entries)) == len(entries)
+    keys = [f"key {i}" for i in range(3000)]
+    assert store.get(keys + keys) == {f"key {i}": f"text {i}" for i in range(2345)}
+    assert store.get([]) == {}
+
+
+def test_what_is_forgotten_can_be_stored_anew(store: Store) -> None:
+    """Forgetting makes room under a key and says so."""
+    store.put([StoredResult("k", "wrong"), StoredResult("other", "right")])
+    store.forget(["k"], why="it was wrong")
+    assert store.get(["k", "other"]) == {"other": "right"}
+    assert store.damage == ["result k: it was wrong"]
+    assert store.put([StoredResult("k", "right")]) == {"k": "right"}
+
+
+def test_images_are_kept_by_their_content(store: Store) -> None:
+    """The same image twice is one file; an image that was never stored is None and no damage."""
+    image = ImageArtifact(noise())
+    digest = store.put_image(image)
+    assert digest == image.digest == store.put_image(ImageArtifact(noise()))
+    found = store.get_image(digest)
+    assert found is not None
+    np.testing.assert_array_equal(found.pixels, image.pixels)
+    assert len([path for path in (store.root / "images").rglob("*") if path.is_file()]) == 1
+    assert store.get_image("0" * 64) is None
+    assert store.damage == []
+
+
+def test_a_reference_to_an_image_is_not_a_text(store: Store) -> None:
+    """Kinds are kept apart: a text that looks like a digest stays a text."""
+    store.put([StoredResult("image", ImageRef("ab" * 32)), StoredResult("text", "ab" * 32)])
+    assert store.get(["image", "text"]) == {"image": ImageRef("ab" * 32), "text": "ab" * 32}
+
+
+def test_the_folder_keeps_itself_out_of_version_control(store: Store) -> None:
+    """Nobody commits gigabytes of cache; a `.gitignore` that somebody changed is left alone."""
+    ignore = store.root / ".gitignore"
+    assert ignore.read_text() == "*\n"
+    ignore.write_text("mine\n")
+    with Store(store.root):
+        assert ignore.read_text() == "mine\n"
+
+
+def test_what_killed_processes_left_half_written_is_swept(tmp_path: Path) -> None:
+    """Old leftovers go; young ones may still be written by somebody and stay."""
+    with Store(tmp_path):
+        old, young = tmp_path / "new" / "old", tmp_path / "new" / "young"
+        old.write_bytes(b"half an image")
+        young.write_bytes(b"half an image")
+        os.utime(old, (1, 1))
+    with Store(tmp_path):
+        assert not old.exists()
+        assert young.exists()
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    """A store that a newer version wrote is not guessed at: the error says what to do."""
+    with Store(tmp_path) as store:
+        store.put([StoredResult("k", "text")])
+        store._connection.execute(f"PRAGMA user_version={FORMAT + 1}")
+    with pytest.raises(
+        StoreVersionError, match=r"(?s)has format 2.*reads format 1.*--cep-store.*delete"
+    ):
+        Store(tmp_path)
+    assert (tmp_path / "index.sqlite").exists()
+
+
+@pytest.mark.parametrize("way", ["store", "store/images", "store/index.sqlite"])
+def test_something_in_the_way_is_explained(tmp_path: Path, way: str) -> None:
+    """A file where a folder must be, or a folder where the index must be: the option is named."""
+    obstacle = tmp_path / way
+    obstacle.parent.mkdir(exist_ok=True)
+    if way.endswith("sqlite"):
+        obstacle.mkdir()
+    else:
+        obstacle.write_text("in the way")
+    with pytest.raises(StoreError, match=r"cannot be used.*--cep-store"):
+        Store(tmp_path / "store")
+
+
+class Counted:
+    """Computes the digest of a file, and counts how often."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, path: Path) -> str:
+        """The file's own text serves as its digest."""
+        self.calls += 1
+        return path.read_text()
+
+
+def aged(path: Path, text: str) -> Path:
+    """A file that was last changed long ago."""
+    path.write_text(text)
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    return path
+
+
+def test_a_files_digest_is_remembered(store: Store, tmp_path: Path) -> None:
+    """Weights of gigabytes are hashed once, by whatever name and in whatever process."""
+    path, compute = aged(tmp_path / "a", "one"), Counted()
+    (tmp_path / "link").symlink_to(path)
+    assert [store.file_digest(p, "bytes", compute) for p in (path, tmp_path / "link")] == [
+        "one"
+    ] * 2
+    with Store(store.root) as other:
+        assert other.file_digest(path, "bytes", compute) == "one"
+    assert compute.calls == 1
+
+
+def test_kinds_of_digests_are_apart(store: Store, tmp_path: Path) -> None:
+    """The digest of a file's bytes is not served as that of its pixels."""
+    path, compute = aged(tmp_path / "a", "one"), Counted()
+    assert store.file_digest(path, "bytes", lambda _: "of bytes") == "of bytes"
+    assert store.file_digest(path, "pixels", compute) == "one"
+
+
+def test_a_changed_file_is_noticed(store: Store, tmp_path: Path) -> None:
+    """Another size, or the same size and the same forged time: the digest is computed again."""
+    path, compute = aged(tmp_path / "a", "one"), Counted()
+    store.file_digest(path, "bytes", compute)
+    aged(path, "three")
+    assert store.file_digest(path, "bytes", compute) == "three"
+    aged(path, "seven")
+    assert store.file_digest(path, "bytes", compute) == "seven"
+    path.unlink()
+    aged(path, "eight")
+    assert store.file_digest(path, "bytes", compute) == "eight"
+
+
+def test_a_young_file_is_not_remembered(store: Store, tmp_path: Path) -> None:
+    """A file that was just written can change again within one tick of the clock."""
+    path, compute = tmp_path / "a", Counted()
+    path.write_text("one")
+    for _ in range(2):
+        assert store.file_digest(path, "bytes", compute) == "one"
+    assert compute.calls == 2
+
+
+def test_a_file_that_changes_meanwhile_is_not_remembered(store: Store, tmp_path: Path) -> None:
+    """What was read from a file that was being replaced names neither the old nor the new one."""
+    path = aged(tmp_path / "a", "one")
+
+    def replace(changing: Path) -> str:
+        aged(changing, "four")
+        return "a mixture"
+
+    assert store.file_digest(path, "bytes", replace) == "a mixture"
+    assert store.file_digest(path, "bytes", Counted()) == "four"
+
+
+def test_a_path_need_not_be_utf_8(store: Store, tmp_path: Path) -> None:
+    """Folders of users can have any name that the file system takes."""
+    path, compute = aged(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")), "one"), Counted()
+    for _ in range(2):
+        assert store.file_digest(path, "bytes", compute) == "one"
+    assert compute.calls == 1
