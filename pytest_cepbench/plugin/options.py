@@ -59,7 +59,10 @@ OPTIONS = (
         "model", "SPEC", "Model under test: a checkpoint folder, hub id, or other spec", short=True
     ),
     Option(
-        "role", "ROLE", "Role the model under test plays, instead of finding out", choices=ROLES
+        "role",
+        "ROLE",
+        "What the model under test plays: describer, generator or encoder",
+        choices=ROLES,
     ),
     Option("describer", "SPEC", "Model that describes images", short=True),
     Option("generator", "SPEC", "Model that draws descriptions", short=True),

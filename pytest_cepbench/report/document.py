@@ -13,6 +13,7 @@ from typing import Any
 
 import jinja2
 import msgspec
+from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report.result import CaseResult
@@ -102,6 +103,10 @@ def write_reports(path: Path, documents: dict[str, str]) -> list[Path]:
 def _data_uri(image: ImageArtifact) -> str:
     picture = image.to_pil()
     picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
+    factor = _THUMBNAIL // max(picture.size)
+    if factor > 1:  # a small image is shown pixel by pixel, not blurred by the browser
+        size = (picture.width * factor, picture.height * factor)
+        picture = picture.resize(size, Image.Resampling.NEAREST)
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
