@@ -74,18 +74,17 @@ class Judge:
         run = self.process.run(self.suite_file)
         measurement = run.measure(case)
         path = baseline_path(self.process.settings.baselines, case.key)
-        updating = self.snapshot.update_snapshots
-        baseline = None
-        problem: BaselineError | None = None
+        accepting = self.snapshot.update_snapshots or (
+            self.snapshot.update_new_snapshots_only and not path.exists()
+        )
         try:
             baseline = self._baseline(path, case)
-        except BaselineError as error:
-            problem = error
-        if problem is not None and not updating:
-            raise problem
+        except BaselineError:
+            if not accepting:
+                raise
+            baseline = None  # it is about to be replaced
         judgement = judge(measurement, baseline, policy)
-        new_only = self.snapshot.update_new_snapshots_only and not path.exists()
-        self._tell_syrupy(measurement, path, judgement, updating=updating)
+        self._tell_syrupy(measurement, path, judgement, accepting=accepting)
         return {
             "verdict": judgement.verdict.value,
             "higher_is_better": measurement.higher_is_better,
@@ -93,7 +92,7 @@ class Judge:
             "baseline": judgement.baseline_value,
             "difference": judgement.difference,
             "n": measurement.n,
-            "accepted": bool(updating or new_only),
+            "accepted": accepting,
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
             "reasons": list(judgement.reasons),
@@ -113,14 +112,21 @@ class Judge:
         return load_baseline(text, case.key, path.name)
 
     def _tell_syrupy(
-        self, measurement: Measurement, path: Path, judgement: Judgement, *, updating: bool
+        self, measurement: Measurement, path: Path, judgement: Judgement, *, accepting: bool
     ) -> None:
-        """Let syrupy count the comparison and stage an update; the verdict is the gate's."""
+        """Let syrupy count the comparison and stage an update; the verdict is the gate's.
+
+        Raises BaselineError when nothing was staged that should have been: syrupy keeps to itself
+        what goes wrong while it compares and writes.
+        """
         held = judgement.verdict is Verdict.HELD
         staged = self.process.staged / path.relative_to(self.process.settings.baselines)
-        extension = BaselineExtension.bind(path, staged, None if updating else lambda _: held)
+        extension = BaselineExtension.bind(path, staged, None if accepting else lambda _: held)
         assertion = self.snapshot.use_extension(extension)
-        bool(assertion(name=str(measurement.key)) == measurement)
+        agreed = bool(assertion(name=str(measurement.key)) == measurement)
+        if accepting and not (agreed and (staged.exists() or path.exists())):
+            msg = f"the new baseline {path.name} could not be written to {staged.parent}"
+            raise BaselineError(msg)
 
     def _effort(self) -> Effort:
         tallies = [runner.tally for runner in self.process.runners]
