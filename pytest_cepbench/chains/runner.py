@@ -38,7 +38,6 @@ class Tally:
     """What a role did in this process."""
 
     loads: int = 0
-    calls: int = 0
     inputs: int = 0
     hits: int = 0
     seconds: float = 0.0
@@ -167,7 +166,6 @@ class RoleRunner:
             if len(outputs) != len(inputs):
                 msg = f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
                 raise ModelError(msg)
-            self.tally.calls += 1
             self.tally.inputs += len(inputs)
             return outputs
         if no_memory:

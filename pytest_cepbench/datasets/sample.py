@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,19 @@ class Dataset:
     @property
     def categories(self) -> tuple[str, ...]:
         """All categories, in order of first appearance."""
-        return tuple(dict.fromkeys(c for sample in self.samples for c in sample.categories))
+        return tuple(self._by_category)
 
     def in_category(self, category: str) -> tuple[Sample, ...]:
         """The samples of one category, sorted by id."""
-        return tuple(sample for sample in self.samples if category in sample.categories)
+        return self._by_category.get(category, ())
+
+    @cached_property
+    def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:
+        found: dict[str, list[Sample]] = {}
+        for sample in self.samples:
+            for category in dict.fromkeys(sample.categories):
+                found.setdefault(category, []).append(sample)
+        return {category: tuple(samples) for category, samples in found.items()}
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:

@@ -24,6 +24,7 @@ class Presentation:
 
     outcome: category in pytest's counts. letter: in the progress line. color: a pytest markup
     name. exit_code: what the run ends with when this is its worst verdict. meaning: one sentence.
+    next_step: what to do about it.
     """
 
     outcome: Literal["passed", "failed", "error"]
@@ -31,6 +32,7 @@ class Presentation:
     color: Literal["green", "red", "yellow"]
     exit_code: int
     meaning: str
+    next_step: str
 
     @property
     def passes(self) -> bool:
@@ -38,22 +40,58 @@ class Presentation:
         return self.outcome == "passed"
 
 
+_MEND = "mend what is named above and run again; what was computed is kept"
+
 PRESENTATIONS = {
     Verdict.HELD: Presentation(
-        "passed", ".", "green", 0, "no drop larger than the tolerance was measured"
+        outcome="passed",
+        letter=".",
+        color="green",
+        exit_code=0,
+        meaning="no drop larger than the tolerance was measured",
+        next_step="nothing",
     ),
     Verdict.REGRESSED: Presentation(
-        "failed", "F", "red", 1, "the drop is larger than the tolerance"
+        outcome="failed",
+        letter="F",
+        color="red",
+        exit_code=1,
+        meaning="the drop is larger than the tolerance",
+        next_step="look at the chains in the HTML report; if the change is meant, accept it with "
+        "--snapshot-update",
     ),
     Verdict.NO_BASELINE: Presentation(
-        "failed", "F", "yellow", 1, "nothing has been accepted yet to compare with"
+        outcome="failed",
+        letter="F",
+        color="yellow",
+        exit_code=1,
+        meaning="nothing has been accepted yet to compare with",
+        next_step="run again with --snapshot-update to accept these numbers, and commit the file",
     ),
     Verdict.INCOMPARABLE: Presentation(
-        "error", "E", "yellow", 1, "the baseline was made from something else"
+        outcome="error",
+        letter="E",
+        color="yellow",
+        exit_code=1,
+        meaning="the baseline was made from something else",
+        next_step="run with what the baseline was made from, or accept a new one with "
+        "--snapshot-update",
     ),
-    Verdict.ERROR: Presentation("error", "E", "red", 1, "the measurement could not be made"),
+    Verdict.ERROR: Presentation(
+        outcome="error",
+        letter="E",
+        color="red",
+        exit_code=1,
+        meaning="the measurement could not be made",
+        next_step=_MEND,
+    ),
     Verdict.INCOMPLETE: Presentation(
-        "error", "E", "red", 3, "cases that should have been judged were not"
+        outcome="error",
+        letter="E",
+        color="red",
+        exit_code=3,
+        meaning="cases that should have been judged were not",
+        next_step=_MEND,
     ),
 }
 """Every verdict has a row; 3 is pytest's "internal error": such a run says nothing of the model."""

@@ -64,19 +64,18 @@ class Controller:
         from pytest_cepbench.models.binding import detect
         from pytest_cepbench.models.roles import ROLE_NAMES
         from pytest_cepbench.models.spec import parse_spec
-        from pytest_cepbench.suites.roster import describe_role, named_seat, role_under_test
+        from pytest_cepbench.suites.roster import describe_role
 
         process = self.process()
         choices = process.choices
-        under_test = role_under_test(choices)
-        named = set(choices.roles) | ({under_test} if choices.model is not None else set())
-        for role in sorted(named, key=lambda role: (role != under_test, ROLE_NAMES.index(role))):
-            seat = named_seat(choices, role)
+        seats, under_test = choices.seats, choices.under_test
+        for role in sorted(seats, key=lambda role: (role != under_test, ROLE_NAMES.index(role))):
+            seat = seats[role]
             bound = process.roster.runner(role, seat).bound
             gated = "model under test, " if role == under_test else ""
             yield f"{gated}{role}: {seat.spec} ({describe_role(bound)})"
         if choices.model is not None and choices.role is None:
-            others = [r for r in detect(parse_spec(choices.model)).roles if r not in named]
+            others = [r for r in detect(parse_spec(choices.model)).roles if r not in seats]
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 

@@ -140,10 +140,9 @@ class Judge:
 
 def _chains(run: SuiteRun, losers: Sequence[Loser], store: Store) -> list[ChainShown]:
     """The chains of the samples that lost most, their first images put where the report finds them."""
-    samples = {sample.id: sample for sample in run.dataset.samples}
     shown: list[ChainShown] = []
     for loser in losers:
-        trace = run.traces([samples[loser.sample]])[loser.sample]
+        trace = run.trace(loser.sample)
         pictures = len(shown) < _CHAINS_SHOWN
         shown.append(
             ChainShown(

@@ -27,9 +27,10 @@ _NAMED = 5
 class Ledger:
     """The books of one run.
 
-    expected: node ids of cases. collected: all ids, under xdist. reported: ids whose last report
-    came. skipped, unjudged: cases without a verdict. results: the judged cases.
-    failures: what else makes the run incomplete.
+    expected: node ids of cases. collected: ids by their place in the order of collection; all of
+    them under xdist, the cases in a single process. reported: ids whose last report came.
+    skipped, unjudged: cases without a verdict. results: the judged cases. failures: what else makes
+    the run incomplete.
     """
 
     expected: set[str] = field(default_factory=set)
@@ -38,8 +39,7 @@ class Ledger:
     unjudged: set[str] = field(default_factory=set)
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    collected: set[str] = field(default_factory=set)
-    _order: dict[str, int] = field(default_factory=dict)
+    collected: dict[str, int] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
@@ -50,14 +50,13 @@ class Ledger:
         """Cases that this run is to judge."""
         for nodeid in nodeids:
             self.expected.add(nodeid)
-            self._order.setdefault(nodeid, len(self._order))
+            self.collected.setdefault(nodeid, len(self.collected))
 
     def expect_collected(self, nodeids: Iterable[str], root: Path) -> None:
         """Ids that an xdist worker collected; those beside a suite file are cases."""
         suites: dict[str, bool] = {}
         for nodeid in nodeids:
-            self.collected.add(nodeid)
-            self._order.setdefault(nodeid, len(self._order))
+            self.collected.setdefault(nodeid, len(self.collected))
             module = nodeid.partition("::")[0]
             if module not in suites:
                 suites[module] = (root / module).with_name("suite.toml").exists()
@@ -91,14 +90,16 @@ class Ledger:
 
     def sort(self) -> None:
         """Put the results in the order of collection: workers report as they please."""
-        self.results.sort(key=lambda result: self._order.get(result.nodeid, len(self._order)))
+        self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
 
     def problems(self) -> list[str]:
         """Why the run is incomplete; empty when it is complete."""
         problems = list(self.failures)
         # Under xdist a case outside a suite's folder is known by its report alone: once there are
         # cases, every collected id must have reported.
-        missing = (self.expected | (self.collected if self.active else set())) - self.reported
+        missing = (
+            self.expected | (self.collected.keys() if self.active else set())
+        ) - self.reported
         if missing:
             problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
         if self.unjudged:

@@ -53,7 +53,7 @@ class Process:
         self._suites: dict[Path, LoadedSuite] = {}
         self._runs: dict[Path, SuiteRun] = {}
 
-    @property
+    @cached_property
     def choices(self) -> RoleChoices:
         """What the user said about models."""
         settings = self.settings

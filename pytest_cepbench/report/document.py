@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def html_page(
         resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     )
 
+    @cache  # a category's worst samples are its group's and often the whole suite's too
     def picture(digest: str) -> str | None:
         found = image(digest)
         return None if found is None else _data_uri(found)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.report.result import CaseResult
 
-ACCEPT = "--snapshot-update"
-
 
 def printable(text: str, most: int = 200) -> str:
     """Untrusted text on one line: no control characters, which terminals obey, and not too long."""
@@ -45,7 +43,7 @@ def explain(result: CaseResult) -> str:
     if result.failures:
         counts = ", ".join(f"{count} x {kind}" for kind, count in sorted(result.failures.items()))
         lines += ["", f"  failed chains: {counts}"]
-    lines += ["", f"  next: {_next_step(result)}"]
+    lines += ["", f"  next: {result.presentation.next_step}"]
     return "\n".join(lines)
 
 
@@ -63,18 +61,6 @@ def _numbers(result: CaseResult) -> Iterator[str]:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {printable(line, 500)}" for line in text.splitlines())
-
-
-def _next_step(result: CaseResult) -> str:
-    return {
-        "no-baseline": f"run again with {ACCEPT} to accept these numbers, and commit the file",
-        "regressed": (
-            f"look at the chains in the HTML report; if the change is meant, accept it with {ACCEPT}"
-        ),
-        "incomparable": (
-            f"run with what the baseline was made from, or accept a new one with {ACCEPT}"
-        ),
-    }.get(result.verdict, "mend what is named above and run again; what was computed is kept")
 
 
 def summary_table(results: Sequence[CaseResult]) -> list[tuple[str, str]]:

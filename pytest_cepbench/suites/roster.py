@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,25 +22,62 @@ _ARTICLES: Mapping[RoleName, str] = {"describer": "a", "generator": "a", "encode
 
 
 @dataclass(frozen=True)
-class RoleChoices:
-    """What the user said about models.
-
-    model: spec of the model under test, if any. role: which role it is to play, if said.
-    roles: specs given for single roles.
-    """
-
-    model: str | None = None
-    role: RoleName | None = None
-    roles: Mapping[RoleName, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Seat:
     """One role of a run: the spec that takes it, who said so, and whether detection is overruled."""
 
     spec: str
     source: str
     force: bool = False
+
+
+@dataclass(frozen=True)
+class RoleChoices:
+    """What the user said about models.
+
+    model: spec of the model under test, if any. role: which role it is to play, if said.
+    roles: specs given for single roles.
+    What follows from these is found out once: for a hub id, looking costs a question to the hub.
+    """
+
+    model: str | None = None
+    role: RoleName | None = None
+    roles: Mapping[RoleName, str] = field(default_factory=dict)
+
+    @cached_property
+    def under_test(self) -> RoleName:
+        """The role that `--model` plays: what was said, else the first it can play and has free.
+
+        Raises RoleError when it can play none, SpecError and CheckpointError for a wrong spec.
+        """
+        if self.role is not None or self.model is None:
+            return self.role or "describer"
+        detected = detect(parse_spec(self.model))
+        for role in ROLE_NAMES:
+            if role in detected.roles and role not in self.roles:
+                return role
+        if not detected.roles:
+            msg = (
+                f"--model={self.model} is a {detected.what}: no role could be told from its "
+                f"configuration. Say which it plays with --cep-role={'|'.join(ROLE_NAMES)}"
+            )
+            raise RoleError(msg)
+        taken = ", ".join(f"--{role}" for role in detected.roles)
+        msg = f"--model={self.model} is a {detected.what}, and {taken} is given as well: drop one"
+        raise SpecError(msg)
+
+    @cached_property
+    def seats(self) -> Mapping[RoleName, Seat]:
+        """The roles whose models the user named; `--model` goes before a role's own option.
+
+        Raises as `under_test`.
+        """
+        seats = {
+            role: Seat(text, f"--{role}", force=not detect(parse_spec(text)).roles)
+            for role, text in self.roles.items()
+        }
+        if self.model is not None:
+            seats[self.under_test] = Seat(self.model, "--model", force=self.role is not None)
+        return seats
 
 
 @dataclass(frozen=True)
@@ -50,51 +88,24 @@ class Lineup:
     under_test: RoleName
 
 
-def role_under_test(choices: RoleChoices) -> RoleName:
-    """The role that `--model` plays: what was said, else the first it can play that is still open.
-
-    Raises RoleError when it can play none, SpecError and CheckpointError for a wrong spec.
-    """
-    if choices.role is not None or choices.model is None:
-        return choices.role or "describer"
-    detected = detect(parse_spec(choices.model))
-    for role in ROLE_NAMES:
-        if role in detected.roles and role not in choices.roles:
-            return role
-    if not detected.roles:
-        msg = (
-            f"--model={choices.model} is a {detected.what}: no role could be told from its "
-            f"configuration. Say which it plays with --cep-role={'|'.join(ROLE_NAMES)}"
-        )
-        raise RoleError(msg)
-    taken = ", ".join(f"--{role}" for role in detected.roles)
-    msg = f"--model={choices.model} is a {detected.what}, and {taken} is given as well: drop one"
-    raise SpecError(msg)
-
-
 def named_seat(choices: RoleChoices, role: RoleName) -> Seat:
     """The seat of a role that the user named. Raises SpecError when nobody was named for it."""
-    if choices.model is not None and role == role_under_test(choices):
-        return Seat(choices.model, "--model", force=choices.role is not None)
-    if role in choices.roles:
-        text = choices.roles[role]
-        return Seat(text, f"--{role}", force=not detect(parse_spec(text)).roles)
-    msg = f"nobody plays the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
-    raise SpecError(msg)
+    if role not in choices.seats:
+        msg = f"nobody plays the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
+        raise SpecError(msg)
+    return choices.seats[role]
 
 
 def choose_roles(suite: Suite, choices: RoleChoices) -> Lineup:
     """Fill every role: `--model` first, then the role's own option, then the suite's default.
 
-    Raises SpecError naming the option that is missing, and the errors of `role_under_test`.
+    Raises SpecError naming the option that is missing, and the errors of `RoleChoices`.
     """
-    under_test = role_under_test(choices)
     seats: dict[RoleName, Seat] = {}
     for role in ROLE_NAMES:
         default = getattr(suite.table.roles, role)
-        named = role in choices.roles or (role == under_test and choices.model is not None)
-        if named:
-            seats[role] = named_seat(choices, role)
+        if role in choices.seats:
+            seats[role] = choices.seats[role]
         elif default is not None:
             seats[role] = Seat(default, f"suite {suite.name}")
         else:
@@ -103,7 +114,7 @@ def choose_roles(suite: Suite, choices: RoleChoices) -> Lineup:
                 f"--{role}=FOLDER_OR_HUB_ID (or as --model, to gate it)"
             )
             raise SpecError(msg)
-    return Lineup(seats, under_test)
+    return Lineup(seats, choices.under_test)
 
 
 class Roster:

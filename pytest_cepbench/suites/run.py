@@ -84,6 +84,10 @@ class SuiteRun:
                     self._traces[trace.chain.sample.id] = trace
         return {sample_id: self._traces[sample_id] for sample_id in wanted}
 
+    def trace(self, sample_id: str) -> Trace:
+        """The trace of a sample that was measured."""
+        return self._traces[sample_id]
+
     @cached_property
     def _shards(self) -> list[Sequence[Sample]]:
         home: dict[str, list[Sample]] = {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.models.roles import BindContext
+from tests.models.binding import CONTEXT
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def context() -> BindContext:
     """A context that hashes every file anew and keeps torch to one thread."""
-    return BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
+    return CONTEXT
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models import BindContext, BoundRole, Encoder, bind, parse_spec
+from pytest_cepbench.models import BoundRole, Encoder
+from tests.models.binding import bind_text
 from tests.tiny import encoders as tiny
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
@@ -30,8 +30,7 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 
 def bind_encoder(text: str) -> BoundRole:
     """Bind as the plugin does, every file hashed."""
-    context = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
-    return bind(parse_spec(text), "encoder", context)
+    return bind_text(text, "encoder")
 
 
 def load(text: str) -> Encoder:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models import BindContext, BoundRole, Generator, bind, parse_spec
+from pytest_cepbench.models import BoundRole, Generator
+from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
@@ -22,8 +22,7 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 
 def bind_generator(text: str) -> BoundRole:
     """Bind as the plugin does, every file hashed."""
-    context = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
-    return bind(parse_spec(text), "generator", context)
+    return bind_text(text, "generator")
 
 
 def load(text: str) -> Generator:

@@ -1,0 +1,16 @@
+"""Binding as the plugin does, for tests that have no run around them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from pytest_cepbench.models import BindContext, BoundRole, bind, parse_spec
+from pytest_cepbench.models.roles import RoleName
+
+CONTEXT = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
+"""Hashes every file anew and keeps torch to one thread."""
+
+
+def bind_text(text: str, role: RoleName) -> BoundRole:
+    """Bind what a user would type."""
+    return bind(parse_spec(text), role, CONTEXT)
