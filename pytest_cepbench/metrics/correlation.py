@@ -1,0 +1,172 @@
+"""Correlation of leaderboards: Pearson, Spearman and Kendall over models, with their intervals.
+
+Weighted against last-step scores, one generator against another, GC@T against another benchmark:
+all are correlations of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import atanh, isfinite, sqrt, tanh
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.metrics.ranks import average_ranks
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+Method = Literal["pearson", "spearman", "kendall"]
+
+_ROUNDING = 1e-12  # nearer to 1 than this is 1: its atanh would be a number made of rounding
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """One coefficient in [-1, 1] over n models.
+
+    low, high: ends of its confidence interval; None where it has none, see `correlation`.
+    """
+
+    method: Method
+    n: int
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class CorrelationMatrix:
+    """Coefficients of every column with every column; None where a column is constant."""
+
+    names: tuple[str, ...]
+    cells: tuple[tuple[Correlation | None, ...], ...]
+
+
+def correlation(
+    first: FloatArray, second: FloatArray, method: Method = "pearson", confidence: float = 0.95
+) -> Correlation | None:
+    """Correlation of two columns of scores over the same models, or None where one is constant.
+
+    first, second: (n,) finite, n at least 2. method: "pearson", "spearman" (Pearson of average
+    ranks) or "kendall" (tau-b). confidence: level of the two-sided interval, in (0, 1).
+
+    The interval is Fisher's: atanh(value) -+ z * se, turned back by tanh. se is 1/sqrt(n - 3) for
+    Pearson, sqrt((1 + value^2/2) / (n - 3)) for Spearman (Bonett and Wright 2000) and
+    sqrt(0.437 / (n - 4)) for Kendall (Fieller, Hartley and Pearson 1957). There is none where se
+    is not defined (n < 4, Kendall n < 5) or the value is -1 or 1, where atanh is infinite and a
+    short list of models in the same order would look certain.
+    At n = 7, as in GenCeption, it is wide (Pearson .52 has -.39 to .91). Over models drawn from a
+    normal distribution the nominal 95 % are 95 % for Pearson at any n; at n = 7 they are at least
+    95 % for Spearman and 90 % for Kendall. Models picked by hand are no such sample: read the
+    interval as the least uncertainty.
+    Source: GenCeption, Table 3 and Figure 2 (Pearson over the overall means of seven models);
+    MMGenBench, Tables 9-12 and 16-19 (Spearman and Kendall). Neither gives intervals.
+    Raises ValueError for columns that do not fit, an unknown method or a confidence outside (0, 1).
+    """
+    if method not in _COEFFICIENTS or not 0 < confidence < 1:
+        msg = f"expected one of {sorted(_COEFFICIENTS)} and a confidence in (0, 1), "
+        raise ValueError(msg + f"got {method!r} and {confidence}")
+    x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
+        msg = f"expected two columns (n,) with n >= 2 models, got {x.shape} and {y.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        msg = "a score is not finite: leave out the models that lack one of the two scores"
+        raise ValueError(msg)
+    if (x == x[0]).all() or (y == y[0]).all():
+        return None
+    value = _COEFFICIENTS[method](x, y)
+    if abs(value) > 1 - _ROUNDING:
+        value = 1.0 if value > 0 else -1.0
+    low, high = _interval(value, len(x), method, confidence)
+    return Correlation(method, len(x), value, low, high)
+
+
+def correlation_matrix(
+    columns: Mapping[str, FloatArray], method: Method = "pearson", confidence: float = 0.95
+) -> CorrelationMatrix:
+    """Correlation of every column with every column.
+
+    columns: benchmark -> (n,) scores, the models in the same order in each.
+    Returns a symmetric matrix in the order of the columns. Raises as `correlation` does.
+    """
+    cells = tuple(
+        tuple(correlation(first, second, method, confidence) for second in columns.values())
+        for first in columns.values()
+    )
+    return CorrelationMatrix(tuple(columns), cells)
+
+
+def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
+    """Mean of a symmetric matrix over its pairs of different columns, each pair once.
+
+    matrix: (k, k) coefficients. Returns None where a pair has none, or where k < 2.
+    Source: MMGenBench, Table 13, which averages its Tables 9-12 so.
+    Raises ValueError when the matrix is not square.
+    """
+    if any(len(row) != len(matrix) for row in matrix):
+        msg = f"expected a square matrix, got rows of {[len(row) for row in matrix]}"
+        raise ValueError(msg)
+    pairs = [value for i, row in enumerate(matrix) for value in row[:i]]
+    known = [value for value in pairs if value is not None and isfinite(value)]
+    return sum(known) / len(known) if known and len(known) == len(pairs) else None
+
+
+def _pearson(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+    return float(_direction(x) @ _direction(y))
+
+
+def _spearman(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+    return _pearson(average_ranks(x), average_ranks(y))
+
+
+def _kendall(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+    """Tau-b: pairs in the same order minus pairs in opposite order, corrected for ties."""
+    agreement = untied_x = untied_y = 0
+    for i in range(1, len(x)):
+        up_x, up_y = _order(x, i), _order(y, i)
+        agreement += int(up_x @ up_y)
+        untied_x += int(np.count_nonzero(up_x))
+        untied_y += int(np.count_nonzero(up_y))
+    return agreement / sqrt(untied_x * untied_y)
+
+
+def _order(column: npt.NDArray[np.float64], i: int) -> npt.NDArray[np.int64]:
+    """1, 0 or -1 for each entry before i: below it, tied, above it."""
+    before = column[:i]
+    above: npt.NDArray[np.int64] = (before < column[i]).astype(np.int64) - (before > column[i])
+    return above
+
+
+_COEFFICIENTS: Mapping[str, Callable[[npt.NDArray[np.float64], npt.NDArray[np.float64]], float]] = {
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+}
+
+
+def _direction(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    # Scaled by the largest entry first, so that neither the sum nor the squares overflow.
+    scaled = column / np.abs(column).max()
+    centred = scaled - scaled.mean()
+    unit: npt.NDArray[np.float64] = centred / np.linalg.norm(centred)
+    return unit
+
+
+def _interval(
+    value: float, n: int, method: Method, confidence: float
+) -> tuple[float, float] | tuple[None, None]:
+    variance = {
+        "pearson": (1.0, n - 3),
+        "spearman": (1 + value**2 / 2, n - 3),
+        "kendall": (0.437, n - 4),
+    }
+    above, below = variance[method]
+    if below <= 0 or abs(value) == 1.0:
+        return None, None
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(above / below)
+    return tanh(atanh(value) - half), tanh(atanh(value) + half)

@@ -1,0 +1,180 @@
+"""Frechet distance of two sets of features, and GC_FID, which sums it up over a chain."""
+
+from __future__ import annotations
+
+from math import frexp, ldexp, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.metrics.moments import FeatureSet, Moments
+
+Array = npt.NDArray[np.float64]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+_EPS = float(np.finfo(np.float64).eps)
+_STRIP = 256  # columns of a triangular matrix multiplied at once, without the zeros beyond them
+# Error that the quick way may make by its estimate, as a share of the variances. Where it was
+# compared with the other ways the error was at most a hundredth of the estimate, mostly far less.
+_TOLERANCE = 1e-9
+
+
+def frechet_distance(x: FeatureSet | FloatArray, y: FeatureSet | FloatArray) -> float:
+    """Squared Frechet distance of the Gaussians fitted to two sets of features (FID).
+
+    x, y: (n, D) arrays of any float type, or the `FeatureSet`s of the same encoder; n at least 2
+    each, and they may differ.
+    Returns |mu_x - mu_y|^2 + Tr(Sx + Sy - 2 (Sx Sy)^(1/2)), covariances with ddof=1, in float64:
+    0 or more, in squared units of the features, the same bits for (y, x); lower is better.
+    Source: Heusel et al. 2017, Eq. 6; GenCeption, Eq. 4, and MMGenBench take it over.
+
+    It is exact also where n <= D: with centred features Xc and Yc, Tr (Sx Sy)^(1/2) is the sum of
+    the singular values of Xc Yc^T / sqrt((n_x - 1)(n_y - 1)). Released codes (clean-fid, the one of
+    MMGenBench) take the square root of the singular matrix Sx Sy instead: there they are off by up
+    to 1e-6 of the value, can be negative or fail, and may add 1e-6 to the diagonals.
+
+    With few samples the distance is biased upwards, by far more than models differ: two samples of
+    one law of D = 2048 with variances falling as 1 / k were 225 apart at n = 20, 47 at n = 1187. State n and D beside the
+    value, and compare values of equal n only.
+    Raises ValueError for n < 2 (no covariance), for different D, and for features that `FeatureSet`
+    refuses.
+    """
+    first, second = _in_order(_moments(x), _moments(y))
+    apart = first.mean - second.mean
+    variances = _total_variance(first) + _total_variance(second)
+    spread = variances - 2 * _trace_of_root(first, second)
+    return float(np.vdot(apart, apart)) + max(0.0, spread)
+
+
+def gc_fid_at_t(distances: FloatArray) -> float:
+    """GenCeption score by Frechet distance.
+
+    distances: (T,) distance between all start images and all images of iteration t, iteration 1
+    first. Returns sum_t t * fid(t) / sum_t t; lower is better; GC_FID@1 is fid(1).
+    Source: GenCeption, Eq. 4, which measures on clean-fid's Inception features; the released code
+    does not have it. The number of samples must be stated beside it, see `frechet_distance`.
+    Raises ValueError when T is 0, the array is not one-dimensional or a distance is not finite.
+    """
+    values = np.asarray(distances, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        msg = f"expected finite distances (T,) with T at least 1, got {values.tolist()}"
+        raise ValueError(msg)
+    weights = np.arange(1, len(values) + 1, dtype=np.float64)
+    return float(values @ weights / weights.sum())
+
+
+def _moments(features: FeatureSet | FloatArray) -> Moments:
+    if not isinstance(features, FeatureSet):
+        rows = np.asarray(features)
+        if rows.ndim != 2 or not rows.shape[1]:
+            msg = f"expected features (n, D) with D at least 1, got {rows.shape}"
+            raise ValueError(msg)
+        features = FeatureSet(rows.shape[1])
+        features.add(rows)
+    if features.n < 2:
+        msg = (
+            f"a set of {features.n} has no covariance; a Frechet distance needs at least 2 samples"
+        )
+        raise ValueError(msg)
+    return features.moments()
+
+
+def _in_order(x: Moments, y: Moments) -> tuple[Moments, Moments]:
+    """The pair in an order that does not depend on which came first; roots before squares."""
+    if x.mean.shape != y.mean.shape:
+        msg = (
+            f"features of dimension {len(x.mean)} and of dimension {len(y.mean)} have no distance; "
+            "take both sets from the same encoder"
+        )
+        raise ValueError(msg)
+    left: tuple[object, ...] = (x.squared, x.n, x.mean.tobytes())
+    right: tuple[object, ...] = (y.squared, y.n, y.mean.tobytes())
+    if left == right:
+        left, right = (*left, x.spread.tobytes()), (*right, y.spread.tobytes())
+    return (x, y) if left <= right else (y, x)
+
+
+def _total_variance(x: Moments) -> float:
+    return x.total_scatter / (x.n - 1)
+
+
+def _trace_of_root(x: Moments, y: Moments) -> float:
+    """Tr (Sx Sy)^(1/2), the pair in order."""
+    left, left_exponent = _scaled(x)
+    right, right_exponent = _scaled(y)
+    if not x.squared and not y.squared:
+        total = _nuclear(left @ right.T)
+    elif not x.squared:
+        total = _nuclear(left @ _factor(right))
+    else:
+        quick = _quick_trace_of_root(left, right)
+        total = _nuclear(_factor(left).T @ _factor(right)) if quick is None else quick
+    return ldexp(total / sqrt((x.n - 1) * (y.n - 1)), left_exponent + right_exponent)
+
+
+def _scaled(x: Moments) -> tuple[Array, int]:
+    """The spread in units of a power of two near its size, whose products cannot overflow."""
+    exponent = frexp(sqrt(x.total_scatter))[1]
+    return np.ldexp(x.spread, -2 * exponent if x.squared else -exponent), exponent
+
+
+def _nuclear(matrix: Array) -> float:
+    """Sum of singular values."""
+    return float(np.linalg.svd(matrix, compute_uv=False).sum())
+
+
+def _quick_trace_of_root(left: Array, right: Array) -> float | None:
+    """Trace of (left right)^(1/2) for two scatter matrices of trace at most 1, or None.
+
+    With left = L L^T these are the roots of the eigenvalues of L^T right L. Squaring costs digits
+    of the small ones: None where more than the tolerance may be lost.
+    """
+    # From the largest variance to the smallest, the order in which Cholesky keeps most digits.
+    order = np.argsort(-left.diagonal(), kind="stable")
+    lower = _cholesky(left[np.ix_(order, order)])
+    if lower is None:
+        return None
+    right = right[np.ix_(order, order)]
+    values = np.linalg.eigvalsh(_congruent(lower, right))
+    # An eigenvalue is known up to a few roundings of the largest, and so is its root; the errors
+    # of different eigenvalues have no common sign.
+    unsure = 8 * _EPS * values[-1]
+    if values[0] <= unsure or float(np.linalg.norm(unsure / np.sqrt(values))) > _TOLERANCE:
+        return None
+    return float(np.sqrt(values).sum())
+
+
+def _congruent(lower: Array, symmetric: Array) -> Array:
+    """Lower triangle of lower^T symmetric lower, without multiplying by the zeros of `lower`."""
+    size = len(lower)
+    strips = [slice(low, min(low + _STRIP, size)) for low in range(0, size, _STRIP)]
+    half = np.empty_like(symmetric)
+    for strip in strips:
+        half[:, strip] = symmetric[:, strip.start :] @ lower[strip.start :, strip]
+    whole = np.zeros_like(symmetric)
+    for strip in strips:
+        below = lower[strip.start :, strip].T
+        whole[strip, : strip.stop] = below @ half[strip.start :, : strip.stop]
+    return whole
+
+
+def _factor(scatter: Array) -> Array:
+    """(D, k) with factor factor^T = scatter; directions that are only rounding are left out."""
+    lower = _cholesky(scatter)
+    if lower is not None:
+        return lower
+    values, vectors = np.linalg.eigh(scatter)
+    real = values > len(values) * _EPS * values[-1]
+    factor: Array = vectors[:, real] * np.sqrt(values[real])
+    return factor
+
+
+def _cholesky(scatter: Array) -> Array | None:
+    """Lower Cholesky factor, or None for features that are dependent within rounding."""
+    try:
+        lower = np.asarray(np.linalg.cholesky(scatter), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    smallest = float(lower.diagonal().min()) ** 2
+    return lower if smallest > len(scatter) * _EPS * float(scatter.diagonal().max()) else None

@@ -1,0 +1,81 @@
+"""GenEval and MGG: whether images show what their prompts ask for, from what a detector found.
+
+In order: `queries` for the detector, `objects_by_class` of its answers, `objects_to_color` for the
+color rule, `judge`; then the accuracies over all images.
+"""
+
+from pytest_cepbench.metrics.geneval.accuracy import (
+    mgg,
+    mgg_of_prompts,
+    micro_average,
+    overall_accuracy,
+    overall_by_generation,
+    task_accuracies,
+)
+from pytest_cepbench.metrics.geneval.asking import (
+    QUERY_STYLES,
+    Asked,
+    QueryStyle,
+    objects_by_class,
+    queries,
+)
+from pytest_cepbench.metrics.geneval.colors import (
+    COLORS,
+    TEMPLATES,
+    color_prompts,
+    crop_object,
+    zero_shot_color,
+)
+from pytest_cepbench.metrics.geneval.judging import Outcome, ToColor, judge, objects_to_color
+from pytest_cepbench.metrics.geneval.prompts import (
+    RELATIONS,
+    TASKS,
+    Clause,
+    Exclusion,
+    Position,
+    Prompt,
+    Relation,
+    Task,
+    parse_prompt,
+    prompt_metadata,
+)
+from pytest_cepbench.metrics.geneval.relations import relations
+from pytest_cepbench.metrics.geneval.selection import GENEVAL, MGG_CODE, Found, Settings
+
+__all__ = [
+    "COLORS",
+    "GENEVAL",
+    "MGG_CODE",
+    "QUERY_STYLES",
+    "RELATIONS",
+    "TASKS",
+    "TEMPLATES",
+    "Asked",
+    "Clause",
+    "Exclusion",
+    "Found",
+    "Outcome",
+    "Position",
+    "Prompt",
+    "QueryStyle",
+    "Relation",
+    "Settings",
+    "Task",
+    "ToColor",
+    "color_prompts",
+    "crop_object",
+    "judge",
+    "mgg",
+    "mgg_of_prompts",
+    "micro_average",
+    "objects_by_class",
+    "objects_to_color",
+    "overall_accuracy",
+    "overall_by_generation",
+    "parse_prompt",
+    "prompt_metadata",
+    "queries",
+    "relations",
+    "task_accuracies",
+    "zero_shot_color",
+]

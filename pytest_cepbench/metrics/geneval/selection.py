@@ -1,0 +1,113 @@
+"""Settings of the rules, and which detections they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pytest_cepbench.artifacts import Detection
+from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.metrics.geneval.prompts import Prompt
+from pytest_cepbench.metrics.geneval.relations import Box
+
+Found = Mapping[str, Sequence[Detection]]
+"""Class -> the detections of that class, in any order; a class without any may be left out."""
+
+Variant = Literal["geneval", "mgg-code"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How strictly detections are judged; the defaults are those of GenEval's released evaluator.
+
+    variant: "geneval", or "mgg-code" for the rules of the Telephone Game's released code, which
+    differ from those that its paper refers to: every detection above `threshold` counts in every
+    task, colors are not looked at (the query asked for them), each subject box must have the
+    relation to some target box, and `min_offset` is in pixels; counting_threshold, max_objects and
+    max_overlap have no effect.
+    threshold: score that a detection must exceed. counting_threshold: the same in task counting.
+    max_objects: most detections of a class that are looked at, the most confident ones.
+    max_overlap: intersection over union from which on the less confident of two detections of a
+    class is dropped; 1 drops none.
+    position_threshold, min_offset: see `relations`.
+    Raises ValueError for a value out of its range.
+    """
+
+    threshold: float = 0.3
+    counting_threshold: float = 0.9
+    max_objects: int = 16
+    max_overlap: float = 1.0
+    position_threshold: float = 0.1
+    min_offset: float = 0.5
+    variant: Variant = "geneval"
+
+    def __post_init__(self) -> None:
+        if self.variant not in get_args(Variant):
+            raise ValueError(unknown_name("variant", self.variant, get_args(Variant)))
+        for name in ("threshold", "counting_threshold", "max_overlap"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                msg = f"{name} lies in [0, 1], got {getattr(self, name)}"
+                raise ValueError(msg)
+        for name in ("position_threshold", "min_offset"):
+            if not getattr(self, name) >= 0.0:
+                msg = f"{name} is not negative, got {getattr(self, name)}"
+                raise ValueError(msg)
+        if self.max_objects < 1:
+            msg = f"max_objects is at least 1, got {self.max_objects}"
+            raise ValueError(msg)
+
+
+GENEVAL = Settings()
+"""GenEval's released evaluator."""
+
+MGG_CODE = Settings(threshold=0.1, variant="mgg-code")
+"""The Telephone Game's released `mgg.py`."""
+
+
+def keep_objects(prompt: Prompt, found: Found, settings: Settings) -> dict[str, list[Detection]]:
+    """The detections that count, for each class that the prompt names, most confident first.
+
+    Equally confident ones stay in the order given; the released evaluator leaves theirs open.
+    """
+    named = [one.name for one in prompt.include] + [one.name for one in prompt.exclude]
+    return {name: _keep(prompt, found.get(name, ()), settings) for name in named}
+
+
+def _keep(prompt: Prompt, found: Sequence[Detection], settings: Settings) -> list[Detection]:
+    if settings.variant == "mgg-code":
+        return _above(found, settings.threshold)
+    counting = prompt.task == "counting"
+    sure = _above(found, settings.counting_threshold if counting else settings.threshold)
+    sure = sure[: settings.max_objects]
+    return sure if settings.max_overlap == 1.0 else _suppress(sure, settings.max_overlap)
+
+
+def _above(found: Sequence[Detection], threshold: float) -> list[Detection]:
+    sure = [detection for detection in found if detection.score > threshold]
+    return sorted(sure, key=lambda detection: -detection.score)
+
+
+def _suppress(found: Sequence[Detection], max_overlap: float) -> list[Detection]:
+    """Greedy non-maximum suppression of detections sorted by confidence."""
+    kept: list[Detection] = []
+    for detection in found:
+        if all(_overlap(one.box, detection.box) < max_overlap for one in kept):
+            kept.append(detection)
+    return kept
+
+
+def _overlap(first: Box, second: Box) -> float:
+    """Intersection over union of boxes that include their last pixel, as in GenEval's evaluator."""
+    both = (
+        max(first[0], second[0]),
+        max(first[1], second[1]),
+        min(first[2], second[2]),
+        min(first[3], second[3]),
+    )
+    shared = _area(both)
+    return shared / (_area(first) + _area(second) - shared)
+
+
+def _area(box: Box) -> float:
+    return max(box[2] - box[0] + 1, 0.0) * max(box[3] - box[1] + 1, 0.0)

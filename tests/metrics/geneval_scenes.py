@@ -1,0 +1,54 @@
+"""Prompts and hand-made detections for the tests of GenEval's rules."""
+
+from __future__ import annotations
+
+from pytest_cepbench.artifacts import Detection
+from pytest_cepbench.metrics.geneval import (
+    GENEVAL,
+    Clause,
+    Exclusion,
+    Position,
+    Prompt,
+    Relation,
+    Settings,
+    judge,
+)
+
+Found = dict[str, list[Detection]]
+
+
+def seen(
+    name: str, score: float, x: float = 100, y: float = 100, side: float = 20, color: str = ""
+) -> Detection:
+    """A detection of a square object around a center."""
+    box = (x - side / 2, y - side / 2, x + side / 2, y + side / 2)
+    return Detection(name, score, box, color=color or None)
+
+
+def many(name: str, *scores: float) -> list[Detection]:
+    """Detections far from one another."""
+    return [seen(name, score, x=100 * number) for number, score in enumerate(scores)]
+
+
+def right(prompt: Prompt, found: Found, settings: Settings = GENEVAL) -> bool:
+    """Whether the image is right, where the detections carry their colors."""
+    return judge(prompt, found, {}, settings).correct
+
+
+def counting(number: int, name: str = "dog") -> Prompt:
+    """Exactly that many."""
+    return Prompt("counting", (Clause(name, number),), (Exclusion(name, number + 1),))
+
+
+def placed(relation: Relation, count: int = 1) -> Prompt:
+    """Dogs in that relation to a cat."""
+    return Prompt("position", (Clause("cat"), Clause("dog", count, None, Position(relation, 0))))
+
+
+DOG = Prompt("single_object", (Clause("dog"),))
+DOG_AND_CAT = Prompt("two_object", (Clause("dog"), Clause("cat")))
+RED_DOG = Prompt("colors", (Clause("dog", color="red"),))
+RED_DOG_BLUE_CAT = Prompt("color_attr", (Clause("dog", color="red"), Clause("cat", color="blue")))
+RIGHT_OF_A_RED_DOG = Prompt(
+    "position", (Clause("dog", color="red"), Clause("cat", position=Position("right of", 0)))
+)

@@ -1,0 +1,196 @@
+"""Correlation: against SciPy, by its properties, and how far the intervals hold at few models."""
+
+from __future__ import annotations
+
+from math import asin, atanh, pi, sqrt
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pytest_cepbench.metrics.correlation import (
+    Correlation,
+    Method,
+    correlation,
+    correlation_matrix,
+    mean_of_pairs,
+)
+
+Array = npt.NDArray[np.float64]
+
+METHODS: tuple[Method, ...] = get_args(Method)
+
+# Quarters, so that ties are common.
+PAIRS = hnp.arrays(
+    np.float64,
+    st.tuples(st.just(2), st.integers(2, 12)),
+    elements=st.integers(-8, 8).map(lambda i: i / 4),
+)
+
+
+def value_of(first: Array, second: Array, method: Method) -> float:
+    """A coefficient that must be defined."""
+    found = correlation(first, second, method)
+    assert found is not None
+    return found.value
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(PAIRS)
+def test_coefficients_are_those_of_scipy(method: Method, pair: Array) -> None:
+    """Pearson's, Spearman's with average ranks, and tau-b, with any ties."""
+    stats = pytest.importorskip("scipy.stats", reason="the reference is SciPy's")
+    assume(all(len(set(column)) > 1 for column in pair.tolist()))
+    reference: dict[Method, Any] = {
+        "pearson": stats.pearsonr,
+        "spearman": stats.spearmanr,
+        "kendall": stats.kendalltau,
+    }
+    found = value_of(pair[0], pair[1], method)
+    assert found == pytest.approx(float(reference[method](*pair)[0]), abs=1e-12)
+    assert found == value_of(pair[1], pair[0], method)
+    assert value_of(pair[0], -pair[1], method) == pytest.approx(-found, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("column", [[0.5, 0.5, 0.5, 0.5], [0.0] * 4, [1e300] * 4])
+def test_a_constant_column_has_no_correlation(method: Method, column: list[float]) -> None:
+    """None, rather than a NaN or a number: models that all score the same have no order."""
+    assert correlation(np.array(column), np.arange(4.0), method) is None
+    assert correlation(np.arange(4.0), np.array(column), method) is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1.0, 1e160, 1e307])
+def test_no_magnitude_overflows_or_vanishes(method: Method, scale: float) -> None:
+    """Scores in any unit correlate the same."""
+    x, y = np.array([1.0, 2.0, 4.0, 3.0, -9.0]), np.array([2.0, 1.0, 5.0, 3.0, -7.0])
+    assert value_of(x * scale, y, method) == pytest.approx(value_of(x, y, method), abs=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_perfect_correlation_has_no_interval(method: Method, sign: float) -> None:
+    """Seven models in the same order are not certain to stay so: no interval of width zero."""
+    x = np.array([0.1, 0.2, 0.3, 0.7, 0.8, 1.1, 1.3])
+    found = correlation(x, sign * (0.3 * x + 0.1), method)
+    assert found == Correlation(method, 7, sign, None, None)
+
+
+@pytest.mark.parametrize(("method", "fewest"), [("pearson", 4), ("spearman", 4), ("kendall", 5)])
+def test_too_few_models_have_no_interval(method: Method, fewest: int) -> None:
+    """The standard error is defined from four models on, Kendall's from five."""
+    x, y = np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([2.0, 1.0, 3.0, 5.0, 4.0])
+    without = correlation(x[: fewest - 1], y[: fewest - 1], method)
+    with_interval = correlation(x[:fewest], y[:fewest], method)
+    assert without is not None
+    assert (without.low, without.high) == (None, None)
+    assert with_interval is not None
+    assert with_interval.low is not None
+    assert with_interval.high is not None
+    assert -1 < with_interval.low < with_interval.value < with_interval.high < 1
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("pearson", lambda _, n: 1 / sqrt(n - 3)),
+        ("spearman", lambda r, n: sqrt((1 + r * r / 2) / (n - 3))),
+        ("kendall", lambda _, n: sqrt(0.437 / (n - 4))),
+    ],
+)
+@pytest.mark.parametrize(("confidence", "z"), [(0.95, 1.959964), (0.8, 1.281552)])
+def test_the_interval_is_fishers(method: Method, error: Any, confidence: float, z: float) -> None:
+    """On the scale of atanh both ends are z standard errors away, each method with its own."""
+    x, y = np.random.default_rng(0).normal(size=(2, 9))
+    found = correlation(x, y, method, confidence)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    half = z * error(found.value, 9)
+    assert atanh(found.value) - atanh(found.low) == pytest.approx(half, rel=1e-5)
+    assert atanh(found.high) - atanh(found.value) == pytest.approx(half, rel=1e-5)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
+def test_what_the_intervals_hold_at_seven_models(rho: float) -> None:
+    """Nominal 95 %: Pearson's cover 95, Spearman's at least 95, Kendall's at least 90 of 100.
+
+    Of 800 draws of seven models from a normal distribution, whose coefficients are known; bounds
+    are three standard deviations of the share away.
+    """
+    true = {"pearson": rho, "spearman": 6 / pi * asin(rho / 2), "kendall": 2 / pi * asin(rho)}
+    covered, drawn = dict.fromkeys(METHODS, 0), dict.fromkeys(METHODS, 0)
+    random = np.random.default_rng(7)
+    for x, other in random.normal(size=(800, 2, 7)):
+        for method in METHODS:
+            found = correlation(x, rho * x + sqrt(1 - rho**2) * other, method)
+            assert found is not None
+            if found.low is not None and found.high is not None:
+                drawn[method] += 1
+                covered[method] += found.low <= true[method] <= found.high
+    share = {method: covered[method] / drawn[method] for method in METHODS}
+    assert share["pearson"] == pytest.approx(0.95, abs=0.023)
+    assert share["spearman"] >= 0.95 - 0.023
+    assert share["kendall"] >= 0.90 - 0.032
+
+
+def test_a_matrix_has_every_pair_of_columns() -> None:
+    """Symmetric, 1 with itself, None where a column is constant, in the order of the columns."""
+    columns = {
+        "GC@3": np.array([0.37, 0.34, 0.36, 0.35, 0.26]),
+        "MME": np.array([153.5, 113.3, 166.3, 126.5, 127.6]),
+        "same": np.ones(5),
+    }
+    found = correlation_matrix(columns, "spearman")
+    assert found.names == ("GC@3", "MME", "same")
+    assert [[cell is None for cell in row] for row in found.cells] == [
+        [False, False, True],
+        [False, False, True],
+        [True, True, True],
+    ]
+    assert found.cells[0][0] == Correlation("spearman", 5, 1.0, None, None)
+    assert found.cells[0][1] == found.cells[1][0]
+    assert found.cells[0][1] == correlation(columns["GC@3"], columns["MME"], "spearman")
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=3))
+def test_the_mean_of_pairs_leaves_out_the_diagonal(pairs: list[float]) -> None:
+    """Every pair counts once."""
+    a, b, c = pairs
+    found = mean_of_pairs([[1, a, b], [a, 1, c], [b, c, 1]])
+    assert found == pytest.approx((a + b + c) / 3, abs=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [[], [[1.0]], [[1.0, None], [None, 1.0]]])
+def test_there_is_no_mean_of_pairs_that_are_not_defined(matrix: list[list[float | None]]) -> None:
+    """Nor of a single column: an average must not pass over what is missing."""
+    assert mean_of_pairs(matrix) is None
+
+
+def test_a_matrix_that_is_not_square_is_refused() -> None:
+    """Its pairs are not those of its columns."""
+    with pytest.raises(ValueError, match="square matrix"):
+        mean_of_pairs([[1.0, 0.5], [0.5]])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "message"),
+    [
+        ([1.0, 2.0], [1.0, 2.0, 3.0], {}, "two columns"),
+        ([1.0], [1.0], {}, "n >= 2 models"),
+        ([1.0, float("nan"), 2.0], [1.0, 2.0, 3.0], {}, "not finite"),
+        ([1.0, 2.0], [1.0, 2.0], {"method": "tau"}, "expected one of .*got 'tau'"),
+        ([1.0, 2.0], [1.0, 2.0], {"confidence": 95}, r"confidence in \(0, 1\)"),
+    ],
+)
+def test_what_cannot_be_correlated_is_refused(
+    first: list[float], second: list[float], options: dict[str, Any], message: str
+) -> None:
+    """A missing score is the caller's to leave out: which models remain must be said."""
+    with pytest.raises(ValueError, match=message):
+        correlation(np.array(first), np.array(second), **options)

@@ -1,0 +1,188 @@
+"""SDR: exact curves give their rate, noisy ones an interval that holds, others no number."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
+
+Array = npt.NDArray[np.float64]
+
+EVEN: Array = np.arange(2.0, 21.0, 2.0)
+ODD: Array = np.arange(1.0, 20.0, 2.0)
+
+
+def curve(g: Array, a: float, b: float, c: float) -> Array:
+    """The decay that is fitted."""
+    return np.asarray(a * np.exp(-b * g) + c, dtype=np.float64)
+
+
+@given(
+    generations=st.sampled_from([EVEN, ODD, EVEN[:4], np.array([1.0, 2.0, 5.0, 11.0, 30.0])]),
+    a=st.floats(0.05, 0.6),
+    b=st.floats(0.01, 1.0),
+    c=st.floats(-0.4, 0.4),
+)
+def test_an_exact_decay_gives_its_parameters(
+    generations: Array, a: float, b: float, c: float
+) -> None:
+    """Without noise the fit is the curve, with an interval that is nearly a point around its b."""
+    found = fit_drift_rate(generations.tolist(), curve(generations, a, b, c).tolist())
+    assert found.identified, found.reason
+    assert (found.a, found.b, found.c) == pytest.approx((a, b, c), rel=1e-5, abs=1e-6)
+    assert found.converged
+    assert found.residual is not None
+    assert found.residual < 1e-10
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= b * (1 + 1e-6)
+    assert found.high >= b * (1 - 1e-6)
+
+
+def noisy(seed: int, b: float, noise: float, generations: Array = EVEN) -> Array:
+    """A decay from .8 to .4 with independent errors."""
+    error = np.random.default_rng(seed).normal(scale=noise, size=len(generations))
+    return np.asarray(curve(generations, 0.4, b, 0.4) + error, dtype=np.float64)
+
+
+def test_the_fit_is_that_of_a_general_optimiser() -> None:
+    """Parameters and standard errors agree with SciPy's, started at the truth."""
+    optimize = pytest.importorskip("scipy.optimize", reason="the reference is SciPy's curve_fit")
+    for seed in range(20):
+        s = noisy(seed, 0.2, 0.01)
+        expected, covariance = optimize.curve_fit(curve, EVEN, s, p0=(0.4, 0.2, 0.4))
+        found = fit_drift_rate(EVEN.tolist(), s.tolist())
+        assert (found.a, found.b, found.c) == pytest.approx(tuple(expected), rel=1e-4)
+        errors = (found.a_error, found.b_error, found.c_error)
+        assert errors == pytest.approx(tuple(np.sqrt(np.diag(covariance))), rel=1e-3)
+        left = np.sqrt(np.mean((s - curve(EVEN, *expected)) ** 2))
+        assert found.residual == pytest.approx(left, rel=1e-6)
+
+
+def test_the_interval_is_where_the_sum_of_squares_is_allowed() -> None:
+    """Its ends have (1 + t^2 / 7) times the smallest sum, t^2 = 5.5914 for 95 % and 7 degrees."""
+    s = noisy(3, 0.2, 0.01)
+    found = fit_drift_rate(EVEN.tolist(), s.tolist())
+
+    def left_at(b: float) -> float:
+        shape = np.stack([np.exp(-b * EVEN), np.ones(len(EVEN))], axis=1)
+        return float(np.linalg.lstsq(shape, s)[1][0])
+
+    assert found.b is not None
+    assert found.low is not None
+    assert found.high is not None
+    for end in (found.low, found.high):
+        assert left_at(end) / left_at(found.b) == pytest.approx(1 + 5.5914 / 7, rel=1e-4)
+    assert found.low < found.b < found.high
+
+
+@pytest.mark.parametrize(("b", "confidence"), [(0.05, 0.95), (0.3, 0.95), (0.3, 0.8)])
+def test_intervals_cover_the_rate_as_often_as_they_say(b: float, confidence: float) -> None:
+    """Of 300 noisy curves; the share may be four of its standard deviations away."""
+    runs = 300
+    covered = 0
+    for seed in range(runs):
+        found = fit_drift_rate(EVEN.tolist(), noisy(seed, b, 0.003).tolist(), confidence)
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= b <= found.high
+    deviation = (confidence * (1 - confidence) / runs) ** 0.5
+    assert covered / runs == pytest.approx(confidence, abs=4 * deviation)
+
+
+LINE = 0.9 - 0.03 * EVEN
+REFUSED: dict[str, tuple[Array, Array, str, bool]] = {
+    # curve: generations, similarities, the reason in words, whether the search converged
+    "three points": (EVEN[:3], curve(EVEN[:3], 0.4, 0.2, 0.4), "needs at least 4", False),
+    "no points": (EVEN[:0], EVEN[:0], "needs at least 4 generations, the curve has 0", False),
+    "flat": (EVEN, np.full(10, 0.4), "is flat", False),
+    "zero": (EVEN, np.zeros(10), "is flat", False),
+    "line": (EVEN, LINE, "straight line", False),
+    "ever faster": (EVEN, 0.9 - 0.0005 * EVEN**2, "straight line", False),
+    "rising line": (EVEN, LINE[::-1], "rises", False),
+    "rising to a level": (EVEN, curve(EVEN, -0.3, 0.2, 0.8), "rises", True),
+    "one step": (EVEN, np.array([0.8] + [0.4] * 9), "falls in one step", False),
+    "noisy line": (EVEN, LINE + noisy(0, 0, 0.01) - 0.8, "straight line", False),
+    "noise": (EVEN, noisy(1, 0, 0.01) - 0.3, "noise is larger than the decay", True),
+    "below -1": (EVEN, curve(EVEN, 1.9, 0.02, -1.2), "level off at -1.2", True),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_curve_that_tells_no_rate_has_no_number(name: str) -> None:
+    """Neither rate, level nor height is given, and the reason is said."""
+    generations, s, reason, converged = REFUSED[name]
+    found = fit_drift_rate(generations.tolist(), s.tolist())
+    assert not found.identified
+    assert (found.a, found.b, found.c) == (None, None, None)
+    assert (found.a_error, found.b_error, found.c_error) == (None, None, None)
+    assert reason in found.reason
+    assert found.reason in str(found)
+    assert found.points == len(generations)
+    assert found.converged == converged
+
+
+def test_a_rate_known_to_a_factor_of_ten_at_best_is_refused() -> None:
+    """An interval can be closed and still say nothing."""
+    refused = [
+        found
+        for seed in range(60)
+        for found in [fit_drift_rate(EVEN.tolist(), noisy(seed, 0.1, 0.018).tolist())]
+        if "factor of 10" in found.reason
+    ]
+    assert refused
+    for found in refused:
+        assert found.b is None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.high > 10 * found.low
+
+
+def test_noise_is_hardly_ever_taken_for_a_decay() -> None:
+    """Of 300 curves that do not decay, at most three are given a rate."""
+    found = [fit_drift_rate(EVEN.tolist(), noisy(seed, 0, 0.01).tolist()) for seed in range(300)]
+    assert sum(one.identified for one in found) <= 3
+
+
+@given(st.lists(st.floats(-1, 1), min_size=0, max_size=12))
+def test_any_curve_gets_an_answer(similarities: list[float]) -> None:
+    """No curve raises, and a number comes with its errors, interval and no reason."""
+    generations = list(range(1, 2 * len(similarities), 2))
+    found = fit_drift_rate(generations, similarities)
+    assert found.identified == (found.reason == "")
+    if found.b is not None:
+        assert found.a is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.b_error is not None
+        assert found.a > 0
+        assert found.low <= found.b <= found.high
+
+
+def test_a_rate_reads_as_a_sentence() -> None:
+    """Reports show the rate with its interval."""
+    found = fit_drift_rate(EVEN.tolist(), curve(EVEN, 0.4, 0.2, 0.4).tolist())
+    assert str(found) == "b = 0.2 per generation (95%: 0.2 to 0.2)"
+    assert str(DriftRate(3, 0.95, reason="too short")) == "no rate, too short"
+
+
+@pytest.mark.parametrize(
+    ("generations", "similarities", "message"),
+    [
+        ([1, 3, 5], [0.5, 0.4], "one similarity per generation"),
+        ([1, 3, 3, 5], [0.5] * 4, "ascending generations"),
+        ([-1, 1, 3, 5], [0.5] * 4, "ascending generations"),
+        ([1, 2, 3, 4], [0.5, float("nan"), 0.3, 0.2], r"similarities in \[-1, 1\]"),
+        ([1, 2, 3, 4], [50.0, 40.0, 30.0, 20.0], r"similarities in \[-1, 1\]"),
+    ],
+)
+def test_what_is_no_curve_is_refused(
+    generations: list[int], similarities: list[float], message: str
+) -> None:
+    """A mistake of the caller is not a curve without a rate."""
+    with pytest.raises(ValueError, match=message):
+        fit_drift_rate(generations, similarities)

@@ -1,0 +1,169 @@
+"""The color rule: what is asked, what is cut out, and which of ten colors is nearest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detection, Mask
+from pytest_cepbench.metrics.geneval import COLORS, color_prompts, crop_object, zero_shot_color
+
+GREY = (0x99, 0x99, 0x99)
+
+
+def picture(width: int = 8, height: int = 6) -> Image.Image:
+    """An image whose pixels are all different: red tells x, green tells y."""
+    pixels = np.zeros((height, width, 3), np.uint8)
+    pixels[..., 0] = np.arange(width)[None, :]
+    pixels[..., 1] = np.arange(height)[:, None]
+    return Image.fromarray(pixels)
+
+
+def cut(box: tuple[float, float, float, float], mask: Mask | None = None) -> npt.NDArray[np.uint8]:
+    """The pixels cut out of the picture."""
+    found = Detection("dog", 0.9, box, mask)
+    return np.asarray(crop_object(picture(), found), dtype=np.uint8)
+
+
+def whole(pixels: npt.NDArray[Any]) -> tuple[int, int, int, int]:
+    """First x, first y, last x, last y of a part of the picture."""
+    return (*pixels[0, 0, :2].tolist(), *pixels[-1, -1, :2].tolist())
+
+
+def test_three_texts_for_each_of_ten_colors() -> None:
+    """In GenEval's words."""
+    texts = color_prompts("wine glass")
+    assert len(texts) == 10
+    assert texts[0] == (
+        "a photo of a red wine glass",
+        "a photo of a red-colored wine glass",
+        "a photo of a red object",
+    )
+    assert [row[2].split()[4] for row in texts] == list(COLORS)
+
+
+def test_without_a_mask_the_box_is_cut_out() -> None:
+    """Right and bottom are the first pixels outside."""
+    assert whole(cut((2, 1, 5, 4))) == (2, 1, 4, 3)
+
+
+def test_boxes_are_rounded() -> None:
+    """To the nearest whole pixels."""
+    assert whole(cut((1.6, 0.4, 5.4, 3.6))) == (2, 0, 4, 3)
+
+
+def test_what_reaches_over_the_edge_is_cut_there() -> None:
+    """No black that is in no image can be taken for the object's color."""
+    assert whole(cut((-5, -3, 100, 100))) == (0, 0, 7, 5)
+    assert whole(cut((6.2, 4.7, 9, 9))) == (6, 5, 7, 5)
+
+
+@pytest.mark.parametrize(
+    ("box", "pixel"),
+    [
+        ((3.1, 2.1, 3.2, 2.2), (3, 2)),
+        ((3, 2, 3, 2), (3, 2)),
+        ((8, 6, 8, 6), (7, 5)),
+        ((50, 50, 60, 60), (7, 5)),
+        ((-60, -60, -50, -50), (0, 0)),
+    ],
+)
+def test_at_least_one_pixel_is_left(
+    box: tuple[float, float, float, float], pixel: tuple[int, int]
+) -> None:
+    """An encoder can read no empty image."""
+    pixels = cut(box)
+    assert pixels.shape == (1, 1, 3)
+    assert tuple(pixels[0, 0, :2].tolist()) == pixel
+
+
+def test_pixels_outside_the_mask_become_grey() -> None:
+    """#999, within the box alone."""
+    inside = np.zeros((6, 8), bool)
+    inside[2, 3] = inside[3, 4] = True
+    pixels = cut((3, 2, 5, 4), Mask.from_array(inside))
+    assert pixels.tolist() == [[[3, 2, 0], [*GREY]], [[*GREY], [4, 3, 0]]]
+
+
+def test_a_mask_of_another_size_is_refused() -> None:
+    """It would be laid over the wrong pixels."""
+    with pytest.raises(ValueError, match="mask of 6 x 8 pixels does not fit an image of 8 x 6"):
+        cut((0, 0, 3, 3), Mask.from_array(np.zeros((8, 6), bool)))
+
+
+def test_other_modes_are_cut_out_in_rgb() -> None:
+    """A palette or a grey image has colors too."""
+    found = Detection("dog", 0.9, (0, 0, 2, 2))
+    assert crop_object(picture().convert("P"), found).mode == "RGB"
+
+
+VECTORS = st.integers(0, 2**32 - 1).map(
+    lambda seed: np.random.Generator(np.random.PCG64(seed)).normal(size=(10, 3, 5))
+)
+
+
+def reference(image: npt.NDArray[np.float64], texts: npt.NDArray[np.float64]) -> str:
+    """Word by word: normalize, average, normalize, multiply, take the largest."""
+    cosines = []
+    for templates in texts:
+        mean = sum(vector / np.sqrt(vector @ vector) for vector in templates) / 3
+        cosines.append(float(image @ mean / np.sqrt(mean @ mean) / np.sqrt(image @ image)))
+    return COLORS[cosines.index(max(cosines))]
+
+
+@given(VECTORS, VECTORS)
+def test_the_nearest_color_is_the_reference_rule(
+    texts: npt.NDArray[np.float64], images: npt.NDArray[np.float64]
+) -> None:
+    """One color for each image."""
+    assert zero_shot_color(images[:, 0], texts) == [reference(one, texts) for one in images[:, 0]]
+
+
+@given(VECTORS, VECTORS, st.floats(1e-3, 1e3))
+def test_lengths_do_not_matter(
+    texts: npt.NDArray[np.float64], images: npt.NDArray[np.float64], length: float
+) -> None:
+    """Each text counts the same for its color, and a bright color has no advantage."""
+    longer = texts * np.linspace(length, 1, 30).reshape(10, 3, 1)
+    assert zero_shot_color(images[:, 0] * length, longer) == zero_shot_color(images[:, 0], texts)
+
+
+def test_the_mean_of_a_color_is_normalized_again() -> None:
+    """A color whose texts disagree has as long a vector as any other."""
+    texts = np.zeros((10, 3, 3))
+    texts[:, :, 2] = 1
+    texts[3] = np.array([[1, 0, 0], [1, 0, 0], [-0.6, 0.8, 0]])  # mean (0.47, 0.27, 0): length 0.54
+    texts[4] = np.array([0.75, 0, 0.66])
+    assert zero_shot_color(np.array([[1.0, 0.0, 0.0]]), texts) == ["green"]
+
+
+def test_no_object_has_no_color() -> None:
+    """An empty batch is allowed."""
+    assert zero_shot_color(np.empty((0, 5)), np.ones((10, 3, 5))) == []
+
+
+@pytest.mark.parametrize(
+    ("images", "texts"),
+    [((5,), (10, 3, 5)), ((2, 5), (10, 5)), ((2, 5), (10, 3, 4)), ((2, 5), (9, 3, 5))],
+)
+def test_other_shapes_are_refused(images: tuple[int, ...], texts: tuple[int, ...]) -> None:
+    """With the shapes that came."""
+    with pytest.raises(ValueError, match=r"expected \(n, d\) and \(10, 3, d\), got \("):
+        zero_shot_color(np.ones(images), np.ones(texts))
+
+
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+def test_a_vector_without_direction_names_no_color(bad: float) -> None:
+    """Neither an object's nor a text's."""
+    texts = np.ones((10, 3, 5))
+    with pytest.raises(ValueError, match="zero or not finite"):
+        zero_shot_color(np.full((1, 5), bad), texts)
+    texts[4, 1] = bad
+    with pytest.raises(ValueError, match="zero or not finite"):
+        zero_shot_color(np.ones((1, 5)), texts)

@@ -1,0 +1,211 @@
+"""GenEval's rules on hand-made detections."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cepbench.metrics.geneval import (
+    Clause,
+    Exclusion,
+    Outcome,
+    Position,
+    Prompt,
+    Relation,
+    ToColor,
+    judge,
+    objects_to_color,
+)
+from tests.metrics.geneval_scenes import (
+    DOG,
+    DOG_AND_CAT,
+    RED_DOG,
+    RED_DOG_BLUE_CAT,
+    RIGHT_OF_A_RED_DOG,
+    many,
+    placed,
+    right,
+    seen,
+)
+
+
+def test_one_object_is_enough() -> None:
+    """Other objects do not matter, of the same class or of another."""
+    assert right(DOG, {"dog": many("dog", 0.31)})
+    assert right(DOG, {"dog": many("dog", 0.9, 0.8, 0.7), "cat": many("cat", 1.0)})
+    assert judge(DOG, {"cat": many("cat", 1.0)}, {}) == Outcome(
+        correct=False, reasons=("1 dog expected, 0 found",)
+    )
+
+
+def test_both_objects_are_needed() -> None:
+    """One of each class; two of one do not make up for it."""
+    assert right(DOG_AND_CAT, {"dog": many("dog", 0.5), "cat": many("cat", 0.5)})
+    outcome = judge(DOG_AND_CAT, {"dog": many("dog", 0.5, 0.5)}, {})
+    assert outcome.reasons == ("1 cat expected, 0 found",)
+
+
+def test_every_missed_demand_is_a_reason() -> None:
+    """In the order of the clauses."""
+    assert judge(DOG_AND_CAT, {}, {}).reasons == (
+        "1 dog expected, 0 found",
+        "1 cat expected, 0 found",
+    )
+
+
+def test_other_classes_can_be_excluded() -> None:
+    """An exclusion is of its own class."""
+    prompt = Prompt("single_object", (Clause("dog"),), (Exclusion("cat", 1),))
+    assert right(prompt, {"dog": many("dog", 0.5)})
+    assert not right(prompt, {"dog": many("dog", 0.5), "cat": many("cat", 0.31)})
+
+
+def test_only_the_surest_object_is_looked_at_for_color() -> None:
+    """A second object of the right color does not help."""
+    objects = [seen("dog", 0.9, color="blue"), seen("dog", 0.8, color="red")]
+    assert judge(RED_DOG, {"dog": objects}, {}).reasons == ("1 red dog expected, found blue",)
+
+
+def test_all_counted_objects_need_the_color() -> None:
+    """Two red dogs are the two surest, both red."""
+    prompt = Prompt("colors", (Clause("dog", 2, "red"),))
+    red, blue = seen("dog", 0.9, color="red"), seen("dog", 0.8, color="blue")
+    also_red = seen("dog", 0.7, color="red")
+    assert not right(prompt, {"dog": [red, blue, also_red]})
+    assert right(prompt, {"dog": [red, also_red]})
+
+
+def test_each_object_has_its_own_color() -> None:
+    """Colors that are swapped are both wrong."""
+    found = {"dog": [seen("dog", 0.9, color="red")], "cat": [seen("cat", 0.9, color="blue")]}
+    swapped = {"dog": [seen("dog", 0.9, color="blue")], "cat": [seen("cat", 0.9, color="red")]}
+    assert right(RED_DOG_BLUE_CAT, found)
+    assert len(judge(RED_DOG_BLUE_CAT, swapped, {}).reasons) == 2
+
+
+def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
+    """Nothing else is cut out and classified."""
+    surest, other = seen("dog", 0.9), seen("dog", 0.8)
+    found = {"dog": [other, surest], "cat": many("cat", 0.5)}
+    prompt = Prompt("color_attr", (Clause("dog", color="red"), Clause("cat")))
+    assert objects_to_color(prompt, found) == (ToColor("dog", surest),)
+    assert objects_to_color(DOG_AND_CAT, found) == ()
+
+
+def test_no_color_is_asked_for_where_there_are_too_few() -> None:
+    """The clause has failed already."""
+    prompt = Prompt("colors", (Clause("dog", 2, "red"),))
+    assert objects_to_color(prompt, {"dog": many("dog", 0.9, 0.3)}) == ()
+    assert not right(prompt, {"dog": many("dog", 0.9, 0.3)})
+
+
+def test_no_color_is_asked_for_that_is_told() -> None:
+    """A detector that tells colors needs no classifier; an object of two clauses is asked once."""
+    assert objects_to_color(RED_DOG, {"dog": [seen("dog", 0.9, color="red")]}) == ()
+    both = Prompt("color_attr", (Clause("dog", color="red"), Clause("dog", color="red")))
+    assert len(objects_to_color(both, {"dog": [seen("dog", 0.9)]})) == 1
+
+
+@pytest.mark.parametrize("color", ["red", "blue"])
+def test_the_colors_given_decide(color: str) -> None:
+    """Those of what was asked for."""
+    found = {"dog": [seen("dog", 0.9)]}
+    colors = dict.fromkeys(objects_to_color(RED_DOG, found), color)
+    assert judge(RED_DOG, found, colors).correct is (color == "red")
+
+
+def test_a_color_that_nobody_told_is_an_error() -> None:
+    """It is not a wrong image, but an image that was not judged."""
+    with pytest.raises(ValueError, match=r"the color of 'dog' at \(90.0, .*\) is needed"):
+        judge(RED_DOG, {"dog": [seen("dog", 0.9)]}, {})
+
+
+@pytest.mark.parametrize(
+    ("relation", "x", "y"),
+    [("left of", 20, 100), ("right of", 180, 100), ("above", 100, 20), ("below", 100, 180)],
+)
+def test_an_object_in_its_place_is_right(relation: Relation, x: float, y: float) -> None:
+    """And in no other place."""
+    found = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, x, y)]}
+    correct = [
+        one for one in ("left of", "right of", "above", "below") if right(placed(one), found)
+    ]
+    assert correct == [relation]
+
+
+def test_on_a_diagonal_either_relation_is_right() -> None:
+    """Below and right of at once."""
+    found = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, 180, 180)]}
+    assert right(placed("below"), found)
+    assert right(placed("right of"), found)
+    assert not right(placed("left of"), found)
+
+
+def test_only_the_surest_objects_are_looked_at_for_place() -> None:
+    """Subject and target alike: another one in the right place does not help."""
+    cat, dog = seen("cat", 0.9, 100), seen("dog", 0.9, 20)
+    assert right(placed("left of"), {"cat": [cat], "dog": [dog, seen("dog", 0.8, 180)]})
+    assert not right(placed("right of"), {"cat": [cat], "dog": [dog, seen("dog", 0.8, 180)]})
+    assert not right(placed("right of"), {"cat": [cat, seen("cat", 0.8, 0)], "dog": [dog]})
+
+
+def test_every_pair_of_subject_and_target_needs_the_relation() -> None:
+    """Two dogs left of two cats: one dog between the cats is wrong."""
+    position = Position("left of", 0)
+    prompt = Prompt("position", (Clause("cat", 2), Clause("dog", 2, None, position)))
+    cats = [seen("cat", 0.9, 200), seen("cat", 0.8, 300)]
+    assert right(prompt, {"cat": cats, "dog": [seen("dog", 0.9, 0), seen("dog", 0.8, 100)]})
+    between = [seen("dog", 0.9, 0), seen("dog", 0.8, 250)]
+    outcome = judge(prompt, {"cat": cats, "dog": between}, {})
+    assert outcome.reasons == ("dog left of its target expected, found left of or right of",)
+
+
+def test_what_lies_in_the_same_place_has_no_relation() -> None:
+    """The reason says so."""
+    found = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9)]}
+    outcome = judge(placed("above"), found, {})
+    assert outcome.reasons == ("dog above its target expected, found neither",)
+
+
+def test_a_missing_target_fails_what_is_placed_by_it() -> None:
+    """Both clauses are said to be wrong."""
+    outcome = judge(placed("above"), {"dog": many("dog", 0.9)}, {})
+    assert outcome.reasons == ("1 cat expected, 0 found", "nothing that dog could be above")
+
+
+def test_a_target_of_the_wrong_color_is_no_target() -> None:
+    """A clause that fails by its color leaves nothing to be placed by, wherever the object is."""
+    found = {"dog": [seen("dog", 0.9, 0, color="blue")], "cat": [seen("cat", 0.9, 100)]}
+    outcome = judge(RIGHT_OF_A_RED_DOG, found, {})
+    assert outcome.reasons == (
+        "1 red dog expected, found blue",
+        "nothing that cat could be right of",
+    )
+    red = {**found, "dog": [seen("dog", 0.9, 0, color="red")]}
+    assert right(RIGHT_OF_A_RED_DOG, red)
+
+
+def test_a_target_in_the_wrong_place_is_no_target() -> None:
+    """Failures are passed along a chain of positions."""
+    include = (
+        Clause("cat"),
+        Clause("dog", position=Position("left of", 0)),
+        Clause("cow", position=Position("left of", 1)),
+    )
+    found = {
+        "cat": [seen("cat", 0.9, 100)],
+        "dog": [seen("dog", 0.9, 200)],
+        "cow": [seen("cow", 0.9, 0)],
+    }
+    outcome = judge(Prompt("position", include), found, {})
+    assert outcome.reasons == (
+        "dog left of its target expected, found right of",
+        "nothing that cow could be left of",
+    )
+
+
+def test_the_wrong_color_hides_the_wrong_place() -> None:
+    """A clause has one reason: its place is not looked at where its color is wrong."""
+    place = Position("left of", 0)
+    prompt = Prompt("position", (Clause("cat"), Clause("dog", color="red", position=place)))
+    found = {"cat": [seen("cat", 0.9, 0)], "dog": [seen("dog", 0.9, 100, color="blue")]}
+    assert judge(prompt, found, {}).reasons == ("1 red dog expected, found blue",)
