@@ -1,5 +1,6 @@
-"""Texts, images and failures: the immutable things that chains are made of, and their digests."""
+"""Texts, images, detections and failures: the immutable things that chains are made of, and their digests."""
 
+from pytest_cepbench.artifacts.detection import Detection, Detections, Mask
 from pytest_cepbench.artifacts.digest import canonical_json, digest_bytes, digest_json, digest_text
 from pytest_cepbench.artifacts.image import (
     DECODER,
@@ -12,8 +13,11 @@ from pytest_cepbench.artifacts.outcome import Failure
 
 __all__ = [
     "DECODER",
+    "Detection",
+    "Detections",
     "Failure",
     "ImageArtifact",
+    "Mask",
     "canonical_json",
     "decode_image",
     "digest_bytes",

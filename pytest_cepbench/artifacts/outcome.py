@@ -8,7 +8,14 @@ from typing import Literal, get_args
 from pytest_cepbench.errors import unknown_name
 
 FailureKind = Literal[
-    "empty-text", "blank-image", "bad-image", "nan-image", "nan-vector", "exception"
+    "empty-text",
+    "blank-image",
+    "bad-image",
+    "nan-image",
+    "nan-vector",
+    "bad-boxes",
+    "missing",
+    "exception",
 ]
 
 FAILURE_KINDS: frozenset[str] = frozenset(get_args(FailureKind))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.artifacts import ImageArtifact, read_image
+from pytest_cepbench.artifacts import ImageArtifact, decode_image, digest_text, read_image
 from pytest_cepbench.errors import DatasetError, ImageError
 
 
@@ -35,7 +36,34 @@ class DrawnImage:
         return self.draw()
 
 
-SeedImage = FileImage | DrawnImage
+@dataclass(frozen=True)
+class EmbeddedImage:
+    """A seed image inside a larger file, as base64; read when it is needed.
+
+    path: the file. offset, length: of the base64 text, in bytes. where: names row and field in
+    errors. `data:image/...;base64,` before it is allowed.
+    """
+
+    path: Path
+    offset: int
+    length: int
+    where: str
+
+    def load(self) -> ImageArtifact:
+        """The image. Raises ImageError naming file, row and field when there is none."""
+        try:
+            with self.path.open("rb") as stream:
+                stream.seek(self.offset)
+                text = stream.read(self.length)
+            body = text.partition(b",")[2] if text.startswith(b"data:") else text
+            # Quoted fields may hold base64 in lines.
+            return decode_image(b64decode(b"".join(body.split()), validate=True))
+        except (ValueError, OSError, ImageError) as error:  # binascii's error is a ValueError
+            msg = f"{self.path}, {self.where}: {error}"
+            raise ImageError(msg) from error
+
+
+SeedImage = FileImage | EmbeddedImage | DrawnImage
 
 
 @dataclass(frozen=True)
@@ -87,6 +115,26 @@ class Dataset:
     def in_category(self, category: str) -> tuple[Sample, ...]:
         """The samples of one category, sorted by id."""
         return self._by_category.get(category, ())
+
+    def limited(self, most: int) -> Dataset:
+        """At most so many samples of each category: the same ones in every run and on every machine.
+
+        They are chosen by the digest of their ids, so that fewer are always among more, and one in
+        several categories is counted only in those it was chosen for.
+        """
+        chosen: dict[str, list[str]] = {}
+        for category, samples in self._by_category.items():
+            ranked = sorted(samples, key=lambda sample: digest_text(sample.id))
+            for sample in ranked[:most]:
+                chosen.setdefault(sample.id, []).append(category)
+        kept = tuple(
+            replace(
+                sample, categories=tuple(c for c in sample.categories if c in chosen[sample.id])
+            )
+            for sample in self.samples
+            if sample.id in chosen
+        )
+        return replace(self, samples=kept)
 
     @cached_property
     def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:

@@ -6,6 +6,7 @@ A scene has one exact caption and as many images as there are seeds; both can be
 from pytest_cepbench.datasets.shapes.distort import Knobs, distort, is_blank
 from pytest_cepbench.datasets.shapes.features import features
 from pytest_cepbench.datasets.shapes.grammar import caption, parse_caption
+from pytest_cepbench.datasets.shapes.locate import Located, locate
 from pytest_cepbench.datasets.shapes.perceive import perceive
 from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.samples import load_shapes
@@ -14,6 +15,7 @@ from pytest_cepbench.datasets.shapes.scene import WORLD_VERSION, Scene, SceneObj
 __all__ = [
     "WORLD_VERSION",
     "Knobs",
+    "Located",
     "Scene",
     "SceneObject",
     "caption",
@@ -21,6 +23,7 @@ __all__ = [
     "features",
     "is_blank",
     "load_shapes",
+    "locate",
     "parse_caption",
     "perceive",
     "render",

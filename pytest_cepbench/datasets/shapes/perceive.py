@@ -8,6 +8,8 @@ small diffusion models leave are forgiven.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from PIL import Image
 
@@ -41,18 +43,26 @@ _PIXELS = np.arange(_WINDOW) + 0.5
 
 def perceive(image: ImageArtifact) -> Scene:
     """The scene in an image of any size; it is brought to 64 x 64 pixels first. Never raises."""
+    return Scene(tuple(one for one, _, _, _ in sightings(image)))
+
+
+def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, int, int]]:
+    """Each object of the scene with how much it covers of the pixels around it, and where those are.
+
+    Yields (object, (22, 22) coverage in [0, 1], left, top): the window's corner in the 64 x 64
+    pixels that the image is brought to.
+    """
     rise = _pixels(image) / 255.0 - BACKGROUND
     windows = np.stack([rise[y : y + _WINDOW, x : x + _WINDOW] for y in _STARTS for x in _STARTS])
     colors = _colors(windows)
     cover = _cover(windows, colors)
-    objects = []
     for cell in range(CELLS):
         kept = _trim(cover[cell])
         if kept.sum() >= _LEAST_AREA:
             shape, size = _fit(kept)
             color = COLORS[colors[cell]]
-            objects.append(SceneObject(cell, SIZES[size], color, SHAPES[shape]))
-    return Scene(tuple(objects))
+            one = SceneObject(cell, SIZES[size], color, SHAPES[shape])
+            yield one, kept, _STARTS[one.column], _STARTS[one.row]
 
 
 def _pixels(image: ImageArtifact) -> FloatArray:

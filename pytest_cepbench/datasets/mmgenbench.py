@@ -1,0 +1,122 @@
+"""MMGenBench's tables: images as base64 in a TSV, several patterns per image in a JSON beside it.
+
+Huang et al., 2024: MMGenBench-Test (1,284 images, 13 patterns) and MMGenBench-Domain (10,000).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.datasets.folder import ROOT_CATEGORY
+from pytest_cepbench.datasets.json_files import read_json
+from pytest_cepbench.datasets.names import list_folder, some_of
+from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
+from pytest_cepbench.datasets.tables import Row, read_rows
+from pytest_cepbench.errors import DatasetError
+
+VERSION = 1
+
+UNLABELLED = "unlabelled"
+"""Category of images that a label index does not name: they count overall, in no pattern."""
+
+_DIGITS = 6
+
+
+def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None = None) -> Dataset:
+    """The images of a table, whose rows are looked through once and read when they are needed.
+
+    path: the table, or its folder. file: the table's name, where the folder holds several.
+    labels: name of the label index in the table's folder (`{"Surreal": [0, 7, ...], ...}`); an
+    image is in each pattern that lists it, patterns in alphabetical order. Without one (Domain has
+    none) all images are in one category, "images".
+    Ids are the table's indices with at least six digits, so that their order is the numbers'.
+    Raises DatasetError for a table without `index` and `image`, an index that is no whole number or
+    there twice, an empty image, a row with too few fields, and a label index that cannot be read or
+    lists images that are not there. Whether an image decodes shows when it is loaded.
+    """
+    table = _table(path, file)
+    images = embedded_images(table)
+    patterns = {} if labels is None else _patterns(table.parent / labels, images)
+    fallback = ROOT_CATEGORY if labels is None else UNLABELLED
+    samples = [
+        Sample(f"{index:0{_DIGITS}}", tuple(patterns.get(index, ())) or (fallback,), image=image)
+        for index, image in images.items()
+    ]
+    return Dataset(
+        name="mmgenbench",
+        identity={"loader": "mmgenbench", "version": VERSION, "labels": labels is not None},
+        samples=tuple(sorted(samples, key=lambda sample: sample.id)),
+    )
+
+
+def embedded_images(table: Path) -> dict[int, EmbeddedImage]:
+    """The images of a TSV with columns `index` and `image` by index, in order of rows.
+
+    Raises DatasetError as `load_mmgenbench`.
+    """
+    found: dict[int, EmbeddedImage] = {}
+    for row in read_rows(table, "\t", ("index", "image")):
+        index = row_index(row, found)
+        cell = row.cells["image"]
+        if not cell.raw.strip():
+            row.refuse("image", "empty: an image in base64 is expected")
+        found[index] = EmbeddedImage(table, cell.offset, len(cell.raw), row.where("image"))
+    return found
+
+
+def row_index(row: Row, taken: Collection[int]) -> int:
+    """The whole number in a row's `index`. Raises DatasetError when it is none or taken already."""
+    text = row.text("index").strip()
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        row.refuse("index", f"a whole number is expected, got {text[:80]!r}")
+    index = int(text)
+    if index in taken:
+        row.refuse("index", f"{index} is there twice: keep one of the rows")
+    return index
+
+
+def _table(path: Path, file: str | None) -> Path:
+    if path.is_file():
+        if file is not None:
+            msg = f"{str(path)!r} is a table itself: the option file={file!r} belongs to a folder"
+            raise DatasetError(msg)
+        return path
+    if not path.is_dir():
+        msg = f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"
+        raise DatasetError(msg)
+    if file is not None:
+        return path / file
+    tables = [entry for entry in list_folder(path) if entry.suffix.lower() == ".tsv"]
+    if len(tables) != 1:
+        found = some_of(table.name for table in tables) or "none"
+        msg = f"{str(path)!r}: one .tsv is expected, found {found}; name it with the option file"
+        raise DatasetError(msg)
+    return tables[0]
+
+
+def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
+    """The patterns of each image, in alphabetical order."""
+    index = read_json(path)
+    if not isinstance(index, dict) or not all(map(str.strip, index)):
+        msg = f'label index {str(path)!r} is expected to be {{"pattern": [0, 7, ...], ...}}'
+        raise DatasetError(msg)
+    found: dict[int, list[str]] = {}
+    for pattern in sorted(index):
+        members = _members(path, pattern, index[pattern])
+        nowhere = members - images.keys()
+        if nowhere:
+            msg = f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, nowhere))}"
+            raise DatasetError(msg)
+        for member in members:
+            found.setdefault(member, []).append(pattern)
+    return found
+
+
+def _members(path: Path, pattern: str, value: Any) -> set[int]:
+    if not isinstance(value, list) or any(type(member) is not int for member in value):
+        msg = f"{path}, pattern {pattern!r}: a list of whole numbers is expected, got {value!r:.80}"
+        raise DatasetError(msg)
+    return set(value)

@@ -1,0 +1,76 @@
+"""Names that lead from a row of a table to a file, or from one file to another."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from pytest_cepbench.datasets.folder import SUFFIXES
+from pytest_cepbench.errors import DatasetError
+
+_SHOWN = 5
+
+
+def stem(name: str) -> str:
+    """A name without the suffix of an image file, normalized (NFC); other suffixes stay."""
+    name = unicodedata.normalize("NFC", name)
+    suffix = PurePosixPath(name).suffix
+    return name.removesuffix(suffix) if suffix.lower() in SUFFIXES else name
+
+
+def unsafe(name: str) -> str | None:
+    """Why a name that a file gives must not be used as a path, or None where it may be.
+
+    Absolute paths and `..` are refused as POSIX and Windows write them: a data set never points at
+    files outside its own folder.
+    """
+    for path in (PurePosixPath(name), PureWindowsPath(name)):
+        if path.anchor:
+            return f"{name!r} is an absolute path: a name inside the folder is expected"
+        if ".." in path.parts:
+            return f"{name!r} leads out of the folder: a name inside the folder is expected"
+    if not name.strip() or "\0" in name:
+        return f"{name!r} is no file name"
+    return None
+
+
+def some_of(names: Iterable[str]) -> str:
+    """The first few names and how many there are, for a message."""
+    ordered = sorted(names)
+    shown = ", ".join(map(repr, ordered[:_SHOWN]))
+    more = len(ordered) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """What lies in a folder, hidden files left out, sorted by name.
+
+    Raises DatasetError when it cannot be listed.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        msg = f"folder {str(folder)!r} cannot be read: {error.strerror}"
+        raise DatasetError(msg) from error
+
+
+def images_by_stem(folder: Path) -> dict[str, Path]:
+    """The image files directly in a folder by their stems; hidden ones are passed over.
+
+    Raises DatasetError when the folder cannot be listed, when a name is not UTF-8, or when two
+    files have one stem: neither may stand for the other silently.
+    """
+    found: dict[str, Path] = {}
+    for file in list_folder(folder):
+        if file.suffix.lower() not in SUFFIXES:
+            continue
+        key = stem(file.name)
+        if any("\ud800" <= letter <= "\udfff" for letter in key):
+            msg = f"the file name {file.name!r} in {str(folder)!r} is not UTF-8: rename it"
+            raise DatasetError(msg)
+        if key in found:
+            msg = f"{str(folder)!r} holds {found[key].name!r} and {file.name!r}: keep one of them"
+            raise DatasetError(msg)
+        found[key] = file
+    return found

@@ -1,0 +1,110 @@
+"""What every layout is read into: artifacts by start, generation and name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_cepbench.datasets.names import some_of, stem
+from pytest_cepbench.datasets.sample import Sample, SeedImage
+from pytest_cepbench.errors import DatasetError
+
+VERSION = "1"
+"""Of the rules by which files become artifacts; part of a replay's identity."""
+
+Start = Literal["image", "text"]
+
+Artifact = str | SeedImage
+
+Held = Mapping[tuple[Start, int], Mapping[str, Artifact]]
+"""Start and generation -> name -> artifact; a generation that a layout lacks has no entry."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Chains that another tool has generated.
+
+    name: of the layout. path: what the user gave. held: what was found. names: the names under
+    which the artifacts of a sample may be recorded, best first; none where its id cannot be one of
+    this layout's.
+    """
+
+    name: str
+    path: Path
+    held: Held
+    names: Callable[[Sample], Sequence[str]]
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The layout and the version of its reading, for baselines."""
+        return {"layout": self.name, "version": VERSION}
+
+    def records(self, start: Start, generation: int) -> bool:
+        """Whether this generation (from 1) of chains with this start is here at all."""
+        return (start, generation) in self.held
+
+    def artifact(self, sample: Sample, start: Start, generation: int) -> Artifact | None:
+        """What the sample's chain holds there; None where it is missing.
+
+        A text is given as it was written, perhaps empty; the `load` of an image raises ImageError
+        when the file holds none.
+        """
+        found = self.held.get((start, generation), {})
+        name = self._name(sample, found)
+        return None if name is None else found[name]
+
+    def check(self, samples: Iterable[Sample]) -> None:
+        """Refuse a data set that these chains cannot belong to.
+
+        samples: all of the data set's. Raises DatasetError when two of them would be given the same
+        artifact (`a.jpg` and `a.png`, or one stem in two categories beside a flat folder), or when
+        there is none for any of them.
+        """
+        owners: dict[tuple[Start, int, str], str] = {}
+        ids = []
+        for sample in samples:
+            ids.append(sample.id)
+            for (start, generation), found in self.held.items():
+                name = self._name(sample, found)
+                if name is None:
+                    continue
+                owner = owners.setdefault((start, generation, name), sample.id)
+                if owner != sample.id:
+                    msg = (
+                        f"{self.path}: {name!r} would be the artifact of both {owner!r} and "
+                        f"{sample.id!r}: keep the files of each category in a folder of its name"
+                    )
+                    raise DatasetError(msg)
+        if not owners:
+            recorded = {name for found in self.held.values() for name in found}
+            msg = (
+                f"{self.path} ({self.name}) holds nothing of these samples; it has "
+                f"{some_of(recorded) or 'no artifact'}, the samples are {some_of(ids)}"
+            )
+            raise DatasetError(msg)
+
+    def _name(self, sample: Sample, found: Mapping[str, Artifact]) -> str | None:
+        return next((name for name in self.names(sample) if name in found), None)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which a tool lays out its chains.
+
+    says: what it looks like, for people. params: what a user may set. fits: whether a path looks
+    like it at a glance; raises DatasetError for a folder that cannot be read. read: raises DatasetError where the files are not as it has them.
+    """
+
+    name: str
+    says: str
+    params: tuple[str, ...]
+    fits: Callable[[Path], bool]
+    read: Callable[[Path, Mapping[str, str]], Replay]
+
+
+def stems(sample: Sample) -> tuple[str, ...]:
+    """The sample's id without its suffix, with its folders and without them."""
+    whole = stem(sample.id)
+    return whole, whole.rpartition("/")[2]

@@ -1,0 +1,45 @@
+"""Where things are: the objects of a scene with the boxes that they take up in an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.shapes.look import SIDE
+from pytest_cepbench.datasets.shapes.perceive import sightings
+from pytest_cepbench.datasets.shapes.scene import SceneObject
+
+_INSIDE = 0.5  # coverage of a pixel whose center lies on a shape's edge
+
+
+@dataclass(frozen=True)
+class Located:
+    """An object and its box: left, top, right, bottom in pixels of the image it was seen in."""
+
+    what: SceneObject
+    box: tuple[float, float, float, float]
+
+
+def locate(image: ImageArtifact) -> tuple[Located, ...]:
+    """The objects that `perceive` sees, sorted by cell, each with its tight box. Never raises.
+
+    A box holds the pixels whose center the object covers; in an image of another size it is as exact
+    as those 64 x 64 pixels are.
+    """
+    width, height = image.size
+    found = []
+    for what, cover, left, top in sightings(image):
+        # An object too faint to cover any pixel to one half still has its strongest pixel.
+        inside = cover >= min(_INSIDE, float(cover.max()))
+        columns, rows = np.flatnonzero(inside.any(axis=0)), np.flatnonzero(inside.any(axis=1))
+        x, y = width / SIDE, height / SIDE
+        box = (
+            (left + float(columns[0])) * x,
+            (top + float(rows[0])) * y,
+            (left + float(columns[-1]) + 1) * x,
+            (top + float(rows[-1]) + 1) * y,
+        )
+        found.append(Located(what, box))
+    return tuple(found)

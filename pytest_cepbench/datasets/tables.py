@@ -1,0 +1,235 @@
+"""Tables in text files (CSV, TSV): rows one at a time, every cell with its place in the file.
+
+Quoting as spreadsheets and pandas write it (RFC 4180): a field that begins with a quote ends at the
+next single quote and may hold delimiters, line ends and doubled quotes.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NoReturn, Self
+
+from pytest_cepbench.errors import DatasetError, unknown_name
+
+ENCODINGS = ("utf-8", "latin-1")
+"""Encodings that can be asked for; UTF-8 may begin with a byte order mark."""
+
+MAX_ROW = 256 * 2**20
+"""Longest row in bytes: more means a quote that is never closed, or no table."""
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One field as it lies in the file.
+
+    offset: of its first byte. raw: its bytes without the quotes around it; quotes inside a quoted
+    field are still doubled.
+    """
+
+    offset: int
+    raw: bytes
+    quoted: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    number: counted from 1, the header not counted. line: of the file, where the row begins.
+    cells: by column.
+    """
+
+    path: Path
+    number: int
+    line: int
+    cells: Mapping[str, Cell]
+    encoding: str = "utf-8"
+
+    def where(self, column: str) -> str:
+        """Row and column for a message."""
+        return f"row {self.number} (line {self.line}), column {column!r}"
+
+    def refuse(self, column: str, what: str) -> NoReturn:
+        """Raises DatasetError: what is wrong with a cell, with file, row and column before it."""
+        msg = f"{self.path}, {self.where(column)}: {what}"
+        raise DatasetError(msg)
+
+    def text(self, column: str) -> str:
+        """The text of a cell. Raises DatasetError naming the byte where it is not in the encoding."""
+        return _decode(self.cells[column], self.encoding, f"{self.path}, {self.where(column)}")
+
+
+def read_columns(path: Path, delimiter: str) -> tuple[str, ...]:
+    """The names in the first row. Raises DatasetError when they cannot be read."""
+    with _Lines(path) as lines:
+        return _header(lines, delimiter, "utf-8")
+
+
+def read_rows(
+    path: Path, delimiter: str, needed: Sequence[str], encoding: str = "utf-8"
+) -> Iterator[Row]:
+    """The rows of a table, one in memory at a time; blank lines are passed over.
+
+    needed: columns that must be there; others may. encoding: one of `ENCODINGS`.
+    Raises DatasetError when the file cannot be read, has no such columns, or has a row with more or
+    fewer fields than the header, with an unclosed quote, or with text behind a closing quote.
+    """
+    if encoding not in ENCODINGS:
+        msg = f"{path}: {unknown_name('encoding', encoding, ENCODINGS)}"
+        raise DatasetError(msg)
+    with _Lines(path) as lines:
+        columns = _header(lines, delimiter, encoding)
+        missing = [name for name in needed if name not in columns]
+        if missing:
+            msg = f"{path} has no column {', '.join(map(repr, missing))}; it has {list(columns)}"
+            raise DatasetError(msg)
+        for number, (line, cells) in enumerate(_records(lines, delimiter.encode()), 1):
+            if len(cells) != len(columns):
+                msg = (
+                    f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
+                    f"{len(columns)}: was the file cut short, or is a quote missing?"
+                )
+                raise DatasetError(msg)
+            yield Row(path, number, line, dict(zip(columns, cells, strict=True)), encoding)
+
+
+class _Lines:
+    """The lines of an open file, counted; holds the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = 0
+        self.offset = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._stream: BinaryIO = self.path.open("rb")
+        except OSError as error:
+            msg = f"table {str(self.path)!r} cannot be read: {error.strerror}"
+            raise DatasetError(msg) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def next(self) -> bytes:
+        """The next line with its end; empty at the end of the file."""
+        try:
+            line = self._stream.readline(MAX_ROW + 1)
+        except OSError as error:
+            msg = f"table {str(self.path)!r} cannot be read: {error.strerror}"
+            raise DatasetError(msg) from error
+        self.number += 1
+        self.offset += len(line)
+        return line
+
+
+def _header(lines: _Lines, delimiter: str, encoding: str) -> tuple[str, ...]:
+    first = next(_records(lines, delimiter.encode()), None)
+    if first is None:
+        msg = f"table {str(lines.path)!r} is empty: a first row with the columns' names is expected"
+        raise DatasetError(msg)
+    names = [_decode(cell, encoding, f"{lines.path}, header") for cell in first[1]]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"{lines.path} has more than one column {', '.join(map(repr, twice))}"
+        raise DatasetError(msg)
+    return tuple(names)
+
+
+def _decode(cell: Cell, encoding: str, place: str) -> str:
+    try:
+        text = cell.raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        at = cell.offset + error.start
+        msg = f"{place}: not UTF-8 at byte {at} of the file: save it as UTF-8, or give its encoding"
+        raise DatasetError(msg) from error
+    return text.replace('""', '"') if cell.quoted else text
+
+
+def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[Cell]]]:
+    """Each row's first line and fields."""
+    while True:
+        start = lines.offset
+        line = lines.next()
+        if start == 0:
+            if line.startswith(_UTF_16):
+                msg = f"{lines.path} is UTF-16: save it as UTF-8"
+                raise DatasetError(msg)
+            start = len(line) - len(line.removeprefix(codecs.BOM_UTF8))
+            line = line[start:]
+        if not line:
+            return
+        number = lines.number
+        if len(line) > MAX_ROW:
+            raise _endless(lines, number)
+        body = bytes(_without_end(line))
+        if not body:
+            continue
+        if b'"' in body:
+            yield number, _split_quoted(line, start, lines, delimiter)
+        else:  # most rows of a table of images: nothing but the delimiters is looked at
+            yield number, _split(body, start, delimiter)
+
+
+def _split(body: bytes, start: int, delimiter: bytes) -> list[Cell]:
+    cells = []
+    for raw in body.split(delimiter):
+        cells.append(Cell(start, raw, quoted=False))
+        start += len(raw) + 1
+    return cells
+
+
+def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> list[Cell]:
+    """The fields of a row that holds quotes; reads on where a quoted field holds line ends."""
+    first, row, at = lines.number, bytearray(line), 0
+    cells = []
+    while True:
+        quoted = row[at : at + 1] == b'"'
+        if quoted:
+            at += 1
+            end = _closing_quote(row, at, lines, first)
+        else:
+            found = row.find(delimiter, at)
+            end = found if found >= 0 else max(at, len(_without_end(row)))
+        cells.append(Cell(start + at, bytes(row[at:end]), quoted=quoted))
+        at = end + quoted
+        if row[at : at + 1] != delimiter:
+            break
+        at += 1
+    if _without_end(row[at:]):
+        msg = f"{lines.path}, line {lines.number}: text behind a closing quote; quotes inside a quoted field are doubled"
+        raise DatasetError(msg)
+    return cells
+
+
+def _closing_quote(row: bytearray, at: int, lines: _Lines, first: int) -> int:
+    while True:
+        end = row.find(b'"', at)
+        if end < 0:
+            at = len(row)
+            more = lines.next()
+            row += more
+            if not more or len(row) > MAX_ROW:
+                raise _endless(lines, first)
+        elif row[end + 1 : end + 2] == b'"':
+            at = end + 2
+        else:
+            return end
+
+
+def _endless(lines: _Lines, first: int) -> DatasetError:
+    msg = (
+        f"{lines.path}: the row that begins in line {first} does not end within the file or "
+        f"{MAX_ROW // 2**20} MiB: is a quote not closed?"
+    )
+    return DatasetError(msg)
+
+
+def _without_end(line: bytes | bytearray) -> bytes | bytearray:
+    return line.removesuffix(b"\n").removesuffix(b"\r")

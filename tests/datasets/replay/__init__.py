@@ -1,0 +1,1 @@
+"""Tests of chains that other tools have generated."""

@@ -1,0 +1,55 @@
+"""Files as other tools write them, and what a replay gives back of them."""
+
+from __future__ import annotations
+
+import csv
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+from PIL import Image
+
+from pytest_cepbench.datasets.replay import Replay, Start
+from pytest_cepbench.datasets.sample import Sample
+from tests.artifacts.files import encoded
+
+
+def picture(grey: int) -> bytes:
+    """A PNG file that is recognised by its grey."""
+    return encoded(Image.new("RGB", (3, 2), (grey,) * 3), "PNG")
+
+
+def coded(grey: int) -> str:
+    """The same in base64."""
+    return b64encode(picture(grey)).decode()
+
+
+def put(root: Path, *names: str) -> Path:
+    """Pictures of grey 0, 1, 2, ... under these names; returns the root."""
+    for grey, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(grey))
+    return root
+
+
+def put_table(path: Path, rows: list[list[str]]) -> Path:
+    """A CSV, or a TSV by its suffix; the first row is the header."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, delimiter="\t" if path.suffix == ".tsv" else ",").writerows(rows)
+    return path
+
+
+def held(replay: Replay, name: str, start: Start, generation: int) -> str | int | None:
+    """What is recorded of a sample: a text, the grey of its image, or None."""
+    found = replay.artifact(Sample(name, ("c",)), start, generation)
+    if found is None or isinstance(found, str):
+        return found
+    return int(found.load().pixels[0, 0, 0])
+
+
+def recorded(replay: Replay) -> Mapping[Start, list[int]]:
+    """The generations up to 25 that a replay says it has."""
+    starts: tuple[Start, Start] = ("image", "text")
+    return {start: [g for g in range(26) if replay.records(start, g)] for start in starts}

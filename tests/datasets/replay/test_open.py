@@ -1,0 +1,87 @@
+"""Finding out which layout a path has, and what is said where it has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.datasets.replay import LAYOUTS, open_replay
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import DatasetError, SpecError
+from tests.datasets.replay.files import coded, put, put_table
+
+WRITERS = {
+    "sdp": lambda root: put(root, "text-first/gen-1/a_0.png"),
+    "mgg": lambda root: put(root, "gen-1/0.png"),
+    "geneval": lambda root: put(root, "00000/samples/0000.png"),
+    "mmgenbench": lambda root: put_table(root / "flux.tsv", [["index", "image"], ["0", coded(0)]]),
+    "genception": lambda root: put(root, "a_0.png"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_a_layout_is_recognised(tmp_path: Path, name: str) -> None:
+    """By looking, and the same when it is named; its identity says how it was read."""
+    WRITERS[name](tmp_path)
+    for layout in (None, name):
+        replay = open_replay(str(tmp_path), layout, {})
+        assert replay.name == name
+        assert replay.path == tmp_path
+        assert replay.identity == {"layout": name, "version": "1"}
+
+
+def test_what_is_no_layout_is_described(tmp_path: Path) -> None:
+    """What was found there, and every layout that would be read."""
+    with pytest.raises(DatasetError, match="the folder is empty, which is no known layout"):
+        open_replay(str(tmp_path), None, {})
+    put(tmp_path, "holiday.jpg", "more/x.txt")
+    with pytest.raises(DatasetError, match=r"found 'holiday\.jpg', 'more/', which") as caught:
+        open_replay(str(tmp_path), None, {})
+    for name in LAYOUTS:
+        assert f"\n  {name}: " in str(caught.value)
+    with pytest.raises(DatasetError, match="this is a single file, which is no known"):
+        open_replay(str(tmp_path / "holiday.jpg"), None, {})
+    with pytest.raises(DatasetError, match=r"gone: there is no such file or folder"):
+        open_replay(str(tmp_path / "gone"), None, {})
+
+
+def test_two_layouts_at_once_must_be_told_apart(tmp_path: Path) -> None:
+    """No silent choice; naming one of them is enough."""
+    WRITERS["sdp"](tmp_path)
+    WRITERS["mgg"](tmp_path)
+    with pytest.raises(DatasetError, match="looks like sdp and mgg: say which with the parameter"):
+        open_replay(str(tmp_path), None, {})
+    assert open_replay(str(tmp_path), "mgg", {}).name == "mgg"
+
+
+def test_unknown_layouts_and_parameters_are_refused(tmp_path: Path) -> None:
+    """With what there is instead."""
+    WRITERS["sdp"](tmp_path)
+    with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
+        open_replay(str(tmp_path), "sdq", {})
+    with pytest.raises(
+        SpecError, match=r"unknown parameter of layout 'sdp' 'encodin'\. Did you mean 'encoding'"
+    ):
+        open_replay(str(tmp_path), None, {"encodin": "latin-1"})
+
+
+def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
+    """A folder that is not what it is called is refused: nothing recorded is no measurement."""
+    put(tmp_path, "holiday.jpg")
+    for name in LAYOUTS:
+        with pytest.raises(DatasetError, match="holds no"):
+            open_replay(str(tmp_path), name, {})
+
+
+def test_one_artifact_never_stands_for_two_samples(tmp_path: Path) -> None:
+    """Stems that two samples share are refused, and so are chains of other samples altogether."""
+    replay = open_replay(str(put(tmp_path, "a_0.png", "b_0.png")), None, {})
+    replay.check([Sample("a.jpg", ("c",)), Sample("x.jpg", ("c",))])
+    for one, other in [("a.jpg", "a.png"), ("cats/a.jpg", "dogs/a.jpg")]:
+        with pytest.raises(DatasetError, match=f"'a' would be the artifact of both '{one}' and"):
+            replay.check([Sample(one, ("c",)), Sample(other, ("c",))])
+    with pytest.raises(
+        DatasetError, match=r"holds nothing of these samples; it has 'a', 'b', the samples are 'x'"
+    ):
+        replay.check([Sample("x", ("c",))])

@@ -1,0 +1,57 @@
+"""Boxes of the shapes: around all of an object and little else, in images of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, locate, perceive, render
+from tests.datasets.shapes.strategies import SEEDS, scenes
+
+
+def drawn_box(one: SceneObject, seed: int) -> tuple[float, ...]:
+    """The box of the pixels that an object, drawn alone, changes to more than one half."""
+    alone = render(Scene((one,)), seed).pixels.astype(float)
+    change = np.abs(alone - render(Scene(), seed).pixels.astype(float)).max(axis=2)
+    rows, columns = np.nonzero(change >= change.max() / 2)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+@given(scenes(), SEEDS)
+def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
+    """In a crowd as when drawn alone, to a pixel; all objects, in the order of their cells."""
+    found = locate(render(scene, seed))
+    assert tuple(one.what for one in found) == scene.objects
+    for one in found:
+        assert one.box == pytest.approx(drawn_box(one.what, seed), abs=1.0)
+
+
+@given(scenes(at_least=1), SEEDS, st.sampled_from([(128, 128), (192, 64), (320, 256)]))
+def test_boxes_are_in_the_pixels_of_the_image(
+    scene: Scene, seed: int, size: tuple[int, int]
+) -> None:
+    """A generator that draws larger, or not square, has its boxes where its own pixels are."""
+    small = render(scene, seed)
+    large = ImageArtifact.from_pil(small.to_pil().resize(size, Image.Resampling.NEAREST))
+    scale = np.array([size[0], size[1], size[0], size[1]]) / 64
+    for one, other in zip(locate(small), locate(large), strict=True):
+        assert other.box == pytest.approx(tuple(np.array(one.box) * scale))
+
+
+@given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 90), st.integers(1, 90), st.just(3))))
+def test_no_image_is_refused(pixels: npt.NDArray[np.uint8]) -> None:
+    """Whatever is perceived has a box inside the image, in images that show no scene at all too."""
+    image = ImageArtifact(pixels)
+    width, height = image.size
+    found = locate(image)
+    assert tuple(one.what for one in found) == perceive(image).objects
+    for one in found:
+        left, top, right, bottom = one.box
+        assert 0 <= left < right <= width + 1e-9
+        assert 0 <= top < bottom <= height + 1e-9

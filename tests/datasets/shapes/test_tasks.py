@@ -1,0 +1,174 @@
+"""GenEval's tasks in the shapes world: what is asked is in the scene, and an honest drawing is right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from pytest_cepbench.artifacts import Detection, ImageArtifact, digest_json
+from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
+from pytest_cepbench.datasets.shapes import (
+    Scene,
+    SceneObject,
+    caption,
+    load_shapes,
+    locate,
+    parse_caption,
+    perceive,
+    render,
+)
+from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES
+from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.geneval import GENEVAL, MGG_CODE, RELATIONS, TASKS, judge, parse_prompt
+
+DEFAULT_DIGEST = "c8050e29b42ec65a7fd4bf2d6a8b6980a377cfd712fa1a984398aa3d3b4359a9"
+
+
+def content(dataset: Dataset) -> list[list[object]]:
+    """Everything of every sample, the image by its digest."""
+    return [
+        [s.id, s.categories, s.text, dict(s.metadata), load_seed_image(s).digest]
+        for s in dataset.samples
+    ]
+
+
+def found_in(image: ImageArtifact) -> dict[str, list[Detection]]:
+    """What the world's own eyes see, sure of everything."""
+    objects: dict[str, list[Detection]] = {}
+    for one in locate(image):
+        detection = Detection(one.what.shape, 1.0, one.box, color=one.what.color)
+        objects.setdefault(one.what.shape, []).append(detection)
+    return objects
+
+
+def is_right(sample: Sample, scene: Scene, seed: int = 0) -> bool:
+    """Whether a drawing of the scene is what the sample asks for."""
+    found = found_in(render(scene, seed))
+    return judge(parse_prompt(sample.metadata), found, {}).correct
+
+
+def test_an_honest_generator_gets_everything_right() -> None:
+    """What is drawn from the text is right by GenEval's rules, and by those of the MGG code."""
+    for number, sample in enumerate(load_shapes_tasks(60, seed=3).samples):
+        image = render(parse_caption(sample.text or ""), seed=number)
+        prompt = parse_prompt(sample.metadata)
+        outcomes = [judge(prompt, found_in(image), {}, rules) for rules in (GENEVAL, MGG_CODE)]
+        assert all(one.correct for one in outcomes), (sample.text, outcomes)
+
+
+def test_the_seed_image_shows_the_text() -> None:
+    """Image-first chains can start from it too; its scene is in the metadata."""
+    for sample in load_shapes_tasks(5).samples:
+        scene = perceive(load_seed_image(sample))
+        assert caption(scene) == sample.text
+        assert scene == Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
+
+
+def test_a_lost_object_is_wrong() -> None:
+    """In every task: each object of the scene is asked for."""
+    for sample in load_shapes_tasks(20).samples:
+        objects = parse_caption(sample.text or "").objects
+        for one in objects:
+            rest = tuple(other for other in objects if other != one)
+            assert not is_right(sample, Scene(rest)), sample.text
+
+
+def test_one_too_many_is_wrong_where_numbers_are_asked() -> None:
+    """In counting alone."""
+    for sample in load_shapes_tasks(10).samples:
+        objects = parse_caption(sample.text or "").objects
+        free = next(cell for cell in range(CELLS) if cell not in {one.cell for one in objects})
+        more = Scene((*objects, replace(objects[0], cell=free)))
+        if sample.categories == ("counting",):
+            assert not is_right(sample, more), sample.text
+        elif sample.categories == ("two_object",):
+            assert is_right(sample, more), sample.text
+
+
+def test_another_color_is_wrong_where_colors_are_asked() -> None:
+    """In colors and color_attr; elsewhere it is not looked at."""
+    for sample in load_shapes_tasks(20).samples:
+        first, *others = parse_caption(sample.text or "").objects
+        color = COLORS[(COLORS.index(first.color) + 1) % len(COLORS)]
+        recolored = Scene((replace(first, color=color), *others))
+        asked = sample.categories[0] in ("colors", "color_attr")
+        assert is_right(sample, recolored) is not asked, sample.text
+
+
+def test_swapped_places_are_wrong_where_places_are_asked() -> None:
+    """In position alone, of the tasks with two objects."""
+    for task in ("position", "two_object", "color_attr"):
+        for sample in load_shapes_tasks(20).in_category(task):
+            first, second = parse_caption(sample.text or "").objects
+            swapped = Scene((replace(first, cell=second.cell), replace(second, cell=first.cell)))
+            assert is_right(sample, swapped) is (task != "position"), sample.text
+
+
+def test_prompts_ask_for_what_their_task_is_about() -> None:
+    """The clauses are those of GenEval's tasks, over the words of the world."""
+    for sample in load_shapes_tasks(50).samples:
+        prompt = parse_prompt(sample.metadata)
+        assert (prompt.task,) == sample.categories
+        assert {one.name for one in prompt.include} <= set(SHAPES)
+        assert len({one.name for one in prompt.include}) == len(prompt.include)
+        colors = [one.color for one in prompt.include if one.color]
+        colored = prompt.task in ("colors", "color_attr")
+        assert len(set(colors)) == (len(prompt.include) if colored else 0)
+        assert bool(prompt.exclude) is (prompt.task == "counting")
+        assert (prompt.include[-1].position is not None) is (prompt.task == "position")
+        pairs = ("two_object", "position", "color_attr")
+        assert len(prompt.include) == (2 if prompt.task in pairs else 1)
+
+
+def test_numbers_and_relations_are_mixed() -> None:
+    """Two to four objects and all four relations are about equally frequent."""
+    dataset = load_shapes_tasks(300)
+    prompts = [parse_prompt(sample.metadata) for sample in dataset.samples]
+    numbers = Counter(one.include[0].count for one in prompts if one.task == "counting")
+    places = Counter(
+        one.include[1].position.relation
+        for one in prompts
+        if one.task == "position" and one.include[1].position
+    )
+    assert set(numbers) == {2, 3, 4}
+    assert set(places) == set(RELATIONS)
+    assert min(numbers.values()) > 70
+    assert min(places.values()) > 50
+
+
+def test_a_smaller_data_set_is_a_prefix_of_a_larger_one() -> None:
+    """Raising the number of samples only adds samples."""
+    small, large = load_shapes_tasks(5), load_shapes_tasks(9)
+    few = [sample.id for sample in small.samples]
+    assert content(small) == [item for item in content(large) if item[0] in few]
+
+
+def test_scenes_of_a_task_are_unique_until_they_are_used_up() -> None:
+    """There are 432 single objects."""
+    dataset = load_shapes_tasks(433)
+    for task in TASKS:
+        texts = [sample.text for sample in dataset.in_category(task)]
+        assert len(set(texts)) == (432 if task in ("single_object", "colors") else 433)
+
+
+def test_the_default_data_set_never_changes() -> None:
+    """Texts, clauses and pixels: where this fails, `WORLD_VERSION` has to be raised."""
+    assert digest_json(content(load_shapes_tasks())) == DEFAULT_DIGEST
+
+
+def test_it_is_another_data_set_than_the_shapes() -> None:
+    """By its identity, and by its seed."""
+    identities = [load_shapes_tasks().identity, load_shapes_tasks(seed=1).identity]
+    assert load_shapes().identity not in identities
+    assert identities[0] != identities[1]
+
+
+def test_impossible_requests_are_refused() -> None:
+    """As for the other scenes."""
+    with pytest.raises(DatasetError, match=r"1\.\.10,000, got 0"):
+        load_shapes_tasks(0)
+    with pytest.raises(DatasetError, match="must not be negative, got -3"):
+        load_shapes_tasks(seed=-3)

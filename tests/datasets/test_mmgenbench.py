@@ -1,0 +1,238 @@
+"""MMGenBench's table of base64 images and its label index, written as published."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tracemalloc
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
+from pytest_cepbench.datasets.sample import EmbeddedImage, load_seed_image
+from pytest_cepbench.errors import DatasetError, ImageError
+from tests.artifacts.files import encoded, noise
+
+QUESTION = '# Role\nYou are an "expert"\tin captions.\n'
+
+
+def coded(image: Image.Image, kind: str = "PNG", **options: Any) -> str:
+    """A cell of the table: the image's file in base64."""
+    return b64encode(encoded(image, kind, **options)).decode()
+
+
+def square(number: int) -> Image.Image:
+    """An image that is recognised by its grey."""
+    return Image.new("RGB", (4, 3), (number % 256,) * 3)
+
+
+def write_table(path: Path, rows: Sequence[tuple[object, str]], *, end: str = "\n") -> Path:
+    """The published columns, quoted where a field needs it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator=end)
+        writer.writerow(["index", "question", "image"])
+        writer.writerows([index, QUESTION, image] for index, image in rows)
+    return path
+
+
+def write_test(root: Path, labels: object, *indices: int) -> Path:
+    """MMGenBench-Test as it is unpacked."""
+    write_table(root / "MMGenBench-Test.tsv", [(i, coded(square(i))) for i in indices])
+    (root / "labels.json").write_text(json.dumps(labels))
+    return root
+
+
+def grey(image: object) -> int:
+    """The grey of a `square`."""
+    assert isinstance(image, EmbeddedImage)
+    return int(image.load().pixels[0, 0, 0])
+
+
+def test_the_published_files_give_images_in_patterns(tmp_path: Path) -> None:
+    """Several patterns per image, in alphabetical order; ids in the order of the numbers."""
+    labels = {"Surreal": [10, 2], "Cartoon": [2], "Anime": [9]}
+    dataset = load_mmgenbench(write_test(tmp_path, labels, 10, 9, 2), labels="labels.json")
+    assert [(sample.id, sample.categories) for sample in dataset.samples] == [
+        ("000002", ("Cartoon", "Surreal")),
+        ("000009", ("Anime",)),
+        ("000010", ("Surreal",)),
+    ]
+    assert [grey(sample.image) for sample in dataset.samples] == [2, 9, 10]
+    assert dataset.identity == {"loader": "mmgenbench", "version": 1, "labels": True}
+
+
+def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
+    """MMGenBench-Domain has no label index; the table itself can be given."""
+    table = write_table(tmp_path / "MMGenBench-Domain.tsv", [(0, coded(square(0)))])
+    for path, options in [(table, {}), (tmp_path, {}), (tmp_path, {"file": table.name})]:
+        dataset = load_mmgenbench(path, **options)
+        assert dataset.categories == ("images",)
+        assert dataset.identity["labels"] is False
+
+
+def test_an_image_without_a_label_still_counts(tmp_path: Path) -> None:
+    """It is in no pattern, and not lost to the mean over all images."""
+    dataset = load_mmgenbench(write_test(tmp_path, {"Anime": [1]}, 1, 2), labels="labels.json")
+    assert dataset.categories == ("Anime", "unlabelled")
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.booleans()),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+)
+def test_images_are_found_whatever_stands_beside_them(
+    cells: list[tuple[str, bool]], end: str, bom: bool
+) -> None:
+    """Questions with quotes, tabs and lines, quoted images, CRLF and BOM: the pixels are right."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "x.tsv"
+        with path.open("w", newline="", encoding="utf-8-sig" if bom else "utf-8") as stream:
+            stream.write(f"index\tquestion\timage\tanswer{end}")
+            for number, (text, quoted) in enumerate(cells):
+                image = coded(square(number))
+                written = f'"{image}"' if quoted else image
+                note = '"' + text.replace('"', '""') + '"'
+                stream.write(f"{number}\t{note}\t{written}\t{note}{end}")
+        samples = load_mmgenbench(path).samples
+        assert [grey(sample.image) for sample in samples] == list(range(len(cells)))
+
+
+def loaded(root: Path, cell: str) -> np.ndarray:
+    """The pixels of a table's only image."""
+    (sample,) = load_mmgenbench(write_table(root / "x.tsv", [(0, cell)])).samples
+    return load_seed_image(sample).pixels
+
+
+def test_photographs_are_turned_upright(tmp_path: Path) -> None:
+    """A JPEG with an EXIF rotation is shown as it was taken."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise
+    image = Image.new("RGB", (16, 8), "black")
+    image.paste("white", (0, 0, 8, 8))
+    pixels = loaded(tmp_path, coded(image, "JPEG", exif=exif, quality=95))
+    assert pixels.shape == (16, 8, 3)
+    assert pixels[:6].min() > 200
+    assert pixels[10:].max() < 55
+
+
+def test_cmyk_and_16_bit_images_become_rgb(tmp_path: Path) -> None:
+    """Print colours are converted, deep greys are scaled and not clipped."""
+    red = loaded(tmp_path, coded(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG", quality=95))
+    assert red.shape == (8, 8, 3)
+    assert red[..., 0].min() > 200
+    assert red[..., 1:].max() < 60
+    deep = Image.fromarray(np.full((2, 2), 32_768, np.uint16))
+    assert loaded(tmp_path, coded(deep)).tolist() == [[[128] * 3] * 2] * 2
+
+
+def test_a_data_url_is_an_image(tmp_path: Path) -> None:
+    """Some tools write the type before the base64."""
+    pixels = loaded(tmp_path, "data:image/png;base64," + coded(square(7)))
+    assert pixels[0, 0].tolist() == [7, 7, 7]
+
+
+PHOTO = coded(Image.fromarray(noise(32, 32)), "JPEG")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [PHOTO[: len(PHOTO) // 2 // 4 * 4], PHOTO[:-1], "not base64!", b64encode(b"GIF").decode(), "é"],
+    ids=["cut off", "one letter short", "no base64", "no image", "no ASCII"],
+)
+def test_a_cell_that_is_no_image_is_named_when_it_is_loaded(tmp_path: Path, cell: str) -> None:
+    """File, row and column: the other images of the table can be used."""
+    rows = [(0, coded(square(0))), (5, cell)]
+    sound, spoilt = load_mmgenbench(write_table(tmp_path / "x.tsv", rows)).samples
+    assert grey(sound.image) == 0
+    assert isinstance(spoilt.image, EmbeddedImage)
+    # Each question before it takes two lines, and its last line end a third.
+    with pytest.raises(ImageError, match=r"x\.tsv, row 2 \(line 5\), column 'image': "):
+        spoilt.image.load()
+
+
+IMAGE = coded(square(1))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (f"index\tpicture\n0\t{IMAGE}\n", r"no column 'image'; it has \['index', 'picture'\]"),
+        (f"index\timage\n1\t{IMAGE}\n01\t{IMAGE}\n", r"row 2 \(line 3\).*'index': 1 is there twice"),
+        (f"index\timage\nfirst\t{IMAGE}\n", "'index': a whole number is expected, got 'first'"),
+        (f"index\timage\n0.0\t{IMAGE}\n", "'index': a whole number is expected, got '0.0'"),
+        (f"index\timage\n-1\t{IMAGE}\n", "'index': a whole number is expected, got '-1'"),
+        (f"index\timage\n٣\t{IMAGE}\n", "'index': a whole number is expected"),
+        ("index\timage\n0\t \n", r"row 1 \(line 2\), column 'image': empty"),
+        (f"index\timage\n0\t{IMAGE}\n1\n", r"row 2 \(line 3\): 1 fields, the header has 2"),
+        ("index\timage\n", "has no samples"),
+    ],
+)  # fmt: skip
+def test_a_wrong_table_is_refused(tmp_path: Path, table: str, words: str) -> None:
+    """What is wrong, in which row and column."""
+    (tmp_path / "x.tsv").write_text(table, encoding="utf-8")
+    with pytest.raises(DatasetError, match=words):
+        load_mmgenbench(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({"Anime": [0, 7, 99]}, "pattern 'Anime': no row has index '7', '99'"),
+        ({"Anime": 0}, "pattern 'Anime': a list of whole numbers is expected, got 0"),
+        ({"Anime": ["0"]}, "pattern 'Anime': a list of whole numbers is expected"),
+        ({"Anime": [True]}, "pattern 'Anime': a list of whole numbers is expected"),
+        ([0], "is expected to be"),
+        ({" ": [0]}, "is expected to be"),
+    ],
+)
+def test_a_wrong_label_index_is_refused(tmp_path: Path, labels: object, words: str) -> None:
+    """A label of an image that is not there belongs to another table."""
+    with pytest.raises(DatasetError, match=rf"labels\.json.*{words}"):
+        load_mmgenbench(write_test(tmp_path, labels, 0), labels="labels.json")
+
+
+def test_which_table_must_be_clear(tmp_path: Path) -> None:
+    """None, several, or a mistyped path: what was found, and the option that helps."""
+    with pytest.raises(DatasetError, match=r"one \.tsv is expected, found none"):
+        load_mmgenbench(tmp_path)
+    for name in ("Test.tsv", "Domain.tsv"):
+        write_table(tmp_path / name, [(0, IMAGE)])
+    with pytest.raises(DatasetError, match=r"found 'Domain\.tsv', 'Test\.tsv'; name it with"):
+        load_mmgenbench(tmp_path)
+    with pytest.raises(DatasetError, match="belongs to a folder"):
+        load_mmgenbench(tmp_path / "Test.tsv", file="Test.tsv")
+    with pytest.raises(DatasetError, match="gone' does not exist"):
+        load_mmgenbench(tmp_path / "gone")
+    with pytest.raises(DatasetError, match=r"gone\.tsv' cannot be read: No such file"):
+        load_mmgenbench(tmp_path, file="gone.tsv")
+
+
+def test_the_images_are_not_held_in_memory(tmp_path: Path) -> None:
+    """A table of 20 MB takes a fraction of it: the published one has ten gigabytes."""
+    cell = b64encode(bytes(384_000)).decode()
+    path = write_table(tmp_path / "x.tsv", [(number, cell) for number in range(40)])
+    assert path.stat().st_size > 20_000_000
+    tracemalloc.start()
+    try:
+        dataset = load_mmgenbench(path)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(dataset.samples) == 40
+    assert peak < 4_000_000
+    assert held < 200_000

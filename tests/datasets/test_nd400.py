@@ -1,0 +1,196 @@
+"""Nocaps+Docci400: the id list joined to local copies in their published formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.datasets.nd400 import load_nd400
+from pytest_cepbench.datasets.sample import FileImage
+from pytest_cepbench.errors import DatasetError
+from tests.artifacts.files import encoded
+
+JPEG = encoded(Image.new("RGB", (2, 2), "red"), "JPEG")
+
+IDS = (("docci", "test_00002"), ("nocaps", 4), ("docci", "test_00001"), ("nocaps", "beef04"))
+
+
+def lines(path: Path, entries: Iterable[object]) -> Path:
+    """A JSON Lines file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def write_ids(root: Path, ids: Iterable[tuple[str, object]] = IDS) -> Path:
+    """The published list."""
+    return lines(root / "nd400.jsonl", [{"source": s, "image_id": i} for s, i in ids])
+
+
+def write_docci(folder: Path) -> Path:
+    """A copy of DOCCI with two test images and one for training."""
+    entries = [
+        {"example_id": f"{split}_0000{n}", "split": split, "image_file": f"{split}_0000{n}.jpg",
+         "description": f" A {split} scene, {n}.\n"}
+        for split, n in (("train", 0), ("test", 1), ("test", 2))
+    ]  # fmt: skip
+    lines(folder / "docci_descriptions.jsonlines", entries)
+    (folder / "images").mkdir()
+    for entry in entries:
+        (folder / "images" / entry["image_file"]).write_bytes(JPEG)
+    return folder
+
+
+def write_nocaps(folder: Path, *, beside: str = "images", **changes: Any) -> Path:
+    """A copy of NoCaps: captions COCO style, several per image, images named by Open Images' ids."""
+    content = {
+        "licenses": [],
+        "images": [
+            {"id": 4, "file_name": "beef00.jpg", "domain": "out-domain"},
+            {"id": 0, "file_name": "beef04.jpg", "domain": "in-domain"},
+        ],
+        "annotations": [
+            {"id": 9, "image_id": 0, "caption": "A bull. "},
+            {"id": 8, "image_id": 4, "caption": "First of four."},
+            {"id": 7, "image_id": 0, "caption": "Some cattle."},
+            {"id": 6, "image_id": 4, "caption": "Second of four."},
+        ],
+    } | changes
+    place = folder / beside
+    place.mkdir(parents=True, exist_ok=True)
+    (folder / "nocaps_val_4500_captions.json").write_text(json.dumps(content))
+    for name in ("beef00.jpg", "beef04.jpg"):
+        (place / name).write_bytes(JPEG)
+    return folder
+
+
+def build(root: Path) -> Path:
+    """The list and both copies where they are looked for."""
+    write_ids(root)
+    write_docci(root / "docci")
+    write_nocaps(root / "nocaps")
+    return root
+
+
+def refused(path: Path, words: str, **options: str) -> None:
+    """Loading fails with these words."""
+    with pytest.raises(DatasetError, match=words):
+        load_nd400(path, **options)
+
+
+EXPECTED = [
+    ("4", "nocaps", "First of four.", "nocaps/images/beef00.jpg"),
+    ("beef04", "nocaps", "A bull.", "nocaps/images/beef04.jpg"),
+    ("test_00001", "docci", "A test scene, 1.", "docci/images/test_00001.jpg"),
+    ("test_00002", "docci", "A test scene, 2.", "docci/images/test_00002.jpg"),
+]
+
+
+def test_the_list_is_joined_to_both_copies(tmp_path: Path) -> None:
+    """DOCCI by example id, NoCaps by image id or file, each with its first caption."""
+    dataset = load_nd400(build(tmp_path))
+    assert [(s.id, *s.categories, s.text, s.image) for s in dataset.samples] == [
+        (name, source, text, FileImage(tmp_path / image)) for name, source, text, image in EXPECTED
+    ]
+    assert dataset.identity == {"loader": "nd400", "version": 1}
+
+
+def test_the_list_can_be_csv_and_anywhere(tmp_path: Path) -> None:
+    """The copies by options, the NoCaps images beside their captions, the list by its path."""
+    table = tmp_path / "ids" / "nd400.csv"
+    table.parent.mkdir()
+    table.write_text("source,image_id\nDOCCI,test_00001\nnocaps,4\n")
+    write_docci(tmp_path / "d")
+    nocaps = write_nocaps(tmp_path / "n", beside=".")
+    (nocaps / "nocaps_test_image_info.json").write_text("{}")
+    captions = nocaps / "nocaps_val_4500_captions.json"
+    dataset = load_nd400(table, docci="../d", nocaps=str(captions))
+    assert [sample.id for sample in dataset.samples] == ["4", "test_00001"]
+    assert dataset.samples[0].image == FileImage(nocaps / "beef00.jpg")
+    refused(table, "one .json with NoCaps' captions is expected", docci="../d", nocaps=str(nocaps))
+
+
+def test_only_the_copies_that_are_listed_are_read(tmp_path: Path) -> None:
+    """A list of one source needs one copy."""
+    write_ids(tmp_path, [("docci", "test_00001")])
+    write_docci(tmp_path / "docci")
+    assert load_nd400(tmp_path).categories == ("docci",)
+
+
+def test_what_is_not_found_is_refused_and_counted(tmp_path: Path) -> None:
+    """The authors' code passes over it: 398 pairs would be called 400."""
+    build(tmp_path)
+    write_ids(tmp_path, [*IDS, ("docci", "test_99999"), ("nocaps", 77)])
+    (tmp_path / "nocaps" / "images" / "beef00.jpg").unlink()
+    refused(
+        tmp_path,
+        r"3 of the 6 pairs listed in '.*nd400\.jsonl' are not in .*: 'docci test_99999: not "
+        r"annotated', 'nocaps 4: no file beef00\.jpg', 'nocaps 77: not annotated'",
+    )
+
+
+def test_an_image_without_a_caption_is_refused(tmp_path: Path) -> None:
+    """A text-first chain could not start from it."""
+    write_nocaps(build(tmp_path) / "nocaps", annotations=[])
+    refused(tmp_path, "2 of the 4 pairs .*'nocaps 4: no caption', 'nocaps beef04: no caption'")
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ([("coco", 1)], r"nd400\.jsonl, line 1: unknown source 'coco'.*docci, nocaps"),
+        ([("docci", "x"), ("docci", "x")], "line 2: image_id 'x' is there twice"),
+        ([("docci", "x"), ("nocaps", "x")], "line 2: image_id 'x' is there twice"),
+        ([("docci", " ")], "line 1: image_id is empty"),
+        ([("docci", None)], "line 1: field 'image_id' is expected to be str or int, got None"),
+        ([("docci", True)], "line 1: field 'image_id' is expected to be str or int, got True"),
+    ],
+)
+def test_a_wrong_list_is_refused(tmp_path: Path, ids: list[tuple[str, object]], words: str) -> None:
+    """With file and line."""
+    write_ids(tmp_path, ids)
+    refused(tmp_path, words)
+
+
+def test_an_empty_list_is_refused(tmp_path: Path) -> None:
+    """A gate over nothing must not pass."""
+    refused(write_ids(tmp_path, []), "has no samples")
+
+
+def test_which_list_must_be_clear(tmp_path: Path) -> None:
+    """None or several lists in the folder: what was found, and the option that helps."""
+    refused(tmp_path, r"one id list \(\.csv, \.jsonl, \.jsonlines\) is expected, found none")
+    write_ids(build(tmp_path)).with_suffix(".csv").write_text("source,image_id\nnocaps,4\n")
+    refused(tmp_path, "found 'nd400.csv', 'nd400.jsonl'; name it with the option ids")
+    assert len(load_nd400(tmp_path, ids="nd400.csv").samples) == 1
+    refused(tmp_path / "gone", "gone' is no folder")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"images": {}}, r"captions\.json: a list 'images' is expected at the top"),
+        ({"annotations": [3]}, r"annotations\[0\]: an object is expected, got int"),
+        ({"annotations": [{"image_id": "4", "caption": "x"}]}, r"'image_id' is expected to be int"),
+        ({"images": [{"id": 4, "file_name": "../x.jpg"}]}, r"images\[0\]: field 'file_name': .*out"),
+        ({"images": [{"id": 4, "file_name": "a.jpg"}] * 2}, r"images\[1\]: image 4 .* is there twice"),
+    ],
+)  # fmt: skip
+def test_damaged_annotations_are_refused(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    """File, entry and field are named; no entry leads out of the folder."""
+    write_nocaps(build(tmp_path) / "nocaps", **changes)
+    refused(tmp_path, words)
+
+
+def test_docci_ids_are_there_once(tmp_path: Path) -> None:
+    """Neither of two descriptions stands for the other."""
+    path = build(tmp_path) / "docci" / "docci_descriptions.jsonlines"
+    path.write_text(path.read_text() * 2)
+    refused(tmp_path, r"descriptions\.jsonlines, line 4: example_id 'train_00000' is there twice")

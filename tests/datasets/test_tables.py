@@ -1,0 +1,157 @@
+"""Tables in text files: what is written is read back, and every cell lies where it says."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.datasets import tables
+from pytest_cepbench.datasets.tables import read_columns, read_rows
+from pytest_cepbench.errors import DatasetError
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(
+    st.sampled_from('a"\t,\n é猫'), max_size=12
+)
+
+
+def written(rows: list[list[str]], delimiter: str, end: str, quoting: int) -> bytes:
+    """The bytes that Python's own writer makes of rows."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator=end, quoting=quoting)  # type: ignore[arg-type] # typeshed wants a literal
+    writer.writerows([["a", "b"], *rows])
+    return stream.getvalue().encode()
+
+
+@given(
+    rows=st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=5),
+    delimiter=st.sampled_from(",\t"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    bom=st.booleans(),
+    last_end=st.booleans(),
+)
+def test_what_is_written_is_read(
+    rows: list[list[str]], delimiter: str, end: str, quoting: int, *, bom: bool, last_end: bool
+) -> None:
+    """Quotes, delimiters, line ends and any letters come back; offsets lead to each cell's bytes."""
+    if end == "\n":  # Python 3.11's writer leaves a bare CR unquoted there, and it is ambiguous
+        rows = [[text.replace("\r", "") for text in row] for row in rows]
+    data = b"\xef\xbb\xbf" * bom + written(rows, delimiter, end, quoting)
+    data = data if last_end else data.removesuffix(end.encode())
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "t"
+        path.write_bytes(data)
+        found = list(read_rows(path, delimiter, ("a", "b")))
+        assert read_columns(path, delimiter) == ("a", "b")
+    assert [[row.text("a"), row.text("b")] for row in found] == rows
+    assert [row.number for row in found] == list(range(1, len(rows) + 1))
+    for row in found:
+        for cell in row.cells.values():
+            assert data[cell.offset : cell.offset + len(cell.raw)] == cell.raw
+
+
+def complaint(path: Path) -> str | None:
+    """What reading a table says against it; None when it can be read after all."""
+    try:
+        for row in read_rows(path, ",", ("a", "b")):
+            row.text("a")
+    except DatasetError as error:
+        return str(error)
+    return None
+
+
+@given(st.binary(max_size=60) | st.text(st.sampled_from('a,"\n\r'), max_size=30).map(str.encode))
+def test_rubbish_is_rows_or_a_data_set_error(data: bytes) -> None:
+    """Whatever bytes a file holds, no other kind of error comes out."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_bytes(b"a,b\n" + data)
+        assert str(path) in (complaint(path) or str(path))
+
+
+def table(root: Path, data: bytes) -> Path:
+    """A file with these bytes."""
+    path = root / "t.csv"
+    path.write_bytes(data)
+    return path
+
+
+def test_rows_know_row_and_line(tmp_path: Path) -> None:
+    """After a caption of two lines, the row's number and the editor's line differ: both are said."""
+    path = table(tmp_path, b'a,b\n"x\ny",1\n\nz,2\n')
+    assert [row.where("b") for row in read_rows(path, ",", ())] == [
+        "row 1 (line 2), column 'b'",
+        "row 2 (line 5), column 'b'",
+    ]
+
+
+def test_a_quote_inside_an_unquoted_field_is_a_letter(tmp_path: Path) -> None:
+    """A 12" record is no quotation, as for every CSV reader."""
+    path = table(tmp_path, b'a,b\n12" vinyl,5"\nx,"y"\n')
+    assert [row.text("a") + "|" + row.text("b") for row in read_rows(path, ",", ())] == [
+        '12" vinyl|5"',
+        "x|y",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty: a first row with the columns' names"),
+        (b"a;b\n", r"has no column 'a', 'b'; it has \['a;b'\]"),
+        (b"a,b,a\n", "has more than one column 'a'"),
+        (b"a,b\n1\n", r"row 1 \(line 2\): 1 fields, the header has 2: was the file cut short"),
+        (b"a,b\n1,2\n1,2,3\n", r"row 2 \(line 3\): 3 fields, the header has 2"),
+        (b'a,b\n1,2\n3,"x\n4,5\n', r"the row that begins in line 3 does not end"),
+        (b'a,b\n"x\ny"z,2\n', "line 3: text behind a closing quote"),
+        ("a,b\n1,2\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        (b"a,caf\xe9\n", "header: not UTF-8 at byte 5"),
+    ],
+)
+def test_a_table_that_is_none_says_so(tmp_path: Path, data: bytes, words: str) -> None:
+    """File, row and line are named, and what to do."""
+    with pytest.raises(DatasetError, match=rf"t\.csv.*{words}"):
+        list(read_rows(table(tmp_path, data), ",", ("a", "b")))
+
+
+def test_latin_1_is_read_when_asked_for(tmp_path: Path) -> None:
+    """It is never guessed: the byte that is no UTF-8 is named, else accents would be spoilt."""
+    path = table(tmp_path, b'a,b\n1,"le ""caf\xe9"""\n')
+    (row,) = read_rows(path, ",", ("b",))
+    with pytest.raises(
+        DatasetError, match=r"t\.csv, row 1 \(line 2\), column 'b': not UTF-8 at byte 15 of"
+    ):
+        row.text("b")
+    assert path.read_bytes()[15] == 0xE9
+    (row,) = read_rows(path, ",", ("b",), "latin-1")
+    assert row.text("b") == 'le "café"'
+
+
+def test_an_unknown_encoding_is_refused(tmp_path: Path) -> None:
+    """Only encodings in which commas and quotes are single bytes."""
+    with pytest.raises(DatasetError, match=r"unknown encoding 'utf-16'.*latin-1, utf-8"):
+        list(read_rows(table(tmp_path, b"a\n"), ",", (), "utf-16"))
+
+
+def test_a_row_without_end_takes_no_memory_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of one endless line, or a quote never closed in ten gigabytes, is an error in time."""
+    monkeypatch.setattr(tables, "MAX_ROW", 1000)
+    for data in (b"a\n" + b"x" * 1001, b'a\n"' + b"x\n" * 5000 + b'"\n'):
+        with pytest.raises(DatasetError, match=r"the row that begins in line 2 does not end"):
+            list(read_rows(table(tmp_path, data), ",", ()))
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """Missing, or a folder in its place."""
+    with pytest.raises(DatasetError, match=r"gone\.csv' cannot be read: No such file"):
+        list(read_rows(tmp_path / "gone.csv", ",", ()))
+    with pytest.raises(DatasetError, match="cannot be read: Is a directory"):
+        list(read_rows(tmp_path, ",", ()))
