@@ -12,7 +12,7 @@ from pytest_cepbench.models.checkpoints import (
     inspect_checkpoint,
 )
 from pytest_cepbench.models.roles import ROLE_NAMES, BindContext, BoundRole, RoleName
-from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.spec import ENCODER_SCHEMES, ModelSpec
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,10 @@ def detect(spec: ModelSpec) -> Detected:
 
         model = make_model(spec)
         return Detected(spec.target, roles_of(model))
+    if spec.scheme in ENCODER_SCHEMES:
+        from pytest_cepbench.models.encoders import describe_encoder_scheme
+
+        return Detected(describe_encoder_scheme(spec), ("encoder",), "embeds images")
     checkpoint = inspect_checkpoint(spec)
     return Detected(checkpoint.what, checkpoint.roles, checkpoint.because)
 
@@ -63,6 +67,10 @@ def bind(
         from pytest_cepbench.models.python_model import bind_python
 
         return bind_python(spec, role)
+    if spec.scheme in ENCODER_SCHEMES:
+        from pytest_cepbench.models.encoders import bind_encoder_scheme
+
+        return bind_encoder_scheme(spec, role, context)
     checkpoint = inspect_checkpoint(spec)
     if role not in checkpoint.roles and not force:
         raise RoleError(_wrong_role(spec, role, checkpoint))
@@ -80,6 +88,10 @@ def _adapter(role: RoleName) -> Callable[[ModelSpec, Checkpoint, BindContext], B
         from pytest_cepbench.models.generators import bind_generator
 
         return bind_generator
+    if role == "detector":
+        from pytest_cepbench.models.detectors import bind_detector
+
+        return bind_detector
     from pytest_cepbench.models.encoders import bind_encoder
 
     return bind_encoder

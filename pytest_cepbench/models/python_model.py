@@ -5,7 +5,10 @@ role's Protocol. The object states its identity itself, by these attributes:
 
     fingerprint: str        required: whatever decides its answers besides `params`
     params: Mapping         inference parameters that can change the output (default: none)
-    seeded: bool            whether the output depends on the seed (default: not for an encoder)
+    seeded: bool            whether the output depends on the seed (default: not for an encoder or a
+                            detector)
+    queries: str            what a detector may be asked: "free-text" (default), or "classes", the
+                            plain names of those that it knows
     batch_size: int         most inputs in one call (default: 8)
     what: str               a name for people (default: the spec's target)
 """
@@ -17,11 +20,20 @@ import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.roles import BoundRole, Describer, Encoder, Generator, Model, RoleName
+from pytest_cepbench.models.detectors.params import Queries
+from pytest_cepbench.models.roles import (
+    BoundRole,
+    Describer,
+    Detector,
+    Encoder,
+    Generator,
+    Model,
+    RoleName,
+)
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 ADAPTER = "python/1"
@@ -30,11 +42,13 @@ _PROTOCOLS: dict[RoleName, type] = {
     "describer": Describer,
     "generator": Generator,
     "encoder": Encoder,
+    "detector": Detector,
 }
 _METHODS: dict[RoleName, tuple[str, ...]] = {
     "describer": ("describe(images, prompt, seeds)",),
     "generator": ("generate(texts, seeds)",),
     "encoder": ("encode_images(images)", "encode_texts(texts)"),
+    "detector": ("detect(images, queries)",),
 }
 
 
@@ -52,7 +66,12 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
     """
     model = make_model(spec)
     _check_role(spec, role, model)
-    params = _attribute(spec, model, "params", Mapping, {})
+    params: dict[str, Any] = {
+        "spec": dict(spec.params),
+        "model": dict(_attribute(spec, model, "params", Mapping, {})),
+    }
+    if role == "detector":
+        params["queries"] = _queries(spec, model)
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -60,8 +79,8 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
         fingerprint=_fingerprint(spec, model),
         adapter=ADAPTER,
         load=lambda: model,
-        params=_plain(spec, {"spec": dict(spec.params), "model": dict(params)}),
-        seeded=_attribute(spec, model, "seeded", bool, role != "encoder"),
+        params=_plain(spec, params),
+        seeded=_attribute(spec, model, "seeded", bool, role in ("describer", "generator")),
         batch_size=_batch_size(spec, model),
     )
 
@@ -158,6 +177,15 @@ def _batch_size(spec: ModelSpec, model: object) -> int:
         msg = f"model spec {spec.text!r}: {type(model).__name__}.batch_size must be 1 or more, got {size}"
         raise SpecError(msg)
     return size
+
+
+def _queries(spec: ModelSpec, model: object) -> str:
+    given: str = _attribute(spec, model, "queries", str, "free-text")
+    if given not in get_args(Queries):
+        known = " or ".join(map(repr, get_args(Queries)))
+        msg = f"model spec {spec.text!r}: {type(model).__name__}.queries must be {known}, got {given!r}"
+        raise SpecError(msg)
+    return given
 
 
 def _attribute(spec: ModelSpec, model: object, name: str, kind: type, default: Any) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detections, Failure
 
-RoleName = Literal["describer", "generator", "encoder"]
+RoleName = Literal["describer", "generator", "encoder", "detector"]
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
@@ -61,7 +61,33 @@ class Encoder(Protocol):
         ...
 
 
-Model = Describer | Generator | Encoder
+@runtime_checkable
+class CountsTokens(Protocol):
+    """An encoder that can say which texts are longer than it reads; others read any length."""
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, and the most that are read; without a forward pass."""
+        ...
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """Image to boxes."""
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> Sequence[Detections | Failure]:
+        """Find the objects of each RGB image that answer one of its queries.
+
+        queries: for each image the things to look for ("a photo of a red bench", or the plain name
+        of a class where the detector knows a fixed set); at least one, none twice. A detection
+        carries the query that it answers, word for word. Raises RoleError for a query that a
+        detector of a fixed set of classes does not know.
+        """
+        ...
+
+
+Model = Describer | Generator | Encoder | Detector
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The embedded world's own models: `shapes:`, perfect, or worse by a known amount.
 
-shapes:                                  an exact describer, generator and encoder
+shapes:                                  an exact describer, generator, encoder and detector
 shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_json
+from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_json
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
     Knobs,
@@ -20,12 +20,14 @@ from pytest_cepbench.datasets.shapes import (
     distort,
     features,
     is_blank,
+    locate,
     parse_caption,
     perceive,
     render,
 )
 from pytest_cepbench.datasets.shapes.look import SIDE
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.datasets.shapes.scene import SHAPES
+from pytest_cepbench.errors import RoleError, SpecError, unknown_name
 from pytest_cepbench.models.roles import (
     BoundRole,
     FloatArray,
@@ -91,15 +93,40 @@ class ShapesEncoder:
 
 
 @dataclass(frozen=True)
+class ShapesDetector:
+    """Finds the shapes that are asked for by their names, and says their color."""
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> list[Detections]:
+        """Every object of a shape that is asked for, with score 1.0, row by row from the top left.
+
+        Raises RoleError for a query that is no shape of the world.
+        """
+        for query in {query for asked in queries for query in asked}:
+            if query not in SHAPES:
+                msg = f"shapes: detects by plain name: {unknown_name('shape', query, SHAPES)}"
+                raise RoleError(msg)
+        return [self._one(image, asked) for image, asked in zip(images, queries, strict=True)]
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections:
+        seen = locate(ImageArtifact.from_pil(image))
+        wanted = [one for one in seen if one.what.shape in asked]
+        return Detections(
+            tuple(Detection(one.what.shape, 1.0, one.box, color=one.what.color) for one in wanted)
+        )
+
+
+@dataclass(frozen=True)
 class _NoKnobs:
-    """The encoder's parameters: it measures, so it has none."""
+    """The parameters of encoder and detector: they measure, so they have none."""
 
 
 def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
     """`shapes:` in one role.
 
     Raises SpecError when something follows the colon but knobs, or a knob is unknown, not a
-    number, out of [0, 1], or given to the encoder, which has none.
+    number, out of [0, 1], or given to the encoder or the detector, which have none.
     """
     if spec.target:
         msg = (
@@ -107,9 +134,10 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
             f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
         )
         raise SpecError(msg)
-    knobs = Knobs() if role == "encoder" else parse_params(spec, Knobs, f"the shapes {role}")
-    if role == "encoder":
-        parse_params(spec, _NoKnobs, "the shapes encoder")
+    measures = role in ("encoder", "detector")
+    if measures:
+        parse_params(spec, _NoKnobs, f"the shapes {role}")
+    knobs = Knobs() if measures else parse_params(spec, Knobs, f"the shapes {role}")
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -117,7 +145,7 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
         fingerprint=digest_json({"world": WORLD_VERSION, "role": role}),
         adapter=ADAPTER,
         load=_loader(role, knobs),
-        params=knobs.turned,
+        params={"queries": "classes"} if role == "detector" else knobs.turned,
         # The generator's jitter comes from the seed, whatever its knobs.
         seeded=role == "generator" or (role == "describer" and bool(knobs.turned)),
         batch_size=_BATCH,
@@ -129,4 +157,4 @@ def _loader(role: RoleName, knobs: Knobs) -> Callable[[], Model]:
         return lambda: ShapesDescriber(knobs)
     if role == "generator":
         return lambda: ShapesGenerator(knobs)
-    return ShapesEncoder
+    return ShapesDetector if role == "detector" else ShapesEncoder

@@ -3,6 +3,7 @@
 checkpoints/step-8000                          a folder
 org/model?revision=v2&dtype=bfloat16           a hub id, with parameters
 shapes:?miss=0.1                               a scheme
+unicom:PATH                                    a file of weights that no configuration describes
 python:package.module:factory?temperature=0    anything that satisfies a role's Protocol
 """
 
@@ -19,7 +20,13 @@ from urllib.parse import parse_qsl
 
 from pytest_cepbench.errors import SpecError, unknown_name
 
-SCHEMES = ("shapes", "python")
+ENCODER_SCHEMES = ("unicom", "cleanfid")
+"""Schemes that name an encoder and nothing else: files of weights with no configuration."""
+
+SUITE_SCHEMES = ("preset", "replay")
+"""Schemes that name no model by themselves: settings that a suite holds, chains made elsewhere."""
+
+SCHEMES = ("shapes", "python", *ENCODER_SCHEMES, *SUITE_SCHEMES)
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 

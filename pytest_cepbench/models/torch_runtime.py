@@ -26,7 +26,16 @@ IMAGE_BACKENDS = ("pil", "torchvision")
 """What transformers' image processors compute with; the two differ by a level here and there."""
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
-_LIBRARIES = ("torch", "torchvision", "transformers", "diffusers", "open_clip_torch", "timm")
+_LIBRARIES = (
+    "torch",
+    "torchvision",
+    "transformers",
+    "diffusers",
+    "open_clip_torch",
+    "timm",
+    "sentence-transformers",
+    "clean-fid",
+)
 
 
 def require(*packages: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS, FailureKind
 
 
@@ -23,8 +25,13 @@ class ImageRef:
 
 Vector = npt.NDArray[np.float32]
 
-Result = str | ImageRef | Vector | Failure
-"""A text, an image, a vector (dimension,) float32, or the failure of the step."""
+Result = str | ImageRef | Vector | Detections | Failure
+"""A text, an image, a vector (dimension,) float32, what was found in an image, or the failure of the
+step."""
+
+_Box = tuple[float, float, float, float]
+_MaskRow = tuple[int, int, tuple[int, ...]]
+_DetectionRow = tuple[str, float, _Box, _MaskRow | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,12 @@ def pack(result: Result) -> tuple[str, bytes]:
         return "image", result.digest.encode()
     if isinstance(result, Failure):
         return "failure", f"{result.kind}\0{result.detail}".encode("utf-8", "replace")
+    if isinstance(result, Detections):
+        rows = [_to_row(detection) for detection in result.found]
+        # Python writes the shortest digits that read back as the same float; a surrogate left as it
+        # is stays one, where two escaped ones would be read as one character.
+        text = json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return "boxes", text.encode("utf-8", "surrogatepass")
     return "vector", np.ascontiguousarray(result, dtype="<f4").tobytes()
 
 
@@ -59,11 +72,34 @@ def unpack(kind: str, payload: bytes) -> Result:
         return ImageRef(payload.decode())
     if kind == "vector":
         return np.frombuffer(payload, dtype="<f4").astype(np.float32)
+    if kind == "boxes":
+        return _unpack_boxes(payload)
     name, _, detail = payload.decode().partition("\0")
     if kind != "failure" or name not in FAILURE_KINDS:
         msg = f"no such kind of result: {kind} {name}"
         raise ValueError(msg)
     return Failure(cast("FailureKind", name), detail)
+
+
+def _to_row(detection: Detection) -> list[Any]:
+    mask = detection.mask
+    runs = None if mask is None else [mask.height, mask.width, mask.runs]
+    return [detection.query, detection.score, detection.box, runs, detection.color]
+
+
+def _unpack_boxes(payload: bytes) -> Detections:
+    try:
+        read = json.loads(payload.decode("utf-8", "surrogatepass"))
+        rows = msgspec.convert(read, list[_DetectionRow])
+    except (msgspec.ValidationError, RecursionError) as error:
+        msg = f"no detections: {error}"
+        raise ValueError(msg) from error
+    return Detections(
+        tuple(
+            Detection(query, score, box, None if mask is None else Mask(*mask), color)
+            for query, score, box, mask, color in rows
+        )
+    )
 
 
 def seal(key: str, kind: str, payload: bytes) -> bytes:

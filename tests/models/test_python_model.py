@@ -40,6 +40,20 @@ class FullEmbedder(Embedder):
     def encode_texts(self, texts):
         return None
 
+class Finder:
+    fingerprint = "finder-1"
+    queries = "classes"
+
+    def detect(self, images, queries):
+        return None
+
+class FreeFinder:
+    fingerprint = "finder-2"
+    detect = Finder.detect
+
+class WrongFinder(Finder):
+    queries = "sentences"
+
 class Anonymous(Captioner):
     fingerprint = None
 
@@ -112,6 +126,18 @@ def test_an_encoder_is_not_seeded_by_default(binding: Callable[..., BoundRole]) 
     assert binding("FullEmbedder", "encoder").seeded is False
 
 
+def test_a_detector_says_what_it_may_be_asked(binding: Callable[..., BoundRole]) -> None:
+    """Free text unless its attribute says that it knows a fixed set; suites ask accordingly."""
+    bound = binding("Finder", "detector")
+    assert bound.params == {"spec": {}, "model": {}, "queries": "classes"}
+    assert bound.seeded is False
+    assert binding("FreeFinder", "detector").params["queries"] == "free-text"
+    with pytest.raises(
+        SpecError, match="queries must be 'free-text' or 'classes', got 'sentences'"
+    ):
+        binding("WrongFinder", "detector")
+
+
 @pytest.mark.parametrize(
     ("target", "role", "missing"),
     [
@@ -121,6 +147,7 @@ def test_an_encoder_is_not_seeded_by_default(binding: Callable[..., BoundRole]) 
             r"can play describer; a generator needs .* generate\(texts, seeds\)",
         ),
         ("Embedder", "encoder", r"no role; a encoder|encode_texts\(texts\)"),
+        ("Captioner", "detector", r"a detector needs .* detect\(images, queries\)"),
     ],
 )
 def test_a_missing_method_is_named(
@@ -162,6 +189,7 @@ def test_roles_are_detected_from_the_methods() -> None:
     """`--model=python:...` must find the role by what the object can do."""
     assert detect(parse_spec("python:mymodels:Captioner")).roles == ("describer",)
     assert detect(parse_spec("python:mymodels:FullEmbedder")).roles == ("encoder",)
+    assert detect(parse_spec("python:mymodels:Finder")).roles == ("detector",)
     assert detect(parse_spec("python:mymodels:Embedder")).roles == ()
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from pytest_cepbench.artifacts import Detections
 from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import (
     Knobs,
@@ -22,11 +23,13 @@ from pytest_cepbench.datasets.shapes import (
     parse_caption,
     render,
 )
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.datasets.shapes.scene import SHAPES
+from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.roles import (
     ROLE_NAMES,
     BoundRole,
     Describer,
+    Detector,
     Encoder,
     Generator,
     RoleName,
@@ -183,14 +186,56 @@ def test_the_scene_of_nothing_is_no_failure() -> None:
     assert np.asarray(image).min() > 0
 
 
+def test_the_detector_finds_what_was_drawn(dataset: Dataset) -> None:
+    """Of every scene the shapes that are asked for, with their colors, sure of each."""
+    detector = cast("Detector", bound("shapes:", "detector").load())
+    images = [load_seed_image(sample).to_pil() for sample in dataset.samples]
+    asked = [["circle", "cross"], ["triangle", "square"]]
+    queries = [asked[index % 2] for index in range(len(images))]
+    for sample, wanted, found in zip(
+        dataset.samples, queries, detector.detect(images, queries), strict=True
+    ):
+        assert isinstance(found, Detections)
+        drawn = parse_caption(sample.text or "").objects
+        expected = [(one.shape, one.color, 1.0) for one in drawn if one.shape in wanted]
+        assert [(one.query, one.color, one.score) for one in found.found] == expected
+
+
+def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
+    """The center of each box lies in the cell that the caption names."""
+    detector = cast("Detector", bound("shapes:", "detector").load())
+    for sample in dataset.samples:
+        image = load_seed_image(sample).to_pil().resize((192, 192))
+        (found,) = detector.detect([image], [SHAPES])
+        assert isinstance(found, Detections)
+        cells = [one.cell for one in parse_caption(sample.text or "").objects]
+        centers = [
+            ((one.box[0] + one.box[2]) / 2, (one.box[1] + one.box[3]) / 2) for one in found.found
+        ]
+        assert [int(y // 64) * 3 + int(x // 64) for x, y in centers] == cells
+
+
+@pytest.mark.parametrize("query", ["a photo of a circle", "circel", "red circle"])
+def test_the_detector_knows_its_shapes_only(query: str) -> None:
+    """A wrong question is the caller's mistake, found also where the image shows nothing."""
+    detector = cast("Detector", bound("shapes:", "detector").load())
+    with pytest.raises(RoleError, match=r"unknown shape .*Known: circle, cross, square, triangle"):
+        detector.detect([Image.new("RGB", (64, 64))], [["cross", query]])
+
+
 @pytest.mark.parametrize("role", ROLE_NAMES)
 def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     """Bound to a role, the spec loads a model of that role with an identity of its own."""
     one = bound("shapes:", role)
-    protocol = {"describer": Describer, "generator": Generator, "encoder": Encoder}[role]
-    assert isinstance(one.load(), protocol)
+    protocols = {
+        "describer": Describer,
+        "generator": Generator,
+        "encoder": Encoder,
+        "detector": Detector,
+    }
+    assert isinstance(one.load(), protocols[role])
     assert one.role == role
-    assert one.identity["params"] == {}
+    assert one.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
     others = [bound("shapes:", other) for other in ROLE_NAMES if other != role]
     assert one.fingerprint not in [other.fingerprint for other in others]
 
@@ -202,6 +247,7 @@ def test_identity_and_seeds_follow_the_knobs() -> None:
     assert bound("shapes:?miss=0.1", "describer").seeded
     assert bound("shapes:", "generator").seeded
     assert not bound("shapes:", "encoder").seeded
+    assert not bound("shapes:", "detector").seeded
     assert bound("shapes:?miss=0", "generator").identity == bound("shapes:", "generator").identity
     assert bound("shapes:?swap=.5", "generator").params == {"swap": 0.5}
 
@@ -218,6 +264,7 @@ def test_identity_and_seeds_follow_the_knobs() -> None:
         ("shapes:?miss=1.5", "generator", r"miss is a probability in \[0, 1\], got 1.5"),
         ("shapes:?swap=nan", "describer", r"swap is a probability in \[0, 1\], got nan"),
         ("shapes:?miss=0.1", "encoder", "unknown parameter for the shapes encoder 'miss'"),
+        ("shapes:?miss=0.1", "detector", "unknown parameter for the shapes detector 'miss'"),
         ("shapes:large", "describer", "nothing but knobs can follow 'shapes:', got 'large'"),
     ],
 )

@@ -41,6 +41,8 @@ class Knobs:
             {"revision": "v2", "dtype": "bfloat16"},
         ),
         ("shapes:?miss=0.1", "shapes", "", {"miss": "0.1"}),
+        ("unicom:w/L.pt?allow_pickle=true", "unicom", "w/L.pt", {"allow_pickle": "true"}),
+        ("cleanfid:", "cleanfid", "", {}),
         ("python:pkg.mod:make?x=1", "python", "pkg.mod:make", {"x": "1"}),
         (r"C:\models\step-8", "", r"C:\models\step-8", {}),
         ("m?system_prompt=be%20brief&name=", "", "m", {"system_prompt": "be brief", "name": ""}),

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.store import ImageRef, Result
 
@@ -20,10 +20,33 @@ VECTORS = hnp.arrays(
     elements=st.floats(width=32, allow_nan=True, allow_infinity=True),
 )
 
+PLACES = st.floats(allow_nan=False, allow_infinity=False)
+
+BOXES = st.tuples(PLACES, PLACES, PLACES, PLACES).map(
+    lambda box: (*map(min, box[:2], box[2:]), *map(max, box[:2], box[2:]))
+)
+
+MASKS = hnp.arrays(np.bool_, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9)).map(
+    Mask.from_array
+)
+
+DETECTIONS = st.lists(
+    st.builds(
+        Detection,
+        query=TEXTS,
+        score=st.floats(0.0, 1.0),
+        box=BOXES,
+        mask=st.none() | MASKS,
+        color=st.none() | TEXTS,
+    ),
+    max_size=4,
+).map(Detections.sort)
+
 RESULTS: st.SearchStrategy[Result] = st.one_of(
     TEXTS,
     KEYS.map(ImageRef),
     VECTORS,
+    DETECTIONS,
     st.builds(Failure, st.sampled_from(sorted(FAILURE_KINDS)), st.text(max_size=30)),
 )
 

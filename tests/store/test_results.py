@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.store import Result
 from pytest_cepbench.store.results import is_sealed, pack, seal, unpack
 from tests.store.strategies import KEYS, RESULTS, TEXTS, same
@@ -17,7 +17,9 @@ from tests.store.strategies import KEYS, RESULTS, TEXTS, same
 
 @given(RESULTS)
 def test_every_kind_of_result_comes_back(result: Result) -> None:
-    """Texts with lone surrogates, empty texts, images, vectors bit by bit, failures."""
+    """Texts with lone surrogates, empty texts, images, vectors bit by bit, boxes with masks and every
+    digit of their floats, failures.
+    """
     assert same(unpack(*pack(result)), result)
 
 
@@ -44,6 +46,30 @@ def test_what_was_never_packed_is_no_result(kind: str, payload: bytes) -> None:
     """A kind that this version does not know is an error, not a guess."""
     with pytest.raises(ValueError, match=r"no such kind|multiple of element size"):
         unpack(kind, payload)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "", "{}", "[1]", '["cat"]', "[" * 9999,
+        '["cat",0.5,[0,0,4,4],null]',
+        '["cat","0.5",[0,0,4,4],null,null]',
+        '["cat",1.5,[0,0,4,4],null,null]',
+        '["cat",0.5,[0,0,4],null,null]',
+        '["cat",0.5,[0,NaN,4,4],null,null]',
+        '["cat",0.5,[4,0,0,4],null,null]',
+        '["cat",0.5,[0,0,4,4],[2,2,[5]],null]',
+        '["cat",0.5,[0,0,4,4],[2,2,[1.5,2.5]],null]',
+        '["cat",0.5,[0,0,4,4],null,7]',
+        '[null,0.5,[0,0,4,4],null,null]',
+    ],
+)  # fmt: skip
+def test_boxes_that_were_never_packed_are_no_result(rows: str) -> None:
+    """A row that is cut, of another shape or impossible is an error, which the store calls damage."""
+    good = b'[["cat",0.5,[0,0,4,4],[2,2,[1,3]],null]]'
+    assert isinstance(unpack("boxes", good), Detections)
+    with pytest.raises(ValueError):  # noqa: PT011 - whose words they are depends on the damage
+        unpack("boxes", rows.encode() if rows in ("", "{}") else f"[{rows}]".encode())
 
 
 @given(KEYS, RESULTS, st.data())

@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from pytest_cepbench.models.roles import RoleName
 
-CheckpointKind = Literal["transformers", "diffusers", "open_clip", "timm"]
+CheckpointKind = Literal[
+    "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"
+]
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,15 @@ _VISION_TYPES = {
     "tipsv2_vision_model", "van", "vit", "vit_hybrid", "vit_mae", "vit_msn",
 }  # fmt: skip
 
+# Detectors that ground the phrases of one running text, not a list of queries.
+_GROUNDED = {"grounding-dino", "mm-grounding-dino", "omdet-turbo"}
+
 # Heads over a vision backbone whose outputs are boxes, masks or depth, not a vector of the image.
 _DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "ForImageMatting")
+
+# Modules of sentence-transformers that are read. Others bring code or weights of their own, or read
+# other things than texts.
+_SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detection:
@@ -96,6 +105,8 @@ def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detection:
         return Detection("open_clip model", ("encoder",), "embeds images and texts")
     if kind == "timm":
         return Detection(f"timm {config['architecture']}", ("encoder",), "embeds images")
+    if kind == "sentence_transformers":
+        return _detect_sentence_transformer(config)
     return _detect_transformers(config)
 
 
@@ -121,14 +132,54 @@ def _detect_transformers(config: Mapping[str, Any]) -> Detection:
     architecture = str(architectures[0])
     what = architecture or f"model type {model_type!r}"
     if any(head in architecture for head in _DENSE_HEADS):
-        return Detection(what, (), "finds boxes, masks or depths, not one vector for an image")
+        return _detect_dense(what, architecture, model_type)
     if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
         return _detect_multimodal(what, architecture, model_type, config)
     if model_type in _VISION_TYPES or _looks_like_vision(config):
         return Detection(what, ("encoder",), "embeds images")
-    if architecture.endswith(_WRITES_TEXT) or "vocab_size" in config:
+    if architecture.endswith(_WRITES_TEXT):
         return Detection(what, (), "reads no images (its configuration has no vision part)")
+    if "vocab_size" in config:
+        because = (
+            "reads no images (its configuration has no vision part), and as an encoder of texts it "
+            "would need the modules.json of sentence-transformers, which says how tokens are pooled"
+        )
+        return Detection(what, (), because)
     return Detection(what, (), "is of a kind that no rule recognises")
+
+
+def modules_fault(config: Mapping[str, Any]) -> str | None:
+    """Why a sentence-transformers model of these modules is not read, completing "it ..."; or None."""
+    types = [module["type"] for module in config["modules"]]
+    for name in types:
+        package, _, last = name.rpartition(".")
+        if not f"{package}.".startswith("sentence_transformers.") or last not in _SENTENCE_MODULES:
+            return f"has the module {name}, and only {', '.join(_SENTENCE_MODULES)} are read"
+    if not types[0].endswith(".Transformer"):
+        return f"begins with the module {types[0]} and not with a Transformer"
+    if not any(name.endswith(".Pooling") for name in types):
+        return "has no module Pooling, so its vectors are those of tokens and not of texts"
+    return None
+
+
+def _detect_sentence_transformer(config: Mapping[str, Any]) -> Detection:
+    names = [module["type"].rpartition(".")[2] for module in config["modules"]]
+    what = f"sentence-transformers {'+'.join(names)}"
+    if fault := modules_fault(config):
+        return Detection(what, (), fault)
+    return Detection(what, ("encoder",), "embeds texts")
+
+
+def _detect_dense(what: str, architecture: str, model_type: str) -> Detection:
+    if model_type in _GROUNDED:
+        return Detection(what, (), "finds boxes for phrases of one text, which no adapter asks for")
+    if model_type in ("owlv2", "owlvit"):
+        return Detection(what, ("detector",), "finds boxes for texts")
+    if model_type == "mask2former":
+        return Detection(what, ("detector",), "finds objects of its classes, with masks")
+    if "ForObjectDetection" in architecture:
+        return Detection(what, ("detector",), "finds boxes of objects of its classes")
+    return Detection(what, (), "finds masks or depths, not one vector for an image")
 
 
 def _detect_multimodal(

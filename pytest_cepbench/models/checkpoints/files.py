@@ -16,6 +16,9 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.detection import CheckpointKind
 
+MODULES_FILE = "modules.json"
+"""What sentence-transformers lists a model's modules in: a JSON list, each with its type and folder."""
+
 _CONFIG_SUFFIXES = {".json", ".txt", ".jinja", ".model", ".spm", ".tiktoken", ".vocab", ".bpe"}
 
 # Written by trainers and people next to a model; no loader reads them.
@@ -60,14 +63,17 @@ def readable_files(
     Weights are safetensors; pickled weights count only where they are allowed and their folder
     holds no safetensors. A pipeline's weights are those of its components, in the variant where the
     component has it; whatever lies in its root (single-file weights) or in folders that its index
-    does not name is not read.
+    does not name is not read. A sentence-transformers model's are those of its modules.
     """
     names = sorted(names)
-    folders = _weight_folders(kind, config)
+    holders = _parts(kind, config)
+    folders = [".", *holders]
+    if kind == "sentence_transformers":
+        folders += [_folder(module) for module in config["modules"]]
     wanted = []
-    for folder in folders:
+    for folder in dict.fromkeys(folders):
         inside = [name for name in names if str(PurePosixPath(name).parent) == folder]
-        if kind != "diffusers" or folder != ".":
+        if folder in holders:
             wanted += _weights(inside, kind, variant, allow_pickle=allow_pickle)
         wanted += [name for name in inside if _is_config(name)]
         prefix = "" if folder == "." else f"{folder}/"
@@ -77,8 +83,17 @@ def readable_files(
     return sorted(set(wanted))
 
 
-def _weight_folders(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
-    return [".", *component_names(config)] if kind == "diffusers" else ["."]
+def _parts(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
+    """The folders of a checkpoint that can hold weights, "." for its own."""
+    if kind == "diffusers":
+        return component_names(config)
+    if kind == "sentence_transformers":
+        return [_folder(m) for m in config["modules"] if m["type"].endswith(".Transformer")]
+    return ["."]
+
+
+def _folder(module: Mapping[str, str]) -> str:
+    return str(PurePosixPath(module["path"]))
 
 
 def component_names(index: Mapping[str, Any]) -> list[str]:
@@ -133,11 +148,10 @@ def check_weights(
     readable: what `readable_files` gave for the folder. Reads headers, never tensors.
     """
     readable = list(readable)
-    parts = component_names(config) if kind == "diffusers" else ["."]
-    for part in parts:
+    for part in _parts(kind, config):
         inside = folder / part
         if not inside.is_dir():
-            msg = f"{folder}: the pipeline's index names a component {part!r}, and no such folder is there"
+            msg = f"{folder}: its index names a component {part!r}, and no such folder is there"
             raise CheckpointError(msg)
         # Schedulers, tokenizers and processors have configuration files of other names.
         if kind == "diffusers" and not (inside / "config.json").is_file():
@@ -213,12 +227,40 @@ def _check_index(path: Path) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises CheckpointError naming the file when it holds none."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        msg = f"{path}: not readable as JSON ({error}). Was it written completely?"
-        raise CheckpointError(msg) from error
+    value = _parse(path)
     if not isinstance(value, dict):
         msg = f"{path}: expected a JSON object, found {type(value).__name__}"
         raise CheckpointError(msg)
     return value
+
+
+def read_modules(path: Path) -> list[dict[str, str]]:
+    """The modules in a sentence-transformers modules.json, in order: the path and type of each.
+
+    A path is relative to the file's folder, "" for that folder itself. Raises CheckpointError for a
+    file that lists none, and for a path that leads out of the folder.
+    """
+    listed = _parse(path)
+    fit = isinstance(listed, list) and all(
+        isinstance(module, dict)
+        and isinstance(module.get("path"), str)
+        and isinstance(module.get("type"), str)
+        for module in listed
+    )
+    if not fit or not listed:
+        msg = f"{path}: expected a JSON list of modules, each with a path and a type"
+        raise CheckpointError(msg)
+    for module in listed:
+        inner = PurePosixPath(module["path"])
+        if inner.is_absolute() or ".." in inner.parts or "\\" in module["path"]:
+            msg = f"{path}: the module path {module['path']!r} leads out of the checkpoint"
+            raise CheckpointError(msg)
+    return [{"path": module["path"], "type": module["type"]} for module in listed]
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        msg = f"{path}: not readable as JSON ({error}). Was it written completely?"
+        raise CheckpointError(msg) from error

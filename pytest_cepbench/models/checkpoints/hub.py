@@ -29,7 +29,7 @@ def fetch_index(repository: str, revision: str | None) -> Path:
 
     Raises CheckpointError saying what was tried when it can be neither reached nor found cached.
     """
-    return _snapshot(repository, revision, [*INDEX_FILES, "adapter_config.json"])
+    return _snapshot(repository, revision, [*INDEX_FILES, "modules.json", "adapter_config.json"])
 
 
 def fetch_files(repository: str, commit: str, choose: Callable[[list[str]], Sequence[str]]) -> None:

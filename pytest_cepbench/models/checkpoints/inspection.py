@@ -13,27 +13,32 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints.detection import CheckpointKind, detect_roles
 from pytest_cepbench.models.checkpoints.files import (
+    MODULES_FILE,
     check_weights,
     component_names,
     list_files,
     read_json,
+    read_modules,
     readable_files,
 )
 from pytest_cepbench.models.checkpoints.hub import INDEX_FILES, fetch_files, fetch_index, is_hub_id
 from pytest_cepbench.models.roles import RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 
+_INDEXES = (*INDEX_FILES, MODULES_FILE)
+
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint as it lies on disk.
 
-    path: its folder; for a hub id the snapshot's folder in the cache.
+    path: its folder; for a hub id the snapshot's folder in the cache; a file of weights itself.
     kind: the library that loads it.
     what: its architecture or pipeline class, for people.
     roles: the roles it can play; empty where no rule recognises it.
     because: why these, completing the sentence "it ...".
-    config: its config.json, model_index.json or open_clip_config.json.
+    config: its config.json, model_index.json or open_clip_config.json; {"modules": [...]} out of
+        modules.json for sentence-transformers; empty for a single file of weights.
     revision: the commit on the hub; None for a folder.
     """
 
@@ -73,13 +78,7 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     no such folder or repository, or it holds no checkpoint.
     """
     folder, revision = _locate(spec)
-    for name in INDEX_FILES:
-        if (folder / name).is_file():
-            config = read_json(folder / name)
-            break
-    else:
-        raise CheckpointError(_no_checkpoint(folder))
-    kind = _kind(folder, name, config)
+    kind, config = _identify(folder)
     found = detect_roles(kind, config)
     return Checkpoint(folder, kind, found.what, found.roles, config, revision, found.because)
 
@@ -96,8 +95,10 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
             checkpoint.revision,
             lambda names: _readable(spec, checkpoint, names),
         )
-    if (checkpoint.path / "adapter_config.json").is_file():
-        raise CheckpointError(_adapter(checkpoint.path))
+    modules = checkpoint.config["modules"] if _is_sentence(checkpoint) else []
+    for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
+        if (folder / "adapter_config.json").is_file():
+            raise CheckpointError(_adapter(folder))
     readable = _readable(spec, checkpoint, list_files(checkpoint.path))
     check_weights(checkpoint.path, readable, checkpoint.config, checkpoint.kind)
 
@@ -105,8 +106,12 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
 def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     """The configuration that states a checkpoint's own precision, where any does.
 
-    A pipeline's index states none; there it is that of the first component that does.
+    A pipeline's index states none; there it is that of the first component that does. So it is with
+    the list of a sentence-transformers model's modules.
     """
+    if _is_sentence(checkpoint):
+        first = checkpoint.path / checkpoint.config["modules"][0]["path"] / "config.json"
+        return read_json(first) if first.is_file() else {}
     if checkpoint.kind != "diffusers":
         return checkpoint.config
     paths = [checkpoint.path / name / "config.json" for name in component_names(checkpoint.config)]
@@ -131,13 +136,34 @@ def _locate(spec: ModelSpec) -> tuple[Path, str | None]:
             raise SpecError(msg)
         return folder.resolve(), None
     if folder.exists():
-        msg = f"{folder} is a file: give the folder that save_pretrained wrote"
+        msg = (
+            f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
+            "Unicom's weights"
+        )
         raise CheckpointError(msg)
     if not is_hub_id(spec.target):
         msg = f"{folder}: no such folder (and not of the form of a hub id, org/name)"
         raise CheckpointError(msg)
     snapshot = fetch_index(spec.target, revision)
     return snapshot, snapshot.name
+
+
+def _is_sentence(checkpoint: Checkpoint) -> bool:
+    return checkpoint.kind == "sentence_transformers"
+
+
+def _identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
+    index = next((name for name in INDEX_FILES if (folder / name).is_file()), None)
+    listed = (folder / MODULES_FILE).is_file()
+    if index is None and not listed:
+        raise CheckpointError(_no_checkpoint(folder))
+    if index is not None:
+        config = read_json(folder / index)
+        kind = _kind(folder, index, config)
+        # Dual encoders that also carry modules.json read images only the other way.
+        if not listed or detect_roles(kind, config).roles:
+            return kind, config
+    return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
 
 
 def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind:
@@ -161,11 +187,11 @@ def _no_checkpoint(folder: Path) -> str:
     if (folder / "adapter_config.json").is_file():
         return _adapter(folder)
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    inner = [n for n in names if any((folder / n / index).is_file() for index in INDEX_FILES)]
+    inner = [n for n in names if any((folder / n / index).is_file() for index in _INDEXES)]
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
     return (
-        f"{folder}: no checkpoint. Expected one of {', '.join(INDEX_FILES)}; the folder holds "
+        f"{folder}: no checkpoint. Expected one of {', '.join(_INDEXES)}; the folder holds "
         f"{shown or 'nothing'}.{hint}"
     )
 

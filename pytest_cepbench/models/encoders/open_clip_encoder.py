@@ -91,13 +91,23 @@ class OpenClipEncoder:
         """
         import torch
 
+        self._notice.check(*self.text_lengths(texts))
         with quiet(), torch.inference_mode():
             tokens = self._tokenizer(list(texts))
-            longest = int(tokens.shape[1])
-            # A text that fits has the same tokens in a longer window; a cut one ends earlier.
-            whole = self._tokenizer(list(texts), context_length=longest + 1)
-            cut = int((whole[:, :longest] != tokens).any(dim=1).sum())
             features = self._model.encode_text(tokens.to(self._plan.device))
-            vectors = to_vectors(self._plan.checkpoint, features)
-        self._notice.report(cut, longest)
-        return vectors
+            return to_vectors(self._plan.checkpoint, features)
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, special ones included, and the most that the model reads.
+
+        Runs the tokenizer only.
+        """
+        tokenizer = self._tokenizer
+        if hasattr(tokenizer, "sot_token_id"):  # open_clip's own, which adds a start and an end
+            lengths = [len(tokenizer.encode(text)) + 2 for text in texts]
+        else:
+            with quiet():
+                cleaned = [tokenizer.clean_fn(text) for text in texts]
+                whole = tokenizer.tokenizer(cleaned)["input_ids"] if texts else []
+            lengths = [len(tokens) for tokens in whole]
+        return lengths, int(tokenizer.context_length)

@@ -1,4 +1,10 @@
-"""Encoder of timm folders (config.json with "architecture", weights beside it): images only."""
+"""Encoder of timm folders (config.json with "architecture", weights beside it): images only.
+
+SDP compares images with DINO v1 ViT-B/16 (`vit_base_patch16_224.dino`): the CLS token after the last
+norm, which is what this adapter gives. Its released code resizes the shorter side to 256 pixels
+(bilinear) before the crop of 224, where timm's configuration of that model says 248 (bicubic):
+`crop_pct=0.875&interpolation=bilinear` is SDP's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.encoders.params import EncoderParams
+from pytest_cepbench.models.encoders.params import TimmEncoderParams
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_pixels, to_vectors
 from pytest_cepbench.models.loading import loading
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
@@ -24,11 +30,10 @@ ADAPTER = "timm-encoder/1"
 def bind_timm(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
     """Resolve a timm folder as an encoder, without importing torch. Errors as `bind_encoder`."""
     require("torch", "timm")
-    plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
+    plan = make_plan("encoder", TimmEncoderParams, spec, checkpoint, context)
     weights = find_weights(checkpoint.path, allow_pickle=plan.params.allow_pickle)
-    return bind_plan(
-        plan, adapter=ADAPTER, load=lambda: _load(plan, weights), params={"dtype": plan.dtype}
-    )
+    decisive = {"dtype": plan.dtype, **plan.params.preprocessing}
+    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan, weights), params=decisive)
 
 
 def find_weights(folder: Path, *, allow_pickle: bool) -> Path:
@@ -49,7 +54,7 @@ def find_weights(folder: Path, *, allow_pickle: bool) -> Path:
     return chosen[0]
 
 
-def _load(plan: LoadPlan[EncoderParams], weights: Path) -> TimmEncoder:
+def _load(plan: LoadPlan[TimmEncoderParams], weights: Path) -> TimmEncoder:
     import timm
     from timm.data import create_transform, resolve_model_data_config
 
@@ -61,7 +66,9 @@ def _load(plan: LoadPlan[EncoderParams], weights: Path) -> TimmEncoder:
             pretrained=True,
             pretrained_cfg_overlay={"source": "", "file": str(weights)},
         )
-        transform = create_transform(**resolve_model_data_config(model))
+        transform = create_transform(
+            **resolve_model_data_config(model, args=dict(plan.params.preprocessing))
+        )
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     return TimmEncoder(plan, model, transform)
 
@@ -69,7 +76,7 @@ def _load(plan: LoadPlan[EncoderParams], weights: Path) -> TimmEncoder:
 class TimmEncoder:
     """A loaded timm model; satisfies the Encoder Protocol for images."""
 
-    def __init__(self, plan: LoadPlan[EncoderParams], model: Any, transform: Any) -> None:
+    def __init__(self, plan: LoadPlan[TimmEncoderParams], model: Any, transform: Any) -> None:
         self._plan = plan
         self._model = model
         self._transform = transform

@@ -119,11 +119,9 @@ class TransformersEncoder:
         """
         import torch
 
-        if not hasattr(self._model, "get_text_features"):
-            raise reads_no_texts(self._checkpoint)
-        longest = self._text_length
+        lengths, longest = self.text_lengths(texts)
+        self._notice.check(lengths, longest)
         with quiet(), torch.inference_mode():
-            whole = self._tokenizer(list(texts))["input_ids"]
             # Always padded to the full length: SigLIP is trained so, and a text's features do not
             # depend on its neighbours.
             inputs = self._tokenizer(
@@ -137,9 +135,18 @@ class TransformersEncoder:
             output = self._model.get_text_features(
                 **{name: value for name, value in inputs.items() if name in accepted}
             )
-            features = to_vectors(self._checkpoint, pooled_output(output))
-        self._notice.report(sum(len(tokens) > longest for tokens in whole), longest)
-        return features
+            return to_vectors(self._checkpoint, pooled_output(output))
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, special ones included, and the most that the model reads.
+
+        Runs the tokenizer only. Raises RoleError where the model reads no texts.
+        """
+        if not hasattr(self._model, "get_text_features"):
+            raise reads_no_texts(self._checkpoint)
+        with quiet():
+            whole = self._tokenizer(list(texts))["input_ids"] if texts else []
+        return [len(tokens) for tokens in whole], self._text_length
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 
 class TruncationNotice:
@@ -12,8 +13,9 @@ class TruncationNotice:
         self._what = what
         self._given = False
 
-    def report(self, count: int, longest: int) -> None:
-        """Say that `count` texts had more than `longest` tokens; nothing where count is 0."""
+    def check(self, lengths: Sequence[int], longest: int) -> None:
+        """Say it where a text has more tokens than are read; lengths, longest: of `text_lengths`."""
+        count = sum(length > longest for length in lengths)
         if count and not self._given:
             self._given = True
             msg = (

@@ -52,6 +52,7 @@ def reads_no_texts(checkpoint: Checkpoint) -> RoleError:
     """The error of an encoder that is given texts and knows images only."""
     msg = (
         f"{checkpoint.path}: {checkpoint.what} embeds images only and reads no texts. Give a dual "
-        "encoder (CLIP, SigLIP, open_clip) for this comparison"
+        "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a sentence-transformers "
+        "model to compare texts"
     )
     return RoleError(msg)

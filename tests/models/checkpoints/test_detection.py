@@ -68,6 +68,36 @@ MODEL = "architectures"
             "encoder",
         ),
         ({"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}, "encoder"),
+        (
+            {
+                MODEL: ["Owlv2ForObjectDetection"],
+                "model_type": "owlv2",
+                "vision_config": {},
+                "text_config": {},
+            },
+            "detector",
+        ),
+        (
+            {
+                MODEL: ["OwlViTForObjectDetection"],
+                "model_type": "owlvit",
+                "vision_config": {},
+                "text_config": {},
+            },
+            "detector",
+        ),
+        (
+            {MODEL: ["Mask2FormerForUniversalSegmentation"], "model_type": "mask2former"},
+            "detector",
+        ),
+        (
+            {MODEL: ["DetrForObjectDetection"], "model_type": "detr", "num_channels": 3},
+            "detector",
+        ),
+        (
+            {MODEL: ["NovelForObjectDetection"], "model_type": "novel", "num_channels": 3},
+            "detector",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else str(value.get(MODEL, ["timm"])[0]),
 )
@@ -81,7 +111,16 @@ def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], role
     [
         ({MODEL: ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}, "reads no images"),
         ({MODEL: ["T5ForConditionalGeneration"], "model_type": "t5"}, "reads no images"),
-        ({MODEL: ["DetrForObjectDetection"], "model_type": "detr", "num_channels": 3}, "boxes"),
+        ({MODEL: ["DPTForDepthEstimation"], "model_type": "dpt", "num_channels": 3}, "depths"),
+        ({MODEL: ["SegformerForSemanticSegmentation"], "model_type": "segformer"}, "masks"),
+        (
+            {
+                MODEL: ["GroundingDinoForObjectDetection"],
+                "model_type": "grounding-dino",
+                "text_config": {},
+            },
+            "phrases of one text",
+        ),
         ({MODEL: ["ClapModel"], "model_type": "clap", "audio_config": {}}, "no rule recognises"),
     ],
 )

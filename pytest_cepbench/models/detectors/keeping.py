@@ -1,0 +1,119 @@
+"""Which of a detector's candidates are kept, and the detections that they become. Pure numpy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a detector proposes for one image.
+
+    boxes: (n, 4) left, top, right, bottom in pixels of the image. scores: (n,) in [0, 1].
+    labels: (n,) which query or class each answers. mask: the mask of a candidate by its index,
+    where the detector draws masks.
+    """
+
+    boxes: FloatArray
+    scores: FloatArray
+    labels: npt.NDArray[np.integer[Any]]
+    mask: Callable[[int], Mask] | None = None
+
+
+def keep(
+    candidates: Candidates,
+    names: Mapping[int, tuple[str, ...]],
+    *,
+    threshold: float,
+    nms: float | None = None,
+    most: int | None = None,
+    most_per_class: int | None = None,
+) -> Detections | Failure:
+    """The candidates that count, most confident first; ties as they were found.
+
+    names: label -> the queries that it answers; others are passed over. threshold: kept is what
+    scores above it. nms: a box is dropped when a more confident one of the same label overlaps it
+    by more than this (intersection over union). most, most_per_class: how many are left at the end.
+    A failure of kind "bad-boxes" where a score is NaN or a box is none.
+    """
+    if not _sound(candidates):
+        return Failure("bad-boxes", "scores or boxes are NaN, infinite or turned inside out")
+    order = np.argsort(-candidates.scores, kind="stable").tolist()
+    order = [
+        i for i in order if candidates.scores[i] > threshold and int(candidates.labels[i]) in names
+    ]
+    if nms is not None:
+        order = _suppress(order, candidates, nms)
+    if most_per_class is not None:
+        order = _strongest_of_each(order, candidates, most_per_class)
+    return Detections(
+        tuple(
+            _detection(candidates, i, query)
+            for i in order[:most]
+            for query in names[int(candidates.labels[i])]
+        )
+    )
+
+
+def overlaps(box: FloatArray, others: FloatArray) -> FloatArray:
+    """Intersection over union of a box (4,) with others (n, 4): (n,) in [0, 1], 0 for empty boxes."""
+    corner = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    shared = corner.clip(min=0).prod(axis=1)
+    union = (box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(axis=1) - shared
+    shares: FloatArray = np.divide(shared, union, out=np.zeros_like(union), where=union > 0)
+    return shares
+
+
+def corners(boxes: FloatArray, width: float, height: float) -> FloatArray:
+    """(n, 4) left, top, right, bottom in pixels, from relative center x, center y, width, height.
+
+    width, height: the pixels that the relative 1 stands for.
+    """
+    center, half = boxes[:, :2], boxes[:, 2:] / 2
+    relative = np.concatenate([center - half, center + half], axis=1)
+    pixels: FloatArray = relative * np.array([width, height, width, height], boxes.dtype)
+    return pixels
+
+
+def _sound(candidates: Candidates) -> bool:
+    boxes, scores = candidates.boxes, candidates.scores
+    straight = (boxes[:, :2] <= boxes[:, 2:]).all()
+    return bool(straight and np.isfinite(boxes).all() and np.isfinite(scores).all())
+
+
+def _suppress(order: list[int], candidates: Candidates, nms: float) -> list[int]:
+    boxes, labels = candidates.boxes.astype(np.float64), candidates.labels
+    kept: list[int] = []
+    for i in order:
+        rivals = [j for j in kept if labels[j] == labels[i]]
+        if not rivals or overlaps(boxes[i], boxes[rivals]).max() <= nms:
+            kept.append(i)
+    return kept
+
+
+def _strongest_of_each(order: list[int], candidates: Candidates, most: int) -> list[int]:
+    seen: Counter[int] = Counter()
+    kept = []
+    for i in order:
+        label = int(candidates.labels[i])
+        seen[label] += 1
+        if seen[label] <= most:
+            kept.append(i)
+    return kept
+
+
+def _detection(candidates: Candidates, index: int, query: str) -> Detection:
+    left, top, right, bottom = candidates.boxes[index].tolist()
+    mask = candidates.mask(index) if candidates.mask else None
+    score = min(float(candidates.scores[index]), 1.0)  # a product of rounded means can pass 1
+    return Detection(query, score, (left, top, right, bottom), mask)

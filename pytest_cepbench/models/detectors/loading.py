@@ -1,0 +1,52 @@
+"""Loading a detector of transformers: its model, none of it made up, and its image processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
+from pytest_cepbench.models.loading import loading, refuse_missing
+from pytest_cepbench.models.plan import LoadPlan
+from pytest_cepbench.models.torch_runtime import to_torch_dtype
+
+
+def load_parts(
+    plan: LoadPlan[OwlParams] | LoadPlan[ClassesParams], auto_class: str
+) -> tuple[Any, Any]:
+    """(model, image processor) of a checkpoint, on the plan's device and in its precision.
+
+    auto_class: the class of transformers that knows the model's. Raises CheckpointError for files
+    that cannot be loaded or lack a tensor, ModelError for a device that is not there.
+    """
+    import transformers
+
+    path, params = plan.checkpoint.path, plan.params
+    options: dict[str, Any] = {"use_safetensors": None if params.allow_pickle else True}
+    if params.attn_implementation is not None:
+        options["attn_implementation"] = params.attn_implementation
+    with loading(plan):
+        processor = transformers.AutoImageProcessor.from_pretrained(path, backend=params.backend)
+        model, info = getattr(transformers, auto_class).from_pretrained(
+            path,
+            dtype=to_torch_dtype(plan.dtype),
+            output_loading_info=True,
+            **options,
+        )
+        model = model.to(plan.device).eval()
+    refuse_missing(plan.checkpoint, info["missing_keys"])
+    return model, processor
+
+
+def same_sizes(images: Sequence[Image.Image]) -> Iterator[list[int]]:
+    """Indices of the images of each size, so that a batch needs no padding to a common one.
+
+    Padding reaches the features of these networks: what is found in an image would depend on the
+    sizes of its neighbours.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for index, image in enumerate(images):
+        groups.setdefault(image.size, []).append(index)
+    yield from groups.values()

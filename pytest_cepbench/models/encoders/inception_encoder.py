@@ -1,0 +1,145 @@
+"""Encoder of clean-fid's Inception: `cleanfid:`, or `cleanfid:?weights=PATH`.
+
+GC_FID (GenCeption, Eq. 4) is measured on these features: clean-fid's resizing ("clean" mode, Pillow
+bicubic to 299 x 299 without rounding) and the 2,048 outputs of its TorchScript Inception, both by
+clean-fid's own code. The distance is this project's. GenCeption's released code has no FID at all,
+so the paper and clean-fid decide.
+
+TorchScript is code: reading such a file runs what it holds. It is allowed for this scheme alone,
+because naming it asks for exactly that. Nothing is downloaded: the file is looked for at the given
+path, else where clean-fid keeps it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.models.encoders.params import InceptionParams
+from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
+from pytest_cepbench.models.encoders.weights_file import bind_file, plan_file
+from pytest_cepbench.models.loading import loading
+from pytest_cepbench.models.plan import LoadPlan
+from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.spec import ModelSpec, parse_params
+from pytest_cepbench.models.torch_runtime import quiet, require
+
+ADAPTER = "cleanfid-inception/1"
+
+WHAT = "clean-fid's Inception"
+
+WEIGHTS_NAME = "inception-2015-12-05.pt"
+"""The file's name, under which alone clean-fid finds it in a folder."""
+
+_MODE = "clean"
+
+
+def inception_weights(spec: ModelSpec) -> Path | None:
+    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch needed.
+
+    Without `weights` it is looked for where clean-fid downloads it to: /tmp, on Windows the current
+    folder. There it counts only if it belongs to this user or to root, because everyone can write to
+    /tmp and the file is code. Raises SpecError for a target or parameters that are wrong.
+    """
+    place = _place(spec)
+    file = place / WEIGHTS_NAME if place.is_dir() else place
+    if not file.is_file() or file.name != WEIGHTS_NAME:
+        return None
+    if "weights" not in spec.params and not _is_own(file):
+        return None
+    return file.absolute()
+
+
+def _place(spec: ModelSpec) -> Path:
+    if spec.target:
+        msg = (
+            f"model spec {spec.text!r}: nothing but parameters can follow 'cleanfid:', got "
+            f"{spec.target!r}; write cleanfid: or cleanfid:?weights=PATH"
+        )
+        raise SpecError(msg)
+    params = parse_params(spec, InceptionParams, f"the encoder {WHAT}")
+    if params.weights is not None:
+        return Path(params.weights).expanduser()
+    return Path() if platform.system() == "Windows" else Path("/tmp")  # noqa: S108 - clean-fid's
+
+
+def _is_own(file: Path) -> bool:
+    return not hasattr(os, "getuid") or file.stat().st_uid in (0, os.getuid())
+
+
+def bind_inception(spec: ModelSpec, context: BindContext) -> BoundRole:
+    """Resolve `cleanfid:` as an encoder, without importing torch.
+
+    Its identity is the bytes of the weights, clean-fid's version and the resizing. Raises SpecError
+    for unknown or wrong parameters, CheckpointError where the weights are not there.
+    """
+    file = inception_weights(spec)
+    require("torch", "torchvision", "cleanfid")
+    if file is None:
+        raise CheckpointError(_absent(_place(spec), given="weights" in spec.params))
+    params = parse_params(spec, InceptionParams, f"the encoder {WHAT}")
+    plan = plan_file(spec, file, WHAT, params, context, {})
+    code = {"clean-fid": metadata.version("clean-fid"), "resize": _MODE}
+    return bind_file(plan, adapter=ADAPTER, load=lambda: _load(plan), params={}, code=code)
+
+
+def _absent(place: Path, *, given: bool) -> str:
+    remedy = (
+        f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in clean-fid's "
+        "downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
+    )
+    if given:
+        wrong = "no such file" if not place.exists() else f"no file named {WEIGHTS_NAME}"
+        return f"{place}: {wrong}, and {WHAT} needs its weights. {remedy}"
+    return (
+        f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of this user's "
+        f"or root's where clean-fid keeps it. {remedy}"
+    )
+
+
+def _load(plan: LoadPlan[InceptionParams]) -> InceptionEncoder:
+    with loading(plan):
+        from cleanfid.inception_torchscript import InceptionV3W
+        from cleanfid.resize import build_resizer
+
+        folder = str(plan.checkpoint.path.parent)
+        model = InceptionV3W(folder, download=False, resize_inside=False).to(plan.device).eval()
+        resize = build_resizer(_MODE)
+    return InceptionEncoder(plan, model, resize)
+
+
+class InceptionEncoder:
+    """clean-fid's loaded Inception; satisfies the Encoder Protocol for images."""
+
+    def __init__(
+        self,
+        plan: LoadPlan[InceptionParams],
+        model: Any,
+        resize: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    ) -> None:
+        self._plan = plan
+        self._model = model
+        self._resize = resize
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """(n, 2048) float32 features of RGB images, not normalised."""
+        import torch
+
+        with quiet(), torch.inference_mode():
+            resized = [self._resize(np.asarray(image.convert("RGB"))) for image in images]
+            # Height, width, color to color, height, width; 0 to 255, as clean-fid's model takes it.
+            pixels = torch.from_numpy(np.stack(resized).transpose(0, 3, 1, 2).copy())
+            features = self._model(pixels.to(self._plan.device))
+            return to_vectors(self._plan.checkpoint, features)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
+        """Raises RoleError: Inception reads no texts."""
+        raise reads_no_texts(self._plan.checkpoint)

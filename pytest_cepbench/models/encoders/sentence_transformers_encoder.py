@@ -1,0 +1,126 @@
+"""Encoder of sentence-transformers folders (modules.json): texts only, MPNet above all.
+
+SDP compares texts with all-mpnet-base-v2, by the library's `encode` (its section 2 and released
+code). The modules Transformer, Pooling and Normalize are read, by the library itself; whether vectors
+come out normalised is the checkpoint's own matter. A text model without modules.json is
+refused: nothing in it says how its tokens become one vector. To use one as mean-pooled, as the
+library would, load it with the library and save it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.checkpoints.detection import modules_fault
+from pytest_cepbench.models.encoders.params import EncoderParams
+from pytest_cepbench.models.encoders.truncation import TruncationNotice
+from pytest_cepbench.models.encoders.vectors import to_vectors
+from pytest_cepbench.models.loading import check_vocabulary, loading, no_random_weights
+from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+
+ADAPTER = "sentence-transformers-encoder/1"
+
+
+def bind_sentence_transformers(
+    spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+) -> BoundRole:
+    """Resolve a sentence-transformers folder as an encoder of texts, without importing torch.
+
+    Errors as `bind_encoder`; RoleError also for a module that is not read.
+    """
+    require("torch", "sentence_transformers")
+    if fault := modules_fault(checkpoint.config):
+        msg = f"{checkpoint.path}: {checkpoint.what} {fault}"
+        raise RoleError(msg)
+    _refuse_elsewhere(checkpoint)
+    plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
+    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params={"dtype": plan.dtype})
+
+
+def _refuse_elsewhere(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where the first module's settings name a tokenizer of another folder."""
+    folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
+    for file in sorted(folder.glob("sentence_*_config.json")):
+        if elsewhere := read_json(file).get("tokenizer_name_or_path"):
+            msg = (
+                f"{file}: tokenizer_name_or_path is {elsewhere!r}, so no fingerprint can vouch for "
+                "the tokenizer. Save the tokenizer in the checkpoint and remove the entry"
+            )
+            raise CheckpointError(msg)
+
+
+def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
+    import sentence_transformers
+
+    options: dict[str, Any] = {"dtype": to_torch_dtype(plan.dtype)}
+    if not plan.params.allow_pickle:
+        options["use_safetensors"] = True
+    with loading(plan), no_random_weights(plan.checkpoint):
+        model = sentence_transformers.SentenceTransformer(
+            str(plan.checkpoint.path),
+            device=plan.device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs=options,
+        ).eval()
+    first = plan.checkpoint.config["modules"][0]["path"]
+    check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
+    return SentenceTransformersEncoder(plan, model)
+
+
+class SentenceTransformersEncoder:
+    """A loaded sentence-transformers model; satisfies the Encoder Protocol for texts."""
+
+    def __init__(self, plan: LoadPlan[EncoderParams], model: Any) -> None:
+        self._plan = plan
+        self._model = model
+        self._notice = TruncationNotice(plan.checkpoint.what)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:  # noqa: ARG002 - the Protocol's
+        """Raises RoleError: a sentence-transformers model reads texts here."""
+        checkpoint = self._plan.checkpoint
+        msg = (
+            f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a dual "
+            "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision model to "
+            "compare images"
+        )
+        raise RoleError(msg)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """(n, dimension) float32 vectors of texts, normalised where the checkpoint says so.
+
+        Texts longer than `max_seq_length` are cut, which is said once in a warning.
+        """
+        import torch
+
+        self._notice.check(*self.text_lengths(texts))
+        with quiet(), torch.inference_mode():
+            vectors = self._model.encode(
+                list(texts),
+                batch_size=len(texts),
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
+            return to_vectors(self._plan.checkpoint, vectors)
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, special ones and the model's own prompt included; most that it reads.
+
+        Runs the tokenizer only.
+        """
+        model = self._model
+        prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+        with quiet():
+            whole = model[0].preprocess(
+                list(texts), prompt=prompt, processing_kwargs={"text": {"truncation": False}}
+            )
+        lengths = whole["attention_mask"].sum(dim=1).tolist() if texts else []
+        return lengths, int(model.max_seq_length)

@@ -1,0 +1,74 @@
+"""Encoders that are one file of weights with no configuration beside it, named by a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.plan import CheckpointParams, LoadPlan
+from pytest_cepbench.models.roles import BindContext, BoundRole, Encoder
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import library_versions, resolve_device, resolve_dtype
+
+_VERSION = 1
+
+
+def find_file(path: Path, what: str) -> Path:
+    """The absolute path of a weights file. Raises CheckpointError when it is none, saying what is."""
+    path = path.expanduser()
+    if path.is_file():
+        # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
+        return path.absolute()
+    problem = "is a folder" if path.is_dir() else "is not there"
+    msg = f"{path}: the weights file of {what} {problem}. Give the path of the file itself"
+    raise CheckpointError(msg)
+
+
+def plan_file(
+    spec: ModelSpec,
+    file: Path,
+    what: str,
+    params: CheckpointParams,
+    context: BindContext,
+    config: Mapping[str, Any],
+) -> LoadPlan[Any]:
+    """The plan of loading one file, in the terms that adapters of checkpoints share.
+
+    what: the model, for people. params: read from the spec. config: the precision in which the
+    model runs on an accelerator where the spec leaves it open ({"dtype": "float16"}), or nothing.
+    """
+    checkpoint = Checkpoint(file, "weights_file", what, ("encoder",), config)
+    device = resolve_device(params.device)
+    dtype = resolve_dtype(params.dtype, device, config)
+    return LoadPlan("encoder", spec, checkpoint, context, params, device, dtype)
+
+
+def bind_file(
+    plan: LoadPlan[Any],
+    *,
+    adapter: str,
+    load: Callable[[], Encoder],
+    params: Mapping[str, Any],
+    code: Mapping[str, str],
+) -> BoundRole:
+    """The bound encoder of a plan: identified by the file's bytes and by the code that runs them.
+
+    adapter, load, params: as in `BoundRole`. code: versions of code that takes part in the answers
+    and has no place in the file.
+    """
+    weights = plan.context.hash_file(plan.checkpoint.path)
+    return BoundRole(
+        role="encoder",
+        spec=plan.spec.text,
+        what=plan.checkpoint.what,
+        fingerprint=digest_json({"version": _VERSION, "weights": weights, "code": dict(code)}),
+        adapter=adapter,
+        load=load,
+        params=params,
+        batch_size=plan.params.batch_size,
+        provenance={"device": plan.device, **library_versions()},
+    )

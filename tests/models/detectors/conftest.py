@@ -1,0 +1,77 @@
+"""Fixtures of the detector tests: tiny checkpoints of each kind built once, binding, loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detections
+from pytest_cepbench.models import BoundRole
+from pytest_cepbench.models.roles import Detector
+from tests.models.binding import bind_text
+from tests.tiny import detectors as tiny
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "owlv2": partial(tiny.build_owl, version=2),
+    "owlvit": partial(tiny.build_owl, version=1),
+    "mask2former": tiny.build_mask2former,
+    "yolos": tiny.build_yolos,
+}
+
+
+def bind_detector(text: str) -> BoundRole:
+    """Bind as the plugin does, every file hashed."""
+    return bind_text(text, "detector")
+
+
+def load(text: str) -> Detector:
+    """Bind and load."""
+    model = bind_detector(text).load()
+    assert isinstance(model, Detector)
+    return model
+
+
+def detect(
+    model: Detector, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+) -> list[Detections]:
+    """What is found where no image fails."""
+    found = model.detect(images, queries)
+    assert len(found) == len(images)
+    kept = [one for one in found if isinstance(one, Detections)]
+    assert len(kept) == len(found)
+    return kept
+
+
+def assert_same(first: Detections, second: Detections) -> None:
+    """The same objects in the same order, within float noise; masks may differ by a pixel in 500."""
+    assert [one.query for one in first.found] == [one.query for one in second.found]
+    for one, other in zip(first.found, second.found, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        if one.mask is None or other.mask is None:
+            assert one.box == pytest.approx(other.box, abs=1e-2)
+            assert one.mask is other.mask
+        else:
+            assert (one.mask.to_array() != other.mask.to_array()).mean() <= 0.002
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One tiny checkpoint of each kind."""
+    root = tmp_path_factory.mktemp("detectors")
+    return {name: build(root / name) for name, build in BUILDERS.items()}
+
+
+@pytest.fixture(scope="session")
+def images() -> list[Image.Image]:
+    """Noise images (width, height): square, tall, wide, and another of the tall one's size."""
+    random = np.random.default_rng(7)
+    sizes = [(64, 64), (48, 80), (96, 40), (48, 80)]
+    return [
+        Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for width, height in sizes
+    ]

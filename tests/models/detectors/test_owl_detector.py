@@ -1,0 +1,193 @@
+"""OWLv2 and OWL-ViT: boxes in the image's own pixels, each with its best query, alone or in a batch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError
+from tests.models.detectors.conftest import assert_same, bind_detector, detect, load
+from tests.tiny import detectors as tiny
+from tests.tiny.encoders import clip_tokenizer
+
+pytest.importorskip("torch", reason="detectors need the [models] extra")
+pytest.importorskip("transformers", reason="detectors need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+QUERIES = [
+    ["a red circle"],
+    ["a red circle", "two blue square", "a green triangle"],
+    ["blue", "the cross"],
+    ["a yellow shape", "a red circle"],
+]
+
+
+def by_hand(folder: Path, image: Image.Image, queries: list[str], threshold: float) -> Any:
+    """The model and post-processing of the library on one image: scores, labels, boxes."""
+    import torch
+    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(folder, backend="pil")
+    inputs = processor(text=[queries], images=[image], return_tensors="pt")
+    with torch.inference_mode():
+        output = AutoModelForZeroShotObjectDetection.from_pretrained(folder).eval()(**inputs)
+    (found,) = processor.image_processor.post_process_object_detection(
+        output, threshold=threshold, target_sizes=torch.tensor([[image.height, image.width]])
+    )
+    order = found["scores"].argsort(descending=True, stable=True)
+    return tuple(found[name][order] for name in ("scores", "labels", "boxes"))
+
+
+@pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
+@pytest.mark.parametrize("threshold", [0.0, 0.4])
+def test_boxes_are_those_of_the_model_run_by_hand(
+    folders: dict[str, Path], images: list[Image.Image], kind: str, threshold: float
+) -> None:
+    """Scores, best queries and boxes on square and other images; the installed library maps right."""
+    model = load(f"{folders[kind]}?threshold={threshold}")
+    for image, queries, found in zip(images, QUERIES, detect(model, images, QUERIES), strict=True):
+        scores, labels, boxes = by_hand(folders[kind], image, queries, threshold)
+        assert threshold > 0 or len(scores) == 16
+        assert [one.query for one in found.found] == [queries[label] for label in labels]
+        assert [one.score for one in found.found] == pytest.approx(scores.tolist(), abs=1e-5)
+        assert np.abs(np.array([one.box for one in found.found]) - boxes.numpy()).max() < 1e-3
+
+
+def test_an_image_that_is_not_square_is_padded_not_squeezed(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """The same image padded by hand to a square has its boxes in the same places: the mapping that
+    stretches the padded square to the image's shape (transformers#27205) moves them.
+    """
+    model = load(f"{folders['owlv2']}?threshold=0")
+    for image, queries in zip(images[1:3], QUERIES[1:3], strict=True):
+        side = max(image.size)
+        square = Image.new("RGB", (side, side))
+        square.paste(image)
+        (plain,) = detect(model, [image], [queries])
+        (padded,) = detect(model, [square], [queries])
+        assert plain.found
+        assert_same(plain, padded)
+
+
+@pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
+def test_an_image_is_found_the_same_alone_and_in_a_batch(
+    folders: dict[str, Path], images: list[Image.Image], kind: str
+) -> None:
+    """Neither the neighbours' sizes nor their numbers of queries matter; no blank wins a box."""
+    model = load(f"{folders[kind]}?threshold=0")
+    together = detect(model, images, QUERIES)
+    for image, queries, found in zip(images, QUERIES, together, strict=True):
+        (alone,) = detect(model, [image], [queries])
+        assert len(found.found) == 16  # every patch's box has its best query among those asked
+        assert_same(found, alone)
+
+
+def test_each_query_is_answered_by_the_boxes_that_it_fits_best(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """A box goes to the query that scores highest when asked alone, with that score."""
+    model = load(f"{folders['owlv2']}?threshold=0")
+    queries = QUERIES[1]
+    (together,) = detect(model, images[:1], [queries])
+    alone = {
+        query: {one.box: one.score for one in detect(model, images[:1], [[query]])[0].found}
+        for query in queries
+    }
+    winners = {one.query for one in together.found}
+    assert len(winners) > 1
+    for one in together.found:
+        scores = {
+            query: next(
+                score for box, score in boxes.items() if box == pytest.approx(one.box, abs=1e-3)
+            )
+            for query, boxes in alone.items()
+        }
+        assert one.score == pytest.approx(max(scores.values()), abs=1e-5)
+        assert scores[one.query] == pytest.approx(one.score, abs=1e-5)
+
+
+def test_settings_leave_out_what_they_say(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """Threshold, suppression and limit, as one of the project's rules reads them."""
+    (everything,) = detect(load(f"{folders['owlv2']}?threshold=0"), images[:1], QUERIES[1:2])
+    scores = [one.score for one in everything.found]
+    assert scores == sorted(scores, reverse=True)
+    cut = scores[5]
+    (above,) = detect(load(f"{folders['owlv2']}?threshold={cut!r}"), images[:1], QUERIES[1:2])
+    assert above.found == everything.found[:5]
+    (three,) = detect(
+        load(f"{folders['owlv2']}?threshold=0&max_detections=3"), images[:1], QUERIES[1:2]
+    )
+    assert three.found == everything.found[:3]
+    (apart,) = detect(load(f"{folders['owlv2']}?threshold=0&nms=0.01"), images[:1], QUERIES[1:2])
+    assert 0 < len(apart.found) < len(everything.found)
+
+
+def test_long_queries_are_cut_and_it_is_said(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """OWL reads 16 tokens: what is behind them changes nothing, and nobody must think it does."""
+    model = load(f"{folders['owlv2']}?threshold=0")
+    start = " ".join(["red circle and blue square"] * 3)
+    with pytest.warns(UserWarning, match=r"reads 16 tokens: 1 longer text\(s\)"):
+        (cut,) = detect(model, images[:1], [[f"{start} a green cross"]])
+    (other,) = detect(model, images[:1], [[f"{start} no yellow triangle"]])
+    assert [one.box for one in cut.found] == [one.box for one in other.found]
+    assert [one.score for one in cut.found] == [one.score for one in other.found]
+
+
+def test_numbers_that_are_none_fail_the_image(
+    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
+) -> None:
+    """NaN is above no threshold, so it would pass for an image with nothing in it."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(folders["owlv2"], tmp_path / "owl"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["box_head.dense0.bias"][:] = torch.nan
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    found = load(str(folder)).detect(images, QUERIES)
+    assert [type(one) for one in found] == [Failure] * 4
+    assert {one.kind for one in found if isinstance(one, Failure)} == {"bad-boxes"}
+
+
+def test_a_tokenizer_whose_texts_begin_with_id_0_is_refused(tmp_path: Path) -> None:
+    """OWL takes such a query for padding and never finds it, without a word."""
+    tokenizer = clip_tokenizer(tiny.TEXT_LENGTH)
+    folder = tiny.build_owl(tmp_path / "owl", 2, tokenizer)
+    with pytest.raises(CheckpointError, match="begins a text with id 0"):
+        bind_detector(str(folder)).load()
+
+
+def test_a_checkpoint_without_vocabulary_is_explained(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """The library would go on with an empty vocabulary, in which all queries are the same."""
+    folder = Path(shutil.copytree(folders["owlv2"], tmp_path / "owl"))
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(CheckpointError, match=r"no vocabulary|could not be loaded"):
+        bind_detector(str(folder)).load()
+
+
+def test_half_precision_gives_nearly_the_same_boxes(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """bfloat16 has no numpy type: what comes out is widened, and close to full precision."""
+    half = load(f"{folders['owlv2']}?threshold=0&dtype=bfloat16")
+    (found,) = detect(half, images[:1], QUERIES[:1])
+    (full,) = detect(load(f"{folders['owlv2']}?threshold=0"), images[:1], QUERIES[:1])
+    assert len(found.found) == 16
+    places = np.sort([one.box for one in found.found], axis=0)
+    expected = np.sort([one.box for one in full.found], axis=0)
+    assert 0 < np.abs(places - expected).max() < 2.0

@@ -1,0 +1,226 @@
+"""sentence-transformers folders: the library's own vectors of texts, and every file accounted for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models import BindContext, bind, detect, parse_spec
+from tests.models.binding import CONTEXT
+from tests.models.encoders.conftest import bind_encoder, load
+from tests.tiny.generators import drop_tensor
+from tests.tiny.text_encoders import DIMENSION, TEXT_LENGTH, build_sentence_transformer
+
+pytest.importorskip("torch", reason="encoders need the [models] extra")
+pytest.importorskip("sentence_transformers", reason="encoders need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+TEXTS = ["two red circles", "a small green triangle at the top left", "cyan", ""]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MPNet, mean pooling, normalisation; the plain MPNet lies beside it as mpnet-plain."""
+    return build_sentence_transformer(tmp_path_factory.mktemp("sentence") / "mpnet")
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(folder, tmp_path / "mpnet"))
+
+
+def test_vectors_are_mean_pooled_and_normalised(folder: Path) -> None:
+    """What the modules say, computed by hand on the plain model; neighbours and padding aside."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    plain = folder.with_name("mpnet-plain")
+    model, tokenizer = AutoModel.from_pretrained(plain).eval(), AutoTokenizer.from_pretrained(plain)
+    vectors = load(str(folder)).encode_texts(TEXTS)
+    assert vectors.shape == (4, DIMENSION)
+    assert vectors.dtype == np.float32
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        with torch.inference_mode():
+            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        mean = states.mean(dim=0)
+        assert np.abs(vector - (mean / mean.norm()).numpy()).max() < 1e-5
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+
+
+def test_normalisation_is_the_checkpoints_matter(folder: Path, tmp_path: Path) -> None:
+    """Without that module vectors keep their length, and the identity differs."""
+    raw = build_sentence_transformer(tmp_path / "raw", normalize=False)
+    vectors = load(str(raw)).encode_texts(TEXTS)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert np.abs(lengths - 1).min() > 0.1
+    assert np.abs(vectors / lengths - load(str(folder)).encode_texts(TEXTS)).max() < 1e-5
+    assert bind_encoder(str(raw)).fingerprint != bind_encoder(str(folder)).fingerprint
+
+
+def test_images_are_refused(folder: Path, images: list[Image.Image]) -> None:
+    """The message says that texts only are embedded, and what kind of model would see."""
+    with pytest.raises(RoleError, match=r"embeds texts only.*dual encoder"):
+        load(str(folder)).encode_images(images)
+
+
+def test_detection_names_the_modules(folder: Path) -> None:
+    """modules.json goes before config.json of a text model; alone that one is refused in words."""
+    found = detect(parse_spec(str(folder)))
+    assert found.what == "sentence-transformers Transformer+Pooling+Normalize"
+    assert (found.roles, found.because) == (("encoder",), "embeds texts")
+    with pytest.raises(RoleError, match=r"reads no images.*modules\.json of sentence-transformers"):
+        bind_encoder(str(folder.with_name("mpnet-plain")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "modules.json",
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+        "1_Pooling/config.json",
+        "2_Normalize/config.json",
+    ],
+)
+def test_the_fingerprint_covers_the_files_of_every_module(folder: Path, name: str) -> None:
+    """How tokens are pooled decides a vector as much as the weights do."""
+
+    def hash_file(path: Path) -> str:
+        seen.append(path.relative_to(folder).as_posix())
+        return "changed" if seen[-1] == changed else CONTEXT.hash_file(path)
+
+    fingerprints = []
+    for changed in ("", name):  # noqa: B007 - read by hash_file
+        seen: list[str] = []
+        bound = bind(parse_spec(str(folder)), "encoder", BindContext(hash_file))
+        fingerprints.append(bound.fingerprint)
+        assert name in seen
+        assert "README.md" not in seen
+    assert fingerprints[0] != fingerprints[1]
+
+
+def test_long_texts_are_counted_and_reported_once(folder: Path) -> None:
+    """Start and end count; the vector of a cut text is that of its beginning."""
+    encoder = load(str(folder))
+    fits, long = "red " * (TEXT_LENGTH - 2), "red " * (TEXT_LENGTH + 5)
+    lengths = [3, TEXT_LENGTH, TEXT_LENGTH + 7, 2]
+    assert encoder.text_lengths(["red", fits, long, ""]) == (lengths, TEXT_LENGTH)  # type: ignore[attr-defined] # optional
+    assert encoder.text_lengths([]) == ([], TEXT_LENGTH)  # type: ignore[attr-defined] # optional
+    with pytest.warns(UserWarning, match=r"reads 16 tokens: 1 longer text"):
+        vectors = encoder.encode_texts([fits, long])
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode_texts([long])
+
+
+def test_the_models_own_prompt_counts(copy: Path) -> None:
+    """A default prompt goes before every text, so it takes room and changes the vector."""
+    file = copy / "config_sentence_transformers.json"
+    settings = json.loads(file.read_text())
+    settings |= {"default_prompt_name": "query", "prompts": {"query": "two small "}}
+    file.write_text(json.dumps(settings))
+    encoder = load(str(copy))
+    assert encoder.text_lengths(["red"])[0] == [5]  # type: ignore[attr-defined] # optional
+    expected = encoder.encode_texts(["red"])
+    file.write_text(json.dumps(settings | {"default_prompt_name": None}))
+    assert np.abs(load(str(copy)).encode_texts(["two small red"]) - expected).max() < 1e-5
+
+
+def test_precision_is_a_parameter(folder: Path) -> None:
+    """Half precision gives near vectors under another key."""
+    bound = bind_encoder(f"{folder}?dtype=bfloat16")
+    assert bound.params == {"dtype": "bfloat16"}
+    half = load(bound.spec).encode_texts(TEXTS)
+    assert half.dtype == np.float32
+    assert 0 < np.abs(half - load(str(folder)).encode_texts(TEXTS)).max() < 0.1
+
+
+def test_a_missing_tensor_is_an_error_and_not_a_random_one(copy: Path) -> None:
+    """The library would go on with random numbers."""
+    drop_tensor(copy / "model.safetensors", "encoder.layer.0.attention.attn.q.weight")
+    with pytest.raises(CheckpointError, match=r"attn\.q\.weight"):
+        bind_encoder(str(copy)).load()
+
+
+def test_pickled_weights_need_permission(copy: Path) -> None:
+    """As everywhere: refused with the remedy, read once the spec says so."""
+    import torch
+    from safetensors.torch import load_file
+
+    expected = load(str(copy)).encode_texts(TEXTS)
+    torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="allow_pickle=true"):
+        bind_encoder(str(copy))
+    assert np.array_equal(load(f"{copy}?allow_pickle=true").encode_texts(TEXTS), expected)
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ({"path": "", "type": "custom_code.Transformer"}, "has the module custom_code.Transformer"),
+        ({"path": "9", "type": "sentence_transformers.models.Router"}, "models.Router, and only"),
+        ({"path": "9", "type": "sentence_transformers_evil.Pooling"}, "has the module sentence_tr"),
+    ],
+)
+def test_modules_of_other_kinds_are_refused(
+    copy: Path, module: dict[str, str], expected: str
+) -> None:
+    """They could bring code; neither detection nor an insisting user gets one loaded."""
+    listed = json.loads((copy / "modules.json").read_text())
+    (copy / "modules.json").write_text(json.dumps([*listed, module]))
+    with pytest.raises(RoleError, match=expected):
+        bind_encoder(str(copy))
+    with pytest.raises(RoleError, match=expected):
+        bind(parse_spec(str(copy)), "encoder", CONTEXT, force=True)
+
+
+def test_what_lies_elsewhere_is_refused(copy: Path) -> None:
+    """A tokenizer of another folder would answer under a fingerprint that never saw it."""
+    file = copy / "sentence_bert_config.json"
+    whole = file.read_text()
+    file.write_text(json.dumps(json.loads(whole) | {"tokenizer_name_or_path": "/elsewhere"}))
+    with pytest.raises(CheckpointError, match="tokenizer_name_or_path is '/elsewhere'"):
+        bind_encoder(str(copy))
+    file.write_text(whole)
+    (copy / "adapter_config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="PEFT adapter"):
+        bind_encoder(str(copy))
+
+
+def test_a_folder_without_vocabulary_is_refused(copy: Path) -> None:
+    """The library would map every text to unknown tokens."""
+    (copy / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"vocabulary|could not be loaded"):
+        bind_encoder(str(copy)).load()
+
+
+def test_a_wrong_parameter_is_refused_by_name(folder: Path) -> None:
+    """A parameter that the adapter does not know must not be dropped in silence."""
+    with pytest.raises(SpecError, match="unknown parameter for the encoder sentence-transformers"):
+        bind_encoder(f"{folder}?pooling=cls")
+
+
+def test_binding_imports_no_torch(folder: Path) -> None:
+    """A run that finds everything in the store never pays for importing the library."""
+    code = (
+        "import sys; from pytest_cepbench.models import BindContext, bind, parse_spec; "
+        "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
+        "assert not {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True)

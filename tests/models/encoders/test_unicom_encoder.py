@@ -1,0 +1,281 @@
+"""Unicom: a file in the released layout gives the features of a reference, any other file words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models import detect, parse_spec
+from pytest_cepbench.models.encoders.unicom_model import check_tensors, infer_sizes
+from tests.models.binding import bind_text
+from tests.models.encoders.conftest import bind_encoder, load
+from tests.tiny.weights_files import UNICOM, make_unicom, randomize, save_unicom
+
+pytest.importorskip("torch", reason="encoders need the [models] extra")
+pytest.importorskip("torchvision", reason="encoders need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+HEADS = UNICOM["heads"]  # the tiny width is half of what one head has in the released models
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    """The torch.nn model whose weights the files hold, rounded to the float16 of the files."""
+    return randomize(make_unicom(**UNICOM)).half().float()
+
+
+@pytest.fixture(scope="module")
+def file(reference: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The weights as safetensors."""
+    return save_unicom(tmp_path_factory.mktemp("unicom") / "u.safetensors", reference.state_dict())
+
+
+def crop(image: Image.Image, side: int) -> Image.Image:
+    """Shorter side resized to `side` (bicubic), then the middle square, by Pillow alone."""
+    width, height = image.size
+    short = min(width, height)
+    size = (int(side * width / short), int(side * height / short))
+    left, top = round((size[0] - side) / 2), round((size[1] - side) / 2)
+    resized = image.resize(size, Image.Resampling.BICUBIC)
+    return resized.crop((left, top, left + side, top + side))
+
+
+def pixels(images: list[Image.Image]) -> Any:
+    """The batch that the published preprocessing makes: CLIP's mean and deviation."""
+    import torch
+
+    arrays = np.stack([np.asarray(crop(image, UNICOM["side"])) for image in images]) / 255
+    mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    return torch.from_numpy((arrays - mean) / std).permute(0, 3, 1, 2).float()
+
+
+def test_features_are_those_of_the_reference(
+    reference: Any, file: Path, images: list[Image.Image]
+) -> None:
+    """Layout, order of operations, ReLU6 and the published epsilon, on images that must be cropped."""
+    import torch
+
+    reached = []
+    hook = reference.blocks[0].mlp.fc1.register_forward_hook(
+        lambda _module, _inputs, output: reached.append(float(output.max()))
+    )
+    with torch.inference_mode():
+        expected = reference(pixels(images)).numpy()
+    hook.remove()
+    assert max(reached) > 6, "the limit of ReLU6 must matter here"
+    vectors = load(f"unicom:{file}?heads={HEADS}").encode_images(images)
+    assert vectors.shape == (3, UNICOM["features"])
+    assert vectors.dtype == np.float32
+    assert np.abs(vectors - expected).max() < 1e-4 * np.abs(expected).max()
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).min() > 0.1
+
+
+def test_an_image_vector_does_not_depend_on_its_batch(
+    file: Path, images: list[Image.Image]
+) -> None:
+    """Alone or among others, batch normalisation uses stored statistics only."""
+    encoder = load(f"unicom:{file}?heads={HEADS}")
+    alone = np.concatenate([encoder.encode_images([image]) for image in images])
+    assert np.abs(encoder.encode_images(images) - alone).max() < 1e-5 * np.abs(alone).max()
+
+
+def test_heads_and_precision_change_the_answer_and_the_identity(
+    file: Path, images: list[Image.Image]
+) -> None:
+    """What no tensor states is a parameter, and part of every stored result's key."""
+    one = bind_encoder(f"unicom:{file}")
+    four = bind_encoder(f"unicom:{file}?heads=4")
+    half = bind_encoder(f"unicom:{file}?heads=4&dtype=float16")
+    assert one.params == {"dtype": "float32"}
+    assert four.params == {"dtype": "float32", "heads": 4}
+    assert half.params == {"dtype": "float16", "heads": 4}
+    vectors = [load(bound.spec).encode_images(images) for bound in (one, four, half)]
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+    assert 0 < np.abs(vectors[1] - vectors[2]).max() < 0.1 * np.abs(vectors[1]).max()
+    assert vectors[2].dtype == np.float32
+
+
+def test_a_pickled_file_is_read_only_where_allowed(
+    reference: Any, file: Path, images: list[Image.Image], tmp_path: Path
+) -> None:
+    """The released .pt is refused with the remedy; allowed, it gives what safetensors give."""
+    pickled = save_unicom(tmp_path / "FP16-tiny.pt", reference.state_dict())
+    with pytest.raises(CheckpointError, match=r"unpickling can run code.*allow_pickle=true"):
+        bind_encoder(f"unicom:{pickled}")
+    allowed = load(f"unicom:{pickled}?allow_pickle=true&heads={HEADS}").encode_images(images)
+    assert np.array_equal(allowed, load(f"unicom:{file}?heads={HEADS}").encode_images(images))
+
+
+def test_an_allowed_pickle_still_runs_no_code(tmp_path: Path) -> None:
+    """weights_only: a pickle that would call something is refused, and calls nothing."""
+    import torch
+
+    target = tmp_path / "made"
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (target,)
+
+    torch.save({"pos_embed": Evil()}, tmp_path / "evil.pt")
+    bound = bind_encoder(f"unicom:{tmp_path / 'evil.pt'}?allow_pickle=true")
+    with pytest.raises(CheckpointError, match="could not be loaded"):
+        bound.load()
+    assert not target.exists()
+
+
+def test_damaged_files_are_refused_by_name(reference: Any, tmp_path: Path) -> None:
+    """Cut off, not finite, of another layout or of another kind: an error in words, never features."""
+    import torch
+
+    tensors = dict(reference.state_dict())
+    whole = save_unicom(tmp_path / "whole.safetensors", tensors).read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-4])
+    with pytest.raises(CheckpointError, match=r"cut\.safetensors.*fetch it again"):
+        bind_encoder(f"unicom:{tmp_path / 'cut.safetensors'}")
+
+    pickled = save_unicom(tmp_path / "cut.pt", tensors)
+    pickled.write_bytes(pickled.read_bytes()[:4000])
+    nan = tensors | {"norm.bias": torch.full((UNICOM["width"],), torch.nan)}
+    missing = {name: value for name, value in tensors.items() if name != "blocks.1.norm2.bias"}
+    foreign = tensors | {"cls_token": torch.zeros(1, 1, 4)}
+    shaped = tensors | {"feature.0.weight": torch.zeros(32, 32)}
+    torch.save([1, 2], tmp_path / "list.pt")
+    cases = {
+        "cut.pt": "could not be loaded",
+        save_unicom(tmp_path / "nan.safetensors", nan).name: "norm.bias holds values that are not",
+        save_unicom(tmp_path / "less.safetensors", missing).name: "blocks.1.norm2.bias is missing",
+        save_unicom(tmp_path / "more.safetensors", foreign).name: "cls_token is unexpected",
+        save_unicom(tmp_path / "shape.safetensors", shaped).name: r"feature.0.weight is \(32, 32\)",
+        save_unicom(tmp_path / "other.pt", {"w": torch.zeros(2)}).name: "tensors are w",
+        "list.pt": "expected a state dict.*found list",
+    }
+    for name, expected in cases.items():
+        bound = bind_encoder(f"unicom:{tmp_path / name}?allow_pickle=true")
+        with pytest.raises(CheckpointError, match=expected) as caught:
+            bound.load()
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "expected"),
+    [
+        ("nowhere.pt", CheckpointError, "weights file of Unicom vision transformer is not there"),
+        (".", CheckpointError, "is a folder"),
+        ("weights.onnx", CheckpointError, r"one of these kinds: \.safetensors, \.pt"),
+        ("weights.pt?revision=v2", SpecError, "unknown parameter .*'revision'"),
+        ("weights.pt?heads=0", SpecError, "heads must be at least 1"),
+        ("weights.pt?dtype=half", SpecError, "dtype must be auto"),
+    ],
+)
+def test_a_wrong_spec_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, error: type, expected: str
+) -> None:
+    """Before anything is loaded."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("weights.onnx", "weights.pt"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(error, match=expected):
+        bind_encoder(f"unicom:{target}")
+
+
+def test_it_embeds_images_and_nothing_else(file: Path) -> None:
+    """Detection says encoder; another role and texts are refused in words."""
+    assert detect(parse_spec(f"unicom:{file}")).roles == ("encoder",)
+    with pytest.raises(RoleError, match="can be the encoder, not the describer"):
+        bind_text(f"unicom:{file}", "describer")
+    with pytest.raises(RoleError, match="reads no texts"):
+        load(f"unicom:{file}?heads={HEADS}").encode_texts(["a"])
+
+
+def test_binding_imports_no_torch_and_hashes_the_file(file: Path, tmp_path: Path) -> None:
+    """The fingerprint follows the bytes, not the name, and costs no library."""
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(file.read_bytes())
+    assert bind_encoder(f"unicom:{file}").fingerprint == bind_encoder(f"unicom:{other}").fingerprint
+    changed = bytearray(file.read_bytes())
+    changed[-1] ^= 1
+    other.write_bytes(changed)
+    assert bind_encoder(f"unicom:{file}").fingerprint != bind_encoder(f"unicom:{other}").fingerprint
+    code = (
+        "import sys; from pytest_cepbench.models import BindContext, bind, parse_spec; "
+        "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
+        "assert not {'torch', 'torchvision', 'safetensors'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, f"unicom:{file}"], check=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    grid=st.integers(1, 4),
+    patch=st.integers(1, 5),
+    heads=st.integers(1, 3),
+    head_width=st.integers(1, 4),
+    depth=st.integers(1, 12),
+    features=st.integers(1, 9),
+    data=st.data(),
+)
+def test_sizes_follow_from_any_models_tensors(
+    grid: int,
+    patch: int,
+    heads: int,
+    head_width: int,
+    depth: int,
+    features: int,
+    data: st.DataObject,
+) -> None:
+    """Names and shapes of a torch.nn model give its sizes back, and no tensor may be lacking."""
+    import torch
+
+    sizes = {"side": grid * patch, "patch": patch, "width": heads * head_width}
+    sizes |= {"depth": depth, "heads": heads, "features": features}
+    with torch.device("meta"):
+        state = make_unicom(**sizes).state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    found = infer_sizes(shapes, heads)
+    assert {name: getattr(found, name) for name in sizes} == sizes
+    check_tensors(shapes, found)
+    needed = [name for name in shapes if not name.endswith("num_batches_tracked")]
+    lost = data.draw(st.sampled_from(needed))
+    del shapes[lost]
+    with pytest.raises(ValueError, match=lost.replace(".", r"\.")):
+        check_tensors(shapes, infer_sizes(shapes, heads))
+
+
+@pytest.mark.parametrize(
+    ("side", "patch", "width", "depth", "features"),
+    [
+        (224, 32, 768, 12, 512),
+        (224, 16, 768, 12, 768),
+        (224, 14, 1024, 24, 768),
+        (336, 14, 1024, 24, 768),
+    ],
+    ids=["B-32", "B-16", "L-14", "L-14-336px"],
+)
+def test_the_released_sizes_need_no_parameter(
+    side: int, patch: int, width: int, depth: int, features: int
+) -> None:
+    """The four models as the released code defines them, in names and shapes alone."""
+    import torch
+
+    sizes = {"side": side, "patch": patch, "width": width, "depth": depth, "features": features}
+    with torch.device("meta"):
+        state = make_unicom(**sizes, heads=width // 64).state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    found = infer_sizes(shapes, None)
+    assert {name: getattr(found, name) for name in sizes} == sizes
+    assert found.heads == width // 64
+    check_tensors(shapes, found)
+    with pytest.raises(ValueError, match=f"5 heads do not divide the width {width}"):
+        infer_sizes(shapes, 5)
+    with pytest.raises(ValueError, match="577 places, which are not the patches of a square"):
+        infer_sizes(shapes | {"pos_embed": (1, 577, width)}, None)

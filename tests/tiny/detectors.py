@@ -1,0 +1,145 @@
+"""Tiny detector checkpoints with random weights, saved as transformers saves them.
+
+Random weights find something everywhere with middling scores, which is what the tests of thresholds
+and boxes need.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.tiny.encoders import clip_tokenizer
+
+TEXT_LENGTH = 16
+SIDE = 64
+CLASSES = ("circle", "mouse", "remote", "square", "tvmonitor")
+
+
+def owl_tokenizer() -> Any:
+    """The tiny CLIP tokenizer with another token as id 0: OWL takes a query that begins with id 0
+    for padding.
+    """
+    from transformers import CLIPTokenizer
+
+    told = json.loads(clip_tokenizer().backend_tokenizer.to_str())["model"]
+    names = sorted(told["vocab"], key=told["vocab"].get)
+    vocabulary = {name: index for index, name in enumerate(["<pad>", *names])}
+    return CLIPTokenizer(
+        vocab=vocabulary,
+        merges=[tuple(merge) for merge in told["merges"]],
+        pad_token="<pad>",
+        model_max_length=TEXT_LENGTH,
+    )
+
+
+def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
+    """An OWLv2 (version 2) or OWL-ViT (version 1) with its processor; the same weights both times."""
+    import torch
+    import transformers
+
+    kind = "Owlv2" if version == 2 else "OwlViT"
+    tokenizer = tokenizer or owl_tokenizer()
+    tower = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    text = tower | {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": TEXT_LENGTH,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    vision = tower | {"image_size": SIDE, "patch_size": 16}
+    config = getattr(transformers, f"{kind}Config")(
+        text_config=text, vision_config=vision, projection_dim=32
+    )
+    torch.manual_seed(21)
+    model = getattr(transformers, f"{kind}ForObjectDetection")(config)
+    with torch.no_grad():
+        # As they are initialised, the heads of so small a model give boxes of all or nothing.
+        for head in (model.class_head, model.box_head):
+            for parameter in head.parameters():
+                if parameter.ndim > 1:
+                    parameter.mul_(0.2)
+    model.save_pretrained(folder)
+    size = {"height": SIDE, "width": SIDE}
+    images = getattr(transformers, f"{kind}ImageProcessorPil")(size=size)
+    processor = getattr(transformers, f"{kind}Processor")
+    processor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def build_mask2former(folder: Path, *, size: dict[str, int] | None = None, **options: Any) -> Path:
+    """A Mask2Former over a tiny Swin; `size` and `options` are its image processor's."""
+    import torch
+    from transformers import (
+        Mask2FormerConfig,
+        Mask2FormerForUniversalSegmentation,
+        Mask2FormerImageProcessorPil,
+        SwinConfig,
+    )
+
+    torch.manual_seed(22)
+    backbone = SwinConfig(
+        image_size=SIDE,
+        embed_dim=8,
+        depths=[1, 1, 1, 1],
+        num_heads=[1, 1, 2, 2],
+        window_size=4,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )
+    config = Mask2FormerConfig(
+        backbone_config=backbone,
+        feature_size=32,  # the library normalises in 32 groups
+        mask_feature_size=32,
+        hidden_dim=32,
+        encoder_feedforward_dim=32,
+        dim_feedforward=32,
+        encoder_layers=1,
+        decoder_layers=2,
+        num_attention_heads=2,
+        num_queries=6,
+        id2label=dict(enumerate(CLASSES)),
+    )
+    model = Mask2FormerForUniversalSegmentation(config)
+    with torch.no_grad():
+        model.class_predictor.weight.mul_(60)
+        for parameter in model.model.transformer_module.decoder.mask_predictor.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(6)
+    model.save_pretrained(folder)
+    size = size or {"height": SIDE, "width": SIDE}
+    Mask2FormerImageProcessorPil(size=size, **options).save_pretrained(folder)
+    return folder
+
+
+def build_yolos(folder: Path) -> Path:
+    """A YOLOS: boxes of fixed classes, and images of any shape, kept in proportion."""
+    import torch
+    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessorPil
+
+    torch.manual_seed(23)
+    config = YolosConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=[SIDE, SIDE],
+        patch_size=16,
+        num_detection_tokens=10,
+        id2label=dict(enumerate(CLASSES)),
+    )
+    model = YolosForObjectDetection(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(8)
+    model.save_pretrained(folder)
+    size = {"shortest_edge": 48, "longest_edge": 96}
+    YolosImageProcessorPil(size=size).save_pretrained(folder)
+    return folder
