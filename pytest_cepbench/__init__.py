@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_cepbench.artifacts import Failure, ImageArtifact
+    from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
     from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample
     from pytest_cepbench.errors import CepError
     from pytest_cepbench.gate import Judgement, Measurement, Verdict
     from pytest_cepbench.metrics import cosine_to_start, gc_at_t, mean_similarity
-    from pytest_cepbench.models.roles import Describer, Encoder, Generator
+    from pytest_cepbench.models.roles import Describer, Detector, Encoder, Generator
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,9 @@ _HOMES = {
     "CepError": "errors",
     "Dataset": "datasets.sample",
     "Describer": "models.roles",
+    "Detection": "artifacts",
+    "Detections": "artifacts",
+    "Detector": "models.roles",
     "DrawnImage": "datasets.sample",
     "Encoder": "models.roles",
     "Failure": "artifacts",
@@ -42,6 +45,9 @@ __all__ = [
     "CepError",
     "Dataset",
     "Describer",
+    "Detection",
+    "Detections",
+    "Detector",
     "DrawnImage",
     "Encoder",
     "Failure",

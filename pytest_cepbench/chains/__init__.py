@@ -1,8 +1,29 @@
 """Growing chains: steps in batches, each looked up in the store before a model is asked."""
 
-from pytest_cepbench.chains.engine import Chain, Crew
-from pytest_cepbench.chains.plan import ChainPlan
-from pytest_cepbench.chains.runner import RoleRunner, Tally
-from pytest_cepbench.chains.traces import Trace, play
+from pytest_cepbench.chains.chain import Chain, DamagedChainsError, Link, load_link
+from pytest_cepbench.chains.engine import Crew
+from pytest_cepbench.chains.game import Game
+from pytest_cepbench.chains.plan import ChainPlan, Modality
+from pytest_cepbench.chains.reading import Trace, boxes, trace, vectors
+from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step, Tally
+from pytest_cepbench.chains.wording import Wording
 
-__all__ = ["Chain", "ChainPlan", "Crew", "RoleRunner", "Tally", "Trace", "play"]
+__all__ = [
+    "Chain",
+    "ChainPlan",
+    "Crew",
+    "DamagedChainsError",
+    "DamagedInputsError",
+    "Game",
+    "Link",
+    "Modality",
+    "RoleRunner",
+    "Step",
+    "Tally",
+    "Trace",
+    "Wording",
+    "boxes",
+    "load_link",
+    "trace",
+    "vectors",
+]

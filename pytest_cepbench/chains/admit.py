@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.errors import ImageError, ModelError
 
 
@@ -80,6 +81,58 @@ def _admit_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Fai
     if not row.any():
         return Failure("nan-vector", "features are all zero")
     return row
+
+
+def admit_detections(value: object, queries: Sequence[Sequence[str]]) -> list[Detections | Failure]:
+    """What was found, one result per image, most confident first, its numbers plain floats.
+
+    queries: what each image was asked for. A box that is none (NaN, inside out) or a score outside
+    [0, 1] makes the image a failure. Raises ModelError when there is not one `Detections` or
+    `Failure` for each image, or one of them holds something else, or answers what was not asked.
+    """
+    results = list(value) if isinstance(value, Iterable) else [value]
+    if len(results) != len(queries):
+        msg = (
+            f"a detector returns one result for each image, this one returned {len(results)} for "
+            f"{len(queries)} images"
+        )
+        raise ModelError(msg)
+    return [_admit_found(*pair) for pair in zip(results, queries, strict=True)]
+
+
+def _admit_found(value: object, queries: Sequence[str]) -> Detections | Failure:
+    if isinstance(value, Failure):
+        return value
+    if not isinstance(value, Detections):
+        msg = f"a detector returns Detections for each image, this one returned {type(value).__name__}"
+        raise ModelError(msg)
+    try:
+        return Detections.sort([_plain_detection(one, queries) for one in value.found])
+    except ValueError as error:
+        return Failure("bad-boxes", str(error))
+
+
+def _plain_detection(one: Any, queries: Sequence[str]) -> Detection:
+    """The detection with built-in numbers: the store's text has no others."""
+    if not isinstance(one, Detection):
+        msg = f"Detections hold Detection objects, a detector's held a {type(one).__name__}"
+        raise ModelError(msg)
+    if one.query not in queries:
+        msg = (
+            f"a detector answers the queries word for word, this one answered {one.query!r}; asked "
+            f"were {', '.join(map(repr, queries))}"
+        )
+        raise ModelError(msg)
+    mask: Any = one.mask
+    color: Any = one.color
+    if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
+        msg = (
+            "a detection's mask is a Mask and its color a text, where it has them; a detector "
+            f"returned {type(mask).__name__} and {type(color).__name__}"
+        )
+        raise ModelError(msg)
+    left, top, right, bottom = map(float, one.box)
+    return Detection(one.query, float(one.score), (left, top, right, bottom), mask, color)
 
 
 def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

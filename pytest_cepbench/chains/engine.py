@@ -2,55 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
+from pytest_cepbench.chains.chain import (
+    Chain,
+    DamagedChainsError,
+    Link,
+    damaged_keys,
+    load_link,
+)
 from pytest_cepbench.chains.plan import PLACEHOLDER, ChainPlan, derive_seed
 from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step
-from pytest_cepbench.datasets.sample import FileImage, Sample, load_seed_image
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.datasets.sample import (
+    EmbeddedImage,
+    FileImage,
+    Sample,
+    SeedImage,
+)
+from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.store import ImageRef, Result, Store
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Who plays: one runner per role, all on one store."""
+    """Who plays: one runner per role, all on one store; None for a role that no chain needs."""
 
-    describer: RoleRunner
-    generator: RoleRunner
-    encoder: RoleRunner
+    describer: RoleRunner | None
+    generator: RoleRunner | None
     store: Store
-
-
-@dataclass(frozen=True)
-class Link:
-    """One artifact of a chain.
-
-    kind: "image" or "text". digest: of its content. text: the text itself, None for images.
-    key: of the step that made it, None for the start.
-    """
-
-    kind: str
-    digest: str
-    text: str | None = None
-    key: str | None = None
-
-
-@dataclass
-class Chain:
-    """The telephone game of one sample, as far as it went.
-
-    links: the start and one artifact per generation. failure, failed_at: what stopped it, and at
-    which generation; None while nothing did.
-    """
-
-    sample: Sample
-    links: list[Link] = field(default_factory=list)
-    failure: Failure | None = None
-    failed_at: int | None = None
 
 
 def grow(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
@@ -60,39 +41,15 @@ def grow(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
     DamagedChainsError when a stored image that a step starts from is damaged; ModelError,
     CheckpointError and StoreError as they come.
     """
-    chains = _start(plan, samples, crew.store)
+    chains = start_chains(plan, samples, crew.store)
     for generation in range(1, plan.generations + 1):
         alive = [chain for chain in chains if chain.failure is None]
         _advance(plan, generation, alive, crew)
     return chains
 
 
-class DamagedChainsError(Exception):
-    """Images that chains need are damaged; keys: of the steps that made them."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        super().__init__(f"{len(keys)} images are damaged")
-        self.keys = tuple(keys)
-
-
-def load_link(chain: Chain, index: int, store: Store) -> Any:
-    """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged."""
-    link = chain.links[index]
-    if link.text is not None:
-        return link.text
-    if link.key is None:
-        return load_seed_image(chain.sample).to_pil()
-    image = store.get_image(link.digest)
-    return None if image is None else image.to_pil()
-
-
-def damaged_keys(chains: Sequence[Chain], index: int, damage: DamagedInputsError) -> list[str]:
-    """Keys of the steps that made the damaged inputs; seeds are read from the data set anew."""
-    keys = [chains[i].links[index].key for i in damage.indices]
-    return [key for key in keys if key is not None]
-
-
-def _start(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> list[Chain]:
+def start_chains(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> list[Chain]:
+    """A chain of one link for every sample. Raises DatasetError naming all that cannot be used."""
     chains, broken = [], []
     for sample in samples:
         try:
@@ -106,44 +63,81 @@ def _start(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> list[Cha
     return chains
 
 
+def look_at(image: SeedImage, what: str, look: Callable[[], str], store: Store) -> str:
+    """`look()` for an image outside the store, remembered while the file it lies in stays the same.
+
+    what: names the kind of look. Raises what `look` raises; that is not remembered.
+    """
+    if isinstance(image, FileImage) and image.path.exists():
+        return store.file_digest(image.path, f"{what} {DECODER}", lambda _: look())
+    if isinstance(image, EmbeddedImage) and image.path.exists():
+        place = f"{what} {DECODER} {image.offset}+{image.length}"
+        return store.file_digest(image.path, place, lambda _: look())
+    return look()
+
+
 def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
     if plan.start == "text":
         if sample.text is None or not sample.text.strip():
             msg = f"{sample.id}: has no text: a text-first chain cannot start from it"
             raise DatasetError(msg)
         return Link("text", digest_text(sample.text), text=sample.text)
-
-    def pixels(_: Path) -> str:
-        return load_seed_image(sample).digest
-
-    if isinstance(sample.image, FileImage) and sample.image.path.exists():
-        return Link("image", store.file_digest(sample.image.path, f"pixels {DECODER}", pixels))
-    return Link("image", load_seed_image(sample).digest)
+    if sample.image is None:
+        msg = f"{sample.id}: has no image: an image-first chain cannot start from it"
+        raise DatasetError(msg)
+    try:
+        image = sample.image
+        digest = look_at(image, "pixels", lambda: image.load().digest, store)
+        return Link("image", digest, source=image)
+    except ImageError as error:
+        msg = f"{sample.id}: {error}"
+        raise DatasetError(msg) from error
 
 
 def _advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew) -> None:
     before = generation - 1
-    describes = plan.describes(generation)
-    runner = crew.describer if describes else crew.generator
-    prompt = plan.describe if describes else plan.generate
+    if plan.describes(generation):
+        runner, prompt = crew.describer, plan.describe
+    else:
+        runner, prompt = crew.generator, plan.generate
+        chains = _worded(plan, generation, chains)
+    assert runner is not None  # whoever makes a crew fills the roles that the plan needs
     steps = []
     for chain in chains:
         link = chain.links[before]
+        digest = link.digest if link.text is None else digest_text(plan.wording.apply(link.text))
         seed = derive_seed(plan.seed, chain.sample.id, generation)
-        key = runner.key(prompt, seed, link.kind, link.digest)
+        key = runner.key(prompt, seed, link.kind, digest)
         steps.append(Step(key, seed, _loader(plan, chain, before, crew.store)))
     try:
-        results = runner.describe(prompt, steps) if describes else runner.generate(steps)
+        if plan.describes(generation):
+            results = runner.describe(prompt, steps)
+        else:
+            results = runner.generate(steps)
     except DamagedInputsError as damage:
         raise DamagedChainsError(damaged_keys(chains, before, damage)) from damage
     for chain, step, result in zip(chains, steps, results, strict=True):
         _append(chain, generation, step.key, result)
 
 
-def _loader(plan: ChainPlan, chain: Chain, index: int, store: Store) -> Any:
+def _worded(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[Chain]:
+    """The chains whose text leaves something to draw; the others fail here."""
+    drawable = []
+    for chain in chains:
+        text = chain.links[generation - 1].text
+        assert text is not None
+        if plan.wording.apply(text).strip():
+            drawable.append(chain)
+        else:
+            chain.failure = Failure("empty-text", f"nothing is left of {text[:80]!r}")
+            chain.failed_at = generation
+    return drawable
+
+
+def _loader(plan: ChainPlan, chain: Chain, index: int, store: Store) -> Callable[[], object]:
     text = chain.links[index].text
     if text is not None:
-        prompt = plan.generate.replace(PLACEHOLDER, text)
+        prompt = plan.generate.replace(PLACEHOLDER, plan.wording.apply(text))
         return lambda: prompt
     return lambda: load_link(chain, index, store)
 

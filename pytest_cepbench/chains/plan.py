@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
+from pytest_cepbench.chains.wording import AS_THEY_ARE, Wording
+
 PLACEHOLDER = "{description}"
 
 _SEEDS = 2**32  # NumPy and many servers take no larger seed
+
+Modality = Literal["image", "text"]
 
 
 @dataclass(frozen=True)
@@ -16,25 +20,33 @@ class ChainPlan:
     """The telephone game of a suite.
 
     start: "image" grows I0 T1 I2 T3 ..., "text" grows T0 I1 T2 I3 ...
-    iterations: T, one describe and one generate each; the chain has 2T generations.
+    generations: how many transformations a whole chain has; one iteration is two of them.
     describe: the describer's prompt. generate: the generator's, holding `{description}`.
     seed: the run's seed, from which every step's seed is derived.
+    wording: what is done to a description before it is drawn.
     """
 
-    start: Literal["image", "text"]
-    iterations: int
+    start: Modality
+    generations: int
     describe: str
     generate: str
     seed: int = 0
+    wording: Wording = AS_THEY_ARE
 
     @property
-    def generations(self) -> int:
-        """How many transformations a whole chain has."""
-        return 2 * self.iterations
+    def iterations(self) -> int:
+        """T: how often a chain came back to the modality of its start."""
+        return self.generations // 2
 
     def describes(self, generation: int) -> bool:
         """Whether this generation (counted from 1) is a description rather than a drawing."""
         return (generation % 2 == 1) == (self.start == "image")
+
+    def modality(self, generation: int) -> Modality:
+        """Of the artifact at a generation, 0 being the start."""
+        if generation == 0:
+            return self.start
+        return "text" if self.describes(generation) else "image"
 
 
 def derive_seed(run_seed: int, sample_id: str, generation: int) -> int:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
-from pytest_cepbench.chains.admit import admit_image, admit_text, admit_vectors
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
+from pytest_cepbench.chains.admit import (
+    admit_detections,
+    admit_image,
+    admit_text,
+    admit_vectors,
+)
 from pytest_cepbench.errors import CepError, ModelError
-from pytest_cepbench.models.roles import BoundRole, Describer, Encoder, Generator, Model
+from pytest_cepbench.models.roles import (
+    BoundRole,
+    CountsTokens,
+    Describer,
+    Detector,
+    Encoder,
+    Generator,
+    Model,
+)
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
@@ -25,7 +38,8 @@ class Step:
     """One input of a role.
 
     key: names the result for ever. seed: of this step. load: gives the input when a model needs
-    it: a Pillow image or a text, or None when a stored image turned out to be damaged.
+    it: a Pillow image, a text, or an image with queries, or None when a stored image turned out to be
+    damaged.
     """
 
     key: str
@@ -112,11 +126,42 @@ class RoleRunner:
 
     def encode(self, kind: str, steps: Sequence[Step]) -> list[Result]:
         """A vector or a failure for each step; kind is "image" or "text"."""
+        cut: list[StoredResult] = []
 
         def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Encoder)
             encode = model.encode_images if kind == "image" else model.encode_texts
-            return admit_vectors(encode(inputs), len(inputs))
+            vectors = admit_vectors(encode(inputs), len(inputs))
+            if kind == "text" and isinstance(model, CountsTokens):
+                lengths, most = model.text_lengths(inputs)
+                for text, length in zip(inputs, lengths, strict=True):
+                    if length > most:
+                        cut.append(StoredResult(self._cut_key(text), f"{length} of {most}"))
+            return vectors
+
+        results = self._run(steps, ask)
+        if cut:
+            self.store.put(cut)
+        return results
+
+    def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
+        """Those of the texts that were longer than the encoder reads -> "tokens of most tokens".
+
+        Known from when they were encoded, also by another run.
+        """
+        keys = {self._cut_key(text): text for text in texts}
+        return {keys[key]: str(found) for key, found in self.store.get(keys).items()}
+
+    def _cut_key(self, text: str) -> str:
+        return self.key("tokens", 0, "text", digest_text(text))
+
+    def detect(self, steps: Sequence[Step]) -> list[Result]:
+        """Detections or a failure for each step; steps load (image, queries)."""
+
+        def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Detector)
+            images, queries = zip(*inputs, strict=True)
+            return admit_detections(model.detect(images, queries), queries)
 
         return self._run(steps, ask)
 

@@ -43,6 +43,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: dict[str, str]
     scores: dict[str, dict[str, float]]
     failures: dict[str, int] = {}
+    sizes: dict[str, int] = {}
 
 
 def dump_baseline(measurement: Measurement) -> str:
@@ -61,6 +62,8 @@ def dump_baseline(measurement: Measurement) -> str:
         ("identity", measurement.identity),
         ("failures", dict(sorted(measurement.failures.items()))),
     ]
+    if measurement.sizes:
+        tables.append(("sizes", dict(sorted(measurement.sizes.items()))))
     for category in sorted(measurement.scores):
         part = measurement.scores[category]
         tables.append((f"scores.{_quote(category)}", dict(sorted(part.items()))))
@@ -103,12 +106,13 @@ def _contradiction(baseline: Baseline, key: CaseKey) -> str | None:
             scores=baseline.scores,
             identity=baseline.identity,
             model=baseline.model,
+            sizes=baseline.sizes,
         )
         value = measurement.value
     except (ValueError, OverflowError):
         return "holds no scores, or scores that are not finite"
     if baseline.n != measurement.n:
-        return f"says n = {baseline.n} and holds {measurement.n} scores"
+        return f"says n = {baseline.n} and holds the scores of {measurement.n}"
     if not abs(baseline.value - value) <= _SLACK:
         return f"says value = {baseline.value} and its scores give {value}"
     return None

@@ -50,7 +50,10 @@ class Measurement:
     fixed roles); a baseline with another identity is incomparable.
     model: the model under test, field -> value; may differ from the baseline's, that is the point.
     failures: failed chains by kind.
-    curve: s(t), mean similarity at each iteration, for the reader.
+    curve: the mean at each iteration or generation, for the reader.
+    sizes: category -> how many samples its score stands for, where one score is that of a whole set
+    (FID); empty where every sample has its own.
+    notes: what else a reader should know, a sentence each.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -62,6 +65,8 @@ class Measurement:
     model: Mapping[str, str]
     failures: Mapping[str, int] = field(default_factory=dict)
     curve: tuple[float, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         rounded = {
@@ -73,6 +78,7 @@ class Measurement:
             msg = f"{self.key}: a measurement needs a finite score for every sample"
             raise ValueError(msg)
         object.__setattr__(self, "scores", rounded)
+        object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
 
     @cached_property
     def value(self) -> float:
@@ -82,5 +88,7 @@ class Measurement:
 
     @property
     def n(self) -> int:
-        """Number of scores (a sample in two categories counts in both)."""
+        """Number of samples that were scored (one in two categories counts in both)."""
+        if self.sizes:
+            return sum(self.sizes.values())
         return sum(len(part) for part in self.scores.values())

@@ -17,6 +17,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_case,
     cep_gate,
     describer,
+    detector,
     encoder,
     generator,
     process_of,
@@ -31,7 +32,7 @@ from pytest_cepbench.plugin.options import (
 from pytest_cepbench.plugin.wire import to_wire
 
 # pytest finds fixtures as names of a plugin's module.
-__all__ = ["cep_case", "cep_gate", "describer", "encoder", "generator"]
+__all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator"]
 
 _TAKEN = pytest.StashKey[Sequence[str]]()
 

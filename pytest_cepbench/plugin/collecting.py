@@ -7,7 +7,7 @@ import pytest
 from pytest_cepbench.errors import CepError, unknown_name
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.process import Process
-from pytest_cepbench.suites import Case
+from pytest_cepbench.suites import Case, NotConcernedError
 from pytest_cepbench.suites.data import DataAbsentError
 
 
@@ -19,7 +19,8 @@ def mark_of(node: pytest.Item) -> CepMark:
 def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
     """Give a test function its cases.
 
-    A data set that is not here gives one skipped item that says how to get it; whatever is wrong
+    A data set that is not here gives one skipped item that says how to get it, a suite that the
+    model under test has no part in one that says so; whatever is wrong
     with suite, data or models is a collection error of one message.
     """
     try:
@@ -27,12 +28,18 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         path = mark.suite_file(metafunc.definition.path)
         cases = _selected(process.suite(path).cases, mark)
     except DataAbsentError as absence:
-        skip = pytest.mark.skip(reason=str(absence))
-        metafunc.parametrize("cep_case", [pytest.param(None, marks=skip, id="data-absent")])
+        _skip(metafunc, str(absence), "data-absent")
+    except NotConcernedError as reason:
+        _skip(metafunc, str(reason), "not-concerned")
     except CepError as error:
         raise pytest.Collector.CollectError(str(error)) from error
     else:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
+
+
+def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
+    marks = pytest.mark.skip(reason=reason)
+    metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
 
 
 def _selected(cases: tuple[Case, ...], mark: CepMark) -> list[Case]:

@@ -64,17 +64,26 @@ class Controller:
         from pytest_cepbench.models.binding import detect
         from pytest_cepbench.models.roles import ROLE_NAMES
         from pytest_cepbench.models.spec import parse_spec
+        from pytest_cepbench.suites.choices import PRESET
         from pytest_cepbench.suites.roster import describe_role
 
         process = self.process()
         choices = process.choices
-        seats, under_test = choices.seats, choices.under_test
-        for role in sorted(seats, key=lambda role: (role != under_test, ROLE_NAMES.index(role))):
-            seat = seats[role]
-            bound = process.roster.runner(role, seat).bound
-            gated = "model under test, " if role == under_test else ""
-            yield f"{gated}{role}: {seat.spec} ({describe_role(bound)})"
-        if choices.model is not None and choices.role is None:
+        seats = choices.seats
+        under_test = None if choices.replay is not None else choices.under_test
+        if choices.replay is not None:
+            yield f"chains under test: {choices.replay}"
+        for name in sorted(seats, key=lambda name: (name != under_test, name not in ROLE_NAMES)):
+            seat = seats[name]
+            gated = "model under test, " if name == under_test else ""
+            if parse_spec(seat.spec).scheme == PRESET:  # which model that is, each suite says
+                yield f"{gated}{name}: {seat.spec}"
+                continue
+            bound = process.roster.runner(seat).bound
+            yield f"{gated}{name}: {seat.spec} ({describe_role(bound)})"
+        if choices.model is not None and choices.role is None and choices.replay is None:
+            if parse_spec(choices.model).scheme == PRESET:
+                return
             others = [r for r in detect(parse_spec(choices.model)).roles if r not in seats]
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
@@ -92,7 +101,7 @@ class Controller:
             )
             yield (
                 f"cepbench: suite {loaded.suite.name} gates {lineup.under_test} "
-                f"{lineup.seats[lineup.under_test].spec} ({rest}) "
+                f"{lineup.subject}{f' ({rest})' if rest else ''} "
                 f"against {_shown(self.settings.baselines / loaded.suite.name)}"
             )
 

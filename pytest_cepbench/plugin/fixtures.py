@@ -84,6 +84,12 @@ def encoder(request: pytest.FixtureRequest) -> Any:
     return _model(request, "encoder")
 
 
+@pytest.fixture
+def detector(request: pytest.FixtureRequest) -> Any:
+    """The loaded detector of the run (see `pytest_cepbench.Detector`), one per process."""
+    return _model(request, "detector")
+
+
 def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
     from pytest_cepbench.errors import CepError
     from pytest_cepbench.plugin.collecting import mark_of

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.chains import Trace
-from pytest_cepbench.datasets.sample import load_seed_image
-from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.chains import Chain
+from pytest_cepbench.errors import BaselineError, CepError, ImageError
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import REMEDY, load_baseline
 from pytest_cepbench.gate.judge import Loser
@@ -95,10 +94,11 @@ class Judge:
             "accepted": accepting,
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
+            "notes": list(measurement.notes),
             "reasons": list(judgement.reasons),
             "model": dict(measurement.model),
             "identity": dict(measurement.identity),
-            "chains": _chains(run, judgement.losers, self.process.store),
+            "chains": _chains(run, case, judgement.losers, self.process.store),
         }
 
     def _baseline(self, path: Path, case: Case) -> Baseline | None:
@@ -138,41 +138,44 @@ class Judge:
         )
 
 
-def _chains(run: SuiteRun, losers: Sequence[Loser], store: Store) -> list[ChainShown]:
+def _chains(run: SuiteRun, case: Case, losers: Sequence[Loser], store: Store) -> list[ChainShown]:
     """The chains of the samples that lost most, their first images put where the report finds them."""
-    shown: list[ChainShown] = []
+    found: list[ChainShown] = []
     for loser in losers:
-        trace = run.trace(loser.sample)
-        pictures = len(shown) < _CHAINS_SHOWN
-        shown.append(
+        shown = run.show(case, loser.sample)
+        if shown is None:
+            continue
+        chain = shown.chain
+        pictures = len(found) < _CHAINS_SHOWN
+        failure, at = shown.failure or chain.failure, shown.failed_at
+        if shown.failure is None:
+            at = chain.failed_at
+        stopped = f"{failure.kind} at generation {at}: {failure.detail}" if failure else None
+        found.append(
             ChainShown(
                 sample=loser.sample,
                 score=loser.candidate,
                 baseline=loser.baseline,
-                links=_links(trace, store) if pictures else [],
-                failure=None if trace.failure is None else _failure(trace),
+                links=_links(chain, shown.marks, store) if pictures else [],
+                failure=stopped,
+                remark=shown.remark,
             )
         )
-    return shown
+    return found
 
 
-def _failure(trace: Trace) -> str:
-    assert trace.failure is not None
-    return f"{trace.failure.kind} at generation {trace.failed_at}: {trace.failure.detail}"
-
-
-def _links(trace: Trace, store: Store) -> list[LinkShown]:
+def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
     links = []
-    for generation, link in enumerate(trace.chain.links):
-        similarity = None
-        if generation and generation % 2 == 0:
-            similarity = trace.similarities[generation // 2 - 1]
-        if link.text is None and link.key is None:
-            store.put_image(_seed(trace))
-        image = None if link.text is not None else link.digest
-        links.append(LinkShown(text=link.text, image=image, similarity=similarity))
+    for generation, link in enumerate(chain.links):
+        if link.source is not None:
+            with suppress(ImageError):  # changed since it was measured: the report goes without it
+                store.put_image(link.source.load())
+        is_image = link.kind == "image" and link.recorded
+        links.append(
+            LinkShown(
+                text=link.text if link.recorded else f"({link.kind} not recorded)",
+                image=link.digest if is_image else None,
+                similarity=marks.get(generation),
+            )
+        )
     return links
-
-
-def _seed(trace: Trace) -> ImageArtifact:
-    return load_seed_image(trace.chain.sample)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-ROLES = ("describer", "generator", "encoder")
+ROLES = ("describer", "generator", "encoder", "detector")
+
+_NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
 
 _ENV_LIST_SEPARATOR = ";"
 
@@ -61,13 +64,22 @@ OPTIONS = (
     Option(
         "role",
         "ROLE",
-        "What the model under test plays: describer, generator or encoder",
+        "What the model under test plays: describer, generator, encoder or detector",
         choices=ROLES,
     ),
     Option("describer", "SPEC", "Model that describes images", short=True),
     Option("generator", "SPEC", "Model that draws descriptions", short=True),
-    Option("encoder", "SPEC", "Model whose vectors are compared", short=True),
+    Option(
+        "encoder",
+        "[NAME=]SPEC",
+        "Model whose vectors are compared; with NAME= one of a suite's further encoders (several "
+        "allowed)",
+        short=True,
+        multiple=True,
+    ),
+    Option("detector", "SPEC", "Model that finds objects in images", short=True),
     Option("data", "NAME=PATH", "Where a suite's data set lies (several allowed)", multiple=True),
+    Option("samples", "N", "Most samples of each category: the same ones in every run"),
     Option("store", "DIR", "Folder of computed results (default: .cepbench/store)"),
     Option("baselines", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("report", "FILE", "Report to write, .json and .html (default: .cepbench/report.json)"),
@@ -121,6 +133,7 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
                     metavar=option.metavar,
                     help=f"Short for {option.flag}",
                     default=None,
+                    action="append" if option.multiple else "store",
                 )
             except (argparse.ArgumentError, ValueError):
                 taken.append(f"--{option.name}")
@@ -131,6 +144,7 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 class Settings:
     """What was asked for, from the command line, else the environment, else the ini file.
 
+    roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
     home: folder of everything a run leaves behind by default, never to be committed. sources: for
     every value that is not a default, where it came from.
     """
@@ -138,18 +152,20 @@ class Settings:
     model: str | None
     role: str | None
     roles: Mapping[str, str]
+    encoders: Mapping[str, str]
     data: Mapping[str, Path]
     home: Path
     store: Path
     baselines: Path
     report: Path
     tolerance: float | None
+    samples: int | None
     sources: Mapping[str, str]
 
     @property
     def names_models(self) -> bool:
         """Whether the user named any model."""
-        return self.model is not None or bool(self.roles)
+        return self.model is not None or bool(self.roles) or bool(self.encoders)
 
     def keep_out_of_git(self, path: Path) -> None:
         """Put a `.gitignore` into the home folder when something was written below it."""
@@ -181,11 +197,16 @@ class Settings:
         def folder(name: str, default: Path) -> Path:
             return place(name, single[name]) if name in single else default
 
+        unnamed, encoders = _named_specs(values.get("encoder", []))
+        roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
+        if unnamed is not None:
+            roles["encoder"] = unnamed
         home = config.rootpath / ".cepbench"
         return cls(
             model=single.get("model"),
             role=role,
-            roles={name: single[name] for name in ROLES if name in single},
+            roles={name: roles[name] for name in ROLES if name in roles},
+            encoders=encoders,
             data={
                 name: place("data", path)
                 for name, path in _pairs(values.get("data", []), sources.get("data", ""))
@@ -194,6 +215,7 @@ class Settings:
             store=folder("store", home / "store"),
             baselines=folder("baselines", config.rootpath / "baselines"),
             report=folder("report", home / "report.json"),
+            samples=_count(single.get("samples"), sources.get("samples", "")),
             tolerance=_tolerance(single.get("tolerance"), sources.get("tolerance", "")),
             sources=sources,
         )
@@ -220,6 +242,28 @@ def _pairs(pairs: Sequence[str], source: str) -> Iterator[tuple[str, str]]:
             msg = f"{source} {pair!r}: NAME=PATH is expected, such as folder=photos"
             raise pytest.UsageError(msg)
         yield name, path
+
+
+def _named_specs(texts: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The last spec without a name, and specs by name; a folder that is there is never a name."""
+    unnamed: str | None = None
+    named: dict[str, str] = {}
+    for text in texts:
+        match = _NAMED.fullmatch(text)
+        if match is None or Path(text).exists():
+            unnamed = text
+        else:
+            named[match[1]] = match[2]
+    return unnamed, named
+
+
+def _count(text: str | None, source: str) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{source} {text!r}: a number of at least 1 is expected"
+        raise pytest.UsageError(msg)
+    return int(text)
 
 
 def _tolerance(text: str | None, source: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,21 +23,23 @@ from pytest_cepbench.suites import (
     Roster,
     Suite,
     SuiteRun,
-    choose_roles,
+    cast_suite,
     list_cases,
     load_data,
     load_suite,
     named_seat,
 )
+from pytest_cepbench.suites.measures import Measure
 
 
 @dataclass(frozen=True)
 class LoadedSuite:
-    """A suite with its data set, the roles chosen for it, and its cases."""
+    """A suite with its data set, the roles chosen for it, its metrics and its cases."""
 
     suite: Suite
     dataset: Dataset
     lineup: Lineup
+    measures: Mapping[str, Measure]
     cases: tuple[Case, ...]
 
 
@@ -61,6 +64,7 @@ class Process:
             model=settings.model,
             role=cast("RoleName | None", settings.role),
             roles=cast("dict[RoleName, str]", dict(settings.roles)),
+            encoders=settings.encoders,
         )
 
     @cached_property
@@ -93,13 +97,16 @@ class Process:
         return self.settings.report.parent / "staged" / self.run_id
 
     def suite(self, path: Path) -> LoadedSuite:
-        """A suite, its data set listed. Raises CepError kinds, and DataAbsentError."""
+        """A suite, its data set listed.
+
+        Raises CepError kinds, DataAbsentError, and NotConcernedError.
+        """
         if path not in self._suites:
             suite = load_suite(path)
-            dataset = load_data(suite, self.settings.data)
-            lineup = choose_roles(suite, self.choices)
-            cases = tuple(list_cases(suite, dataset))
-            self._suites[path] = LoadedSuite(suite, dataset, lineup, cases)
+            lineup, measures = cast_suite(suite, self.choices)
+            dataset = load_data(suite, self.settings.data, self.settings.samples)
+            cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
+            self._suites[path] = LoadedSuite(suite, dataset, lineup, measures, cases)
         return self._suites[path]
 
     @property
@@ -111,7 +118,9 @@ class Process:
         """The measuring of a suite, one per process."""
         if path not in self._runs:
             loaded = self.suite(path)
-            self._runs[path] = SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, self.roster)
+            self._runs[path] = SuiteRun(
+                loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, self.roster
+            )
         return self._runs[path]
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
@@ -119,11 +128,9 @@ class Process:
 
         Raises SpecError when nobody plays it, and what loading raises.
         """
-        if suite_file.exists():
-            seat = self.suite(suite_file).lineup.seats[role]
-        else:
-            seat = named_seat(self.choices, role)
-        return self.roster.runner(role, seat).model
+        seats = self.suite(suite_file).lineup.seats if suite_file.exists() else {}
+        seat = seats[role] if role in seats else named_seat(self.choices, role)
+        return self.roster.runner(seat).model
 
     def close(self) -> None:
         """Release the store, if it was opened."""

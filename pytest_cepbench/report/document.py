@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import msgspec
@@ -114,12 +113,12 @@ def _data_uri(image: ImageArtifact) -> str:
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
-def _plot_points(curve: Sequence[float]) -> list[tuple[float, float]]:
-    """s(0) = 1 and the curve as points of a small plot, 0 at its foot and 1 at its head."""
+def _plot_points(result: CaseResult) -> list[tuple[float, float]]:
+    """The curve as points of a small plot: 0 at its foot; at its head 1, or the largest distance."""
     width, height = _PLOT
-    values: list[Any] = [1.0, *curve]
-    step = width / max(1, len(values) - 1)
+    head = 1.0 if result.higher_is_better else max(result.curve, default=1.0) or 1.0
+    step = width / max(1, len(result.curve) - 1)
     return [
-        (round(i * step, 1), round(height * (1 - min(1.0, max(0.0, value))), 1))
-        for i, value in enumerate(values)
+        (round(i * step, 1), round(height * (1 - min(1.0, max(0.0, value / head))), 1))
+        for i, value in enumerate(result.curve)
     ]

@@ -25,6 +25,7 @@ class ChainShown(msgspec.Struct, frozen=True):
     """A chain worth looking at: one of the samples that lost most.
 
     score, baseline: the sample's, in the case's metric. failure: what stopped it, if anything did.
+    remark: what else the metric says of it.
     """
 
     sample: str
@@ -32,6 +33,7 @@ class ChainShown(msgspec.Struct, frozen=True):
     baseline: float | None
     links: list[LinkShown]
     failure: str | None = None
+    remark: str = ""
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -51,7 +53,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
     difference: to the baseline, turned so that positive is better. accepted: whether the
-    measurement is to become the baseline. damage: what the store found broken meanwhile.
+    measurement is to become the baseline. curve: the mean at each iteration or generation. notes:
+    what else a reader should know of the number. damage: what the store found broken meanwhile.
     """
 
     nodeid: str
@@ -69,6 +72,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     accepted: bool = False
     failures: dict[str, int] = {}
     curve: list[float] = []
+    notes: list[str] = []
     reasons: list[str] = []
     model: dict[str, str] = {}
     identity: dict[str, str] = {}

@@ -35,7 +35,8 @@ def explain(result: CaseResult) -> str:
         ]
         for chain in result.chains:
             change = None if chain.baseline is None else chain.score - chain.baseline
-            note = f"  {printable(chain.failure, 60)}" if chain.failure else ""
+            said = chain.failure or chain.remark
+            note = f"  {printable(said, 60)}" if said else ""
             lines.append(
                 f"  {printable(chain.sample, 40):40} {number(chain.baseline):>10} "
                 f"{number(chain.score):>10} {number(change, signed=True):>10}{note}"
@@ -56,7 +57,9 @@ def _numbers(result: CaseResult) -> Iterator[str]:
         yield f"  {'difference':12} {number(result.difference, signed=True):>10}{sign}"
         yield f"  {'tolerance':12} {number(-result.tolerance, signed=True):>10}"
     if result.curve:
-        yield f"  {'s(t)':12} " + "  ".join(f"{value:.4f}" for value in result.curve)
+        yield f"  {'course':12} " + "  ".join(f"{value:.4f}" for value in result.curve)
+    for note in result.notes:
+        yield f"  {printable(note, 500)}"
 
 
 def _indented(text: str) -> str:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.metrics import METRICS
-from pytest_cepbench.suites.definition import OVERALL, Suite
+
+OVERALL = "overall"
+"""The part of a suite that is all of it; no category or group may have this name."""
 
 
 @dataclass(frozen=True)
 class Case:
     """One case.
 
-    key: names it. label: its metric's name for people. categories: those whose unweighted mean is its value (a single one for a
-    category's own case).
+    key: names it. label: its metric's name for people. categories: whose samples it is about.
+    pool: its value is the unweighted mean of its categories' values, or one over all samples.
     """
 
     key: CaseKey
     label: str
     categories: tuple[str, ...]
+    pool: Literal["categories", "samples"] = "categories"
 
     @property
     def id(self) -> str:
@@ -30,41 +33,29 @@ class Case:
         return f"{self.key.part}-{self.key.metric}"
 
 
-def list_cases(suite: Suite, dataset: Dataset) -> list[Case]:
-    """Every case of a suite, the same list in every process: categories, then groups, then all.
+def list_parts(
+    suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Part -> its categories, the same in every process: categories, then groups, then all.
 
-    A data set of a single category has only the overall case. Raises SuiteError when a group names
+    A data set of a single category has only the overall part. Raises SuiteError when a group names
     a category that the data set does not have, or shares a category's name.
     """
     categories = dataset.categories
-    _check_groups(suite, categories)
-    parts: list[tuple[str, Sequence[str]]] = []
+    parts: dict[str, tuple[str, ...]] = {}
     if len(categories) > 1:
-        parts += [(category, (category,)) for category in categories]
-    parts += list(suite.table.groups.items())
-    parts.append((OVERALL, categories))
-    labels = {
-        metric: METRICS[metric].label.format(T=suite.plan.iterations)
-        for metric in suite.table.metrics
-    }
-    return [
-        Case(CaseKey(suite.name, part, metric), label, tuple(members))
-        for part, members in parts
-        for metric, label in labels.items()
-        if METRICS[metric].per_category or part == OVERALL
-    ]
-
-
-def _check_groups(suite: Suite, categories: Sequence[str]) -> None:
-    for group, members in suite.table.groups.items():
+        parts = {category: (category,) for category in categories}
+    for group, members in groups.items():
         absent = [member for member in members if member not in categories]
         if absent or group in categories:
             problem = f"has no category {absent[0]!r}" if absent else f"has a category {group!r}"
             msg = (
-                f"suite {suite.name!r}, group {group!r}: the data set {problem} "
+                f"suite {suite!r}, group {group!r}: the data set {problem} "
                 f"(categories: {', '.join(categories)})"
             )
             raise SuiteError(msg)
+        parts[group] = tuple(members)
     if OVERALL in categories:
-        msg = f"suite {suite.name!r}: a category cannot be named {OVERALL!r}"
+        msg = f"suite {suite!r}: a category cannot be named {OVERALL!r}"
         raise SuiteError(msg)
+    return parts | {OVERALL: categories}

@@ -9,25 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.datasets.folder import load_folder
+from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.datasets.mme import load_mme
+from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
+from pytest_cepbench.datasets.pairs import load_pairs
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
 
-LOADERS: Mapping[str, Loader] = {"folder": load_folder, "mme": load_mme, "shapes": load_shapes}
+LOADERS: Mapping[str, Loader] = {
+    "folder": load_folder,
+    "geneval": load_geneval,
+    "mme": load_mme,
+    "mmgenbench": load_mmgenbench,
+    "sdp": load_pairs,
+    "shapes": load_shapes,
+    "shapes-tasks": load_shapes_tasks,
+}
 
 
 class DataAbsentError(Exception):
     """The data set is not on this machine: its cases are skipped with this reason."""
 
 
-def load_data(suite: Suite, places: Mapping[str, Path]) -> Dataset:
+def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None) -> Dataset:
     """The suite's data set.
 
-    places: data set name -> path, from `--cep-data`.
+    places: data set name -> path, from `--cep-data`. most: samples of each category, from
+    `--cep-samples`; all of them when None.
     Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
     loader, SuiteError for a loader or an option that does not exist.
     """
@@ -42,7 +55,10 @@ def load_data(suite: Suite, places: Mapping[str, Path]) -> Dataset:
             raise SuiteError(msg)
         arguments[name] = value
     if "path" in accepted:
-        arguments["path"] = _path(suite, places)
+        required = data.needed or accepted["path"].default is inspect.Parameter.empty
+        path = _path(suite, places, required=required)
+        if path is not None:
+            arguments["path"] = path
     try:
         dataset = loader(**arguments)
     except TypeError as error:
@@ -52,16 +68,18 @@ def load_data(suite: Suite, places: Mapping[str, Path]) -> Dataset:
         found = type(dataset).__name__
         msg = f"suite {suite.name!r}: loader {data.loader} returned {found}, a Dataset is expected"
         raise SuiteError(msg)
-    return dataset
+    return dataset if most is None else dataset.limited(most)
 
 
-def _path(suite: Suite, places: Mapping[str, Path]) -> Path:
+def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path | None:
     data = suite.table.data
     name = data.name or data.loader
     if name in places:
         return places[name]
     if data.path is not None:
         return (suite.folder / data.path).resolve()
+    if not required:
+        return None
     msg = f"data set {name!r} is not here: give it with --cep-data {name}=PATH. {data.how_to_get}"
     raise DataAbsentError(msg.strip())
 

@@ -9,17 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.chains import ChainPlan, Modality, Wording
 from pytest_cepbench.chains.plan import PLACEHOLDER
-from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.judge import GateName
-from pytest_cepbench.metrics import METRICS
+from pytest_cepbench.models.roles import ROLE_NAMES
+from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
 
 FILE_NAME = "suite.toml"
 
-OVERALL = "overall"
-"""The part of a suite that is all of it; no category or group may have this name."""
+_ITERATIONS = 3
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -31,9 +32,10 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DataTable(_Strict, frozen=True):
     """Where samples come from.
 
-    loader: "shapes", "folder", "mme", or "python:package.module:function".
+    loader: one of the package's loaders, or "python:package.module:function".
     name: what `--cep-data NAME=PATH` calls it; the loader's name when left out.
     path: of the data, relative to the suite's folder; `--cep-data` goes before it.
+    needed: whether a path is needed although the loader has data of its own.
     how_to_get: one sentence shown where the data set is absent.
     options: keyword arguments of the loader.
     """
@@ -41,23 +43,43 @@ class DataTable(_Strict, frozen=True):
     loader: str
     name: str | None = None
     path: str | None = None
+    needed: bool = False
     how_to_get: str = ""
     options: dict[str, Any] = {}
 
 
 class ChainTable(_Strict, frozen=True):
-    """The shape of the chains; see `ChainPlan`."""
+    """The shape of the chains; see `ChainPlan`.
 
-    start: Literal["image", "text"] = "image"
-    iterations: int = 3
+    start: "image", "text", or "both" for two chains of every sample.
+    iterations: T, one describe and one generate each; 3 when neither this nor generations is given.
+    generations: G, single transformations, in place of iterations.
+    """
+
+    start: Literal["image", "text", "both"] = "image"
+    iterations: int | None = None
+    generations: int | None = None
     seed: int = 0
+
+    @property
+    def length(self) -> int:
+        """The number of generations."""
+        if self.generations is not None:
+            return self.generations
+        return 2 * (_ITERATIONS if self.iterations is None else self.iterations)
 
 
 class PromptsTable(_Strict, frozen=True):
-    """What the models are asked; generate holds `{description}`."""
+    """What the models are asked.
 
-    describe: str
+    generate holds `{description}`. clean, max_words: what is done to a description before it is
+    drawn; see `Wording`.
+    """
+
+    describe: str = ""
     generate: str = PLACEHOLDER
+    clean: bool = False
+    max_words: int | None = None
 
 
 class RolesTable(_Strict, frozen=True):
@@ -66,12 +88,17 @@ class RolesTable(_Strict, frozen=True):
     describer: str | None = None
     generator: str | None = None
     encoder: str | None = None
+    detector: str | None = None
 
 
-class MetricTable(_Strict, frozen=True):
-    """Settings of one metric; what is left out is the suite's."""
+class PresetTable(_Strict, frozen=True):
+    """A model with the settings that a paper used it with; written `preset:NAME` as a model spec.
 
-    tolerance: float | None = None
+    model: its spec. parameters: further parameters of the spec.
+    """
+
+    model: str
+    parameters: dict[str, str | int | float | bool] = {}
 
 
 class GateTable(_Strict, frozen=True):
@@ -82,24 +109,30 @@ class GateTable(_Strict, frozen=True):
 
 
 class SuiteTable(_Strict, frozen=True):
-    """The whole file."""
+    """The whole file.
+
+    encoders: further encoders, which metrics name; name -> model spec.
+    """
 
     name: str
     version: int
     data: DataTable
     prompts: PromptsTable
-    metrics: dict[str, MetricTable]
+    metrics: dict[str, dict[str, Any]]
     description: str = ""
     chain: ChainTable = ChainTable()
     roles: RolesTable = RolesTable()
+    encoders: dict[str, str] = {}
+    presets: dict[str, PresetTable] = {}
     groups: dict[str, list[str]] = {}
     gate: GateTable = GateTable()
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """A suite: its table and the folder it was read from."""
+    """A suite: its table, the settings of its metrics, and the folder it was read from."""
 
     table: SuiteTable
+    metrics: dict[str, MetricTable]
     folder: Path
 
     @property
@@ -108,23 +141,30 @@ class Suite(msgspec.Struct, frozen=True):
         return self.table.name
 
     @property
-    def plan(self) -> ChainPlan:
-        """What is done to every sample."""
+    def plans(self) -> dict[Modality, ChainPlan]:
+        """What is done to every sample, by the start of the chain."""
         chain, prompts = self.table.chain, self.table.prompts
-        return ChainPlan(
-            start=chain.start,
-            iterations=chain.iterations,
-            describe=prompts.describe,
-            generate=prompts.generate,
-            seed=chain.seed,
+        starts: tuple[Modality, ...] = (
+            ("text", "image") if chain.start == "both" else (chain.start,)
         )
+        return {
+            start: ChainPlan(
+                start=start,
+                generations=chain.length,
+                describe=prompts.describe,
+                generate=prompts.generate,
+                seed=chain.seed,
+                wording=Wording(prompts.clean, prompts.max_words),
+            )
+            for start in starts
+        }
 
     def policy(self, metric: str, tolerance: float | None = None) -> Policy:
         """How a metric's cases are judged: the given tolerance, else the metric's, else the suite's.
 
         Raises ValueError for a tolerance below 0.
         """
-        own = self.table.metrics[metric].tolerance
+        own = self.metrics[metric].tolerance
         for candidate in (tolerance, own, self.table.gate.tolerance):
             if candidate is not None:
                 return Policy(self.table.gate.gate, candidate)
@@ -141,27 +181,53 @@ def load_suite(path: Path) -> Suite:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # includes what is not TOML at all
         msg = f"suite file {str(path)!r}: {error}"
         raise SuiteError(msg) from error
-    for problem in _problems(table):
+    metrics, problems = _read_metrics(table)
+    for problem in (*_problems(table), *problems):
         msg = f"suite file {str(path)!r}: {problem}"
         raise SuiteError(msg)
-    return Suite(table, path.parent)
+    return Suite(table, metrics, path.parent)
+
+
+def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]:
+    """The metrics' settings, and what is wrong with them."""
+    metrics, problems = {}, []
+    if not table.metrics:
+        problems.append(f"no metric under [metrics]; known: {', '.join(sorted(KINDS))}")
+    for name, raw in table.metrics.items():
+        if not _NAME.fullmatch(name):
+            problems.append(f"metric {name!r}: lower-case letters, digits, - and _ are expected")
+        try:
+            metrics[name] = read_table(name, raw)
+        except ValueError as error:
+            problems.append(str(error))
+    return metrics, problems
 
 
 def _problems(table: SuiteTable) -> Iterator[str]:
     if not _NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
-    if table.chain.iterations < 1:
-        yield f"chain.iterations = {table.chain.iterations}: at least 1 is expected"
-    if PLACEHOLDER not in table.prompts.generate:
-        yield f"prompts.generate = {table.prompts.generate!r} does not hold {PLACEHOLDER}"
-    if not table.metrics:
-        yield f"no metric under [metrics]; known: {', '.join(sorted(METRICS))}"
-    for name, metric in table.metrics.items():
-        if name not in METRICS:
-            yield unknown_name("metric", name, METRICS)
-        tolerance = table.gate.tolerance if metric.tolerance is None else metric.tolerance
-        if not 0 <= tolerance < float("inf"):
-            yield f"tolerance = {tolerance} of metric {name}: at least 0 is expected"
+    yield from _chain_problems(table)
+    tolerance = table.gate.tolerance
+    if not 0 <= tolerance < float("inf"):
+        yield f"gate.tolerance = {tolerance}: at least 0 is expected"
+    for name in table.encoders:
+        if name in ROLE_NAMES or not _NAME.fullmatch(name):
+            yield f"encoder {name!r} is the name of a role, or not lower-case letters and digits"
     for group, members in table.groups.items():
         if group == OVERALL or not members:
             yield f"group {group!r} is reserved or empty"
+
+
+def _chain_problems(table: SuiteTable) -> Iterator[str]:
+    chain, prompts = table.chain, table.prompts
+    if chain.iterations is not None and chain.generations is not None:
+        yield "chain.iterations and chain.generations are two names of one length: give one"
+    if chain.length < 1:
+        yield f"chain.iterations = {chain.iterations}: at least 1 is expected"
+    if PLACEHOLDER not in prompts.generate:
+        yield f"prompts.generate = {prompts.generate!r} does not hold {PLACEHOLDER}"
+    describes = chain.start != "text" or chain.length > 1
+    if describes and not prompts.describe.strip():
+        yield "prompts.describe is missing: the chains of this suite are described"
+    if prompts.max_words is not None and prompts.max_words < 1:
+        yield f"prompts.max_words = {prompts.max_words}: at least 1 is expected"

@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-import numpy as np
-
 from pytest_cepbench.artifacts import digest_json, digest_text
-from pytest_cepbench.chains import Crew, Trace, play
+from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner
+from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.metrics import METRICS, mean_similarity
-from pytest_cepbench.models.roles import ROLE_NAMES, BoundRole, RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.roster import Lineup, Roster, describe_role
-
-SHARD = 256
-"""Most samples grown together. Shards lie within a category and do not depend on which cases run
-or where, so that batches, and with them the last bits of results, do not either."""
+from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures import Measure, Outcome, Shown
+from pytest_cepbench.suites.roster import Roster, describe_role
 
 _LONGEST_PROMPT_SHOWN = 60
 
+_GROWERS = ("describer", "generator")
+
 
 class SuiteRun:
-    """A suite being measured: its data set, its models, the traces that are known so far."""
+    """A suite being measured: its data set, its measures, its models."""
 
-    def __init__(self, suite: Suite, dataset: Dataset, lineup: Lineup, roster: Roster) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        dataset: Dataset,
+        lineup: Lineup,
+        measures: Mapping[str, Measure],
+        roster: Roster,
+    ) -> None:
         self.suite = suite
         self.dataset = dataset
         self.lineup = lineup
+        self.measures = measures
         self._roster = roster
-        self._traces: dict[str, Trace] = {}
 
     @cached_property
-    def crew(self) -> Crew:
-        """The bound roles; binding reads weights' digests, so it waits for the first case."""
-        return self._roster.crew(self.lineup)
+    def evidence(self) -> Evidence:
+        """What the measures look at; binding reads weights' digests, so it waits for the first case."""
+        crew = Crew(
+            **{
+                role: self._runner(role) if role in self.lineup.seats else None for role in _GROWERS
+            },
+            store=self._roster.store,
+        )
+        return Evidence(self.dataset, self.suite.plans, crew, self._runner, self.replay)
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """Chains made elsewhere, where they are what is under test. Raises DatasetError."""
+        if self.lineup.replay is None:
+            return None
+        spec = parse_spec(self.lineup.replay)
+        params = dict(spec.params)
+        replay = open_replay(spec.target, params.pop("layout", None), params)
+        replay.check(self.dataset.samples)
+        return replay
 
     def measure(self, case: Case) -> Measurement:
         """The value of a case, growing what chains it needs.
@@ -47,103 +70,94 @@ class SuiteRun:
         Raises DatasetError, CheckpointError, ModelError, StoreError as they come, and
         MeasurementError when every chain failed in a way that says nothing of the model under test.
         """
-        samples = {category: self.dataset.in_category(category) for category in case.categories}
-        traces = self.traces({s.id: s for part in samples.values() for s in part}.values())
-        self._refuse_infrastructure(list(traces.values()))
-        metric = METRICS[case.key.metric]
-        scores = {}
-        for category, part in samples.items():
-            own = [traces[sample.id] for sample in part]
-            values = metric.scores(
-                np.array([trace.similarities for trace in own]),
-                np.array([trace.failure is not None for trace in own]),
-            )
-            scores[category] = dict(
-                zip([sample.id for sample in part], values.tolist(), strict=True)
-            )
+        measure = self.measures[case.key.metric]
+        measured = measure.measure(case, self.evidence)
+        self._refuse_infrastructure(measured.outcomes)
         return Measurement(
             key=case.key,
             label=case.label,
-            higher_is_better=metric.higher_is_better,
-            scores=scores,
-            identity=self._identity(case, traces),
+            higher_is_better=measure.higher_is_better,
+            scores=measured.scores,
+            sizes=measured.sizes,
+            identity=self._identity(measure, measured.samples) | dict(measured.identity),
             model=self._model(),
-            failures=Counter(t.failure.kind for t in traces.values() if t.failure is not None),
-            curve=tuple(
-                mean_similarity(np.array([t.similarities for t in traces.values()])).tolist()
-            ),
+            failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
+            curve=measured.curve,
+            notes=measured.notes,
         )
 
-    def traces(self, samples: Iterable[Sample]) -> dict[str, Trace]:
-        """The trace of each sample by id; those not known yet are made, shard by shard."""
-        wanted = [sample.id for sample in samples]
-        missing = {sample_id for sample_id in wanted if sample_id not in self._traces}
-        for shard in self._shards:
-            if any(sample.id in missing for sample in shard):
-                for trace in play(self.suite.plan, shard, self.crew):
-                    self._traces[trace.chain.sample.id] = trace
-        return {sample_id: self._traces[sample_id] for sample_id in wanted}
+    def show(self, case: Case, sample_id: str) -> Shown | None:
+        """A sample of a measured case for the reader; None where no single chain has its score."""
+        if not self.evidence.named(sample_id):
+            return None
+        return self.measures[case.key.metric].show(case, sample_id, self.evidence)
 
-    def trace(self, sample_id: str) -> Trace:
-        """The trace of a sample that was measured."""
-        return self._traces[sample_id]
+    def _runner(self, seat: str) -> RoleRunner:
+        return self._roster.runner(self.lineup.seats[seat])
 
-    @cached_property
-    def _shards(self) -> list[Sequence[Sample]]:
-        home: dict[str, list[Sample]] = {}
-        for sample in self.dataset.samples:
-            home.setdefault(sample.categories[0], []).append(sample)
-        return [
-            part[low : low + SHARD] for part in home.values() for low in range(0, len(part), SHARD)
-        ]
-
-    def _role_of(self, trace: Trace) -> RoleName:
-        """Whose step it was that failed."""
-        assert trace.failure is not None
-        assert trace.failed_at is not None
-        if trace.failed_at == 0 or trace.chain.failure is not trace.failure:
-            return "encoder"
-        return "describer" if self.suite.plan.describes(trace.failed_at) else "generator"
-
-    def _refuse_infrastructure(self, traces: Sequence[Trace]) -> None:
+    def _refuse_infrastructure(self, outcomes: Sequence[Outcome]) -> None:
         """No verdict where nothing worked and the model under test is not to blame for all of it."""
-        failures = [(t.failure, self._role_of(t)) for t in traces if t.failure is not None]
-        excused = (
-            failure.kind == "exception" or role != self.lineup.under_test
-            for failure, role in failures
-        )
-        if len(failures) == len(traces) and all(excused):
-            failure, role = failures[0]
+        failed = [outcome for outcome in outcomes if outcome.failure is not None]
+        if len(failed) < len(outcomes) or not failed:
+            return
+        if all(o.failure.kind == "exception" or self._excused(o) for o in failed if o.failure):
+            first = failed[0]
+            assert first.failure is not None
+            seat = self.lineup.seats.get(first.blamed or "")
+            who = f"{first.blamed} ({seat.spec})" if seat else first.blamed
             msg = (
-                f"all {len(traces)} chains failed at the {role} "
-                f"({self.lineup.seats[role].spec}): {failure.kind}: {failure.detail}"
+                f"all {len(outcomes)} chains failed at the {who}: "
+                f"{first.failure.kind}: {first.failure.detail}"
             )
             raise MeasurementError(msg)
 
-    def _bound(self, role: RoleName) -> BoundRole:
-        return self._roster.runner(role, self.lineup.seats[role]).bound
+    def _excused(self, outcome: Outcome) -> bool:
+        """Whether it was not the model under test that failed."""
+        if self.lineup.replay is not None:
+            return outcome.blamed not in _GROWERS
+        return outcome.blamed != self.lineup.under_test
 
     def _model(self) -> dict[str, str]:
-        bound = self._bound(self.lineup.under_test)
+        if self.replay is not None:
+            return {
+                "role": "replay",
+                "spec": self.lineup.subject,
+                "identity": " ".join(f"{k}={v}" for k, v in sorted(self.replay.identity.items())),
+            }
+        bound = self._runner(self.lineup.under_test).bound
         return {"role": bound.role, "spec": bound.spec, "identity": describe_role(bound)}
 
-    def _identity(self, case: Case, traces: Mapping[str, Trace]) -> dict[str, str]:
+    def _identity(self, measure: Measure, samples: Sequence[Sample]) -> dict[str, str]:
         """What a comparable number must share, as short texts that a reviewer can read."""
-        plan, metric = self.suite.plan, METRICS[case.key.metric]
-        seeds = [[name, trace.chain.links[0].digest] for name, trace in sorted(traces.items())]
+        plans = measure.plans
         identity = {
             "suite": f"{self.suite.name}/{self.suite.table.version}",
-            "metric": f"{metric.name}/{metric.version}",
-            "samples": f"{len(seeds)} {digest_json(seeds)[:16]}",
+            "metric": measure.identity,
+            "samples": self._samples(plans, samples),
             "data": " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items())),
-            "chain": f"{plan.start}-first, {plan.iterations} iterations, seed {plan.seed}",
-            "describe prompt": _short(plan.describe),
-            "generate prompt": _short(plan.generate),
+            "chain": "; ".join(_chain(plan) for plan in plans),
+            "describe prompt": _short(plans[0].describe),
+            "generate prompt": _short(plans[0].generate),
+            "descriptions": str(plans[0].wording),
             "under test": self.lineup.under_test,
         }
-        fixed = [role for role in ROLE_NAMES if role != self.lineup.under_test]
-        identity |= {role: describe_role(self._bound(role)) for role in fixed}
+        fixed = (*(role for role in _GROWERS if role in self.lineup.seats), *measure.seats)
+        for name in dict.fromkeys(fixed):
+            if name != self.lineup.under_test:
+                identity[name] = describe_role(self._runner(name).bound)
         return identity
+
+    def _samples(self, plans: Sequence[ChainPlan], samples: Sequence[Sample]) -> str:
+        starts = [self.evidence.chains(plan.start, samples) for plan in plans]
+        seeds = [
+            [sample.id, *(chains[sample.id].links[0].digest for chains in starts)]
+            for sample in sorted(samples, key=lambda sample: sample.id)
+        ]
+        return f"{len(seeds)} {digest_json(seeds)[:16]}"
+
+
+def _chain(plan: ChainPlan) -> str:
+    return f"{plan.start}-first, {plan.generations} generations, seed {plan.seed}"
 
 
 def _short(prompt: str) -> str:

@@ -15,14 +15,14 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner, Trace
+from pytest_cepbench.chains import ChainPlan, Crew, Game, RoleRunner, Trace, trace
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
 from pytest_cepbench.models.roles import BoundRole, Model, RoleName
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
 
-PLAN = ChainPlan("image", 2, "describe", "draw: {description}")
-TEXT_PLAN = ChainPlan("text", 2, "describe", "draw: {description}")
+PLAN = ChainPlan("image", 4, "describe", "draw: {description}")
+TEXT_PLAN = ChainPlan("text", 4, "describe", "draw: {description}")
 
 
 def describe_image(image: Image.Image, prompt: str, seed: int | None) -> Any:
@@ -120,6 +120,23 @@ def bound(role: RoleName, model: Teller | Painter | Ruler, **changes: Any) -> Bo
     return BoundRole(**(fields | changes))
 
 
+@dataclass(frozen=True)
+class Team:
+    """Everybody who is needed to play and to compare."""
+
+    describer: RoleRunner
+    generator: RoleRunner
+    encoder: RoleRunner
+    store: Store
+
+
+def play(plan: ChainPlan, samples: Sequence[Sample], team: Team) -> list[Trace]:
+    """Grow the chain of every sample and trace it over the generations of its start's modality."""
+    generations = range(2, plan.generations + 1, 2)
+    game = Game(plan, samples, Crew(team.describer, team.generator, team.store))
+    return game.read(lambda chains: trace(chains, generations, team.encoder, team.store))
+
+
 def crew(
     store: Store,
     describer: Teller | None = None,
@@ -128,7 +145,7 @@ def crew(
     *,
     every: Mapping[str, Any] | None = None,
     only: Mapping[RoleName, Mapping[str, Any]] | None = None,
-) -> Crew:
+) -> Team:
     """Runners of three roles on one store; every, only: fields to change of all or single roles."""
     cast: dict[RoleName, Teller | Painter | Ruler] = {
         "describer": describer or Teller(),
@@ -141,7 +158,7 @@ def crew(
         )
         for role, model in cast.items()
     }
-    return Crew(**runners, store=store)
+    return Team(**runners, store=store)
 
 
 def samples(count: int) -> list[Sample]:

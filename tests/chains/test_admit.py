@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains.admit import admit_image, admit_text, admit_vectors
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.chains.admit import (
+    admit_detections,
+    admit_image,
+    admit_text,
+    admit_vectors,
+)
 from pytest_cepbench.errors import ModelError
 from tests.artifacts.files import noise
 
@@ -147,3 +152,59 @@ def test_an_encoder_returns_one_row_per_input(value: object) -> None:
         ModelError, match=r"returns \(3, dimension\) numbers for 3 inputs, this one"
     ):
         admit_vectors(value, 3)
+
+
+CAT = Detection("cat", 0.5, (0.0, 0.0, 4.0, 4.0))
+
+
+def test_detections_pass_with_built_in_numbers_in_the_order_of_confidence() -> None:
+    """Detectors give numpy's floats in any order; the store's text and the rules want neither."""
+    box: Any = np.array([0, 1, 2, 3.5], np.float32)
+    dog = Detection("dog", np.float32(0.75), box, Mask(1, 2, (1, 1)), "red")  # type: ignore[arg-type] # as users do
+    (found,) = admit_detections((Detections((CAT, dog)),), [["cat", "dog"]])
+    assert found == Detections(
+        (Detection("dog", 0.75, (0.0, 1.0, 2.0, 3.5), Mask(1, 2, (1, 1)), "red"), CAT)
+    )
+    (first, _) = found.found
+    assert {type(first.score), *map(type, first.box)} == {float}
+
+
+def test_each_image_is_judged_by_itself() -> None:
+    """A failure stays itself, and an empty answer is an answer."""
+    failed = Failure("exception", "no")
+    given = [failed, Detections(), Detections((CAT,))]
+    assert admit_detections(given, [["cat"]] * 3) == given
+
+
+@pytest.mark.parametrize("place", [np.nan, np.inf, 9.0])
+def test_a_box_that_is_none_fails_its_image(place: float) -> None:
+    """A buffer that is used again turns a good box bad after it was made: NaN, or inside out."""
+    buffer: Any = np.array([0.0, 0.0, 4.0, 4.0])
+    one = Detections((Detection("cat", 0.5, buffer),))
+    buffer[1] = place
+    found, other = admit_detections([one, Detections((CAT,))], [["cat"], ["cat"]])
+    assert isinstance(found, Failure)
+    assert found.kind == "bad-boxes"
+    assert "left, top, right, bottom" in found.detail
+    assert other == Detections((CAT,))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "one result for each image, this one returned 1 for 2"),
+        ([Detections()], "returned 1 for 2 images"),
+        ([Detections()] * 3, "returned 3 for 2 images"),
+        ([Detections(), None], "Detections for each image, this one returned NoneType"),
+        ([Detections(), [CAT]], "this one returned list"),
+        ([Detections(), Detections((("cat", 0.5),))], "held a tuple"),  # type: ignore[arg-type] # as users do
+        ([Detections(), Detections((Detection("a cat", 0.5, CAT.box),))], "word for word, this one answered 'a cat'"),
+        ([Detections(), Detections((Detection("cat", 0.5, CAT.box, [[1]]),))], "returned list and NoneType"),  # type: ignore[arg-type] # as users do
+        ([Detections(), Detections((Detection("cat", 0.5, CAT.box, None, 3),))], "returned NoneType and int"),  # type: ignore[arg-type] # as users do
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_a_detector_returns_detections(value: object, said: str) -> None:
+    """Anything else is a wrong plug-in, not a failed sample, and it is told what came."""
+    with pytest.raises(ModelError, match=said):
+        admit_detections(value, [["dog"], ["cat", "dog"]])

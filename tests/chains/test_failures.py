@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains import ChainPlan, Trace, play
+from pytest_cepbench.chains import ChainPlan, Trace
 from pytest_cepbench.chains.plan import derive_seed
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
@@ -26,6 +26,7 @@ from tests.chains.roles import (
     draw_text,
     inputs_of,
     measure,
+    play,
     samples,
     story,
 )
@@ -169,7 +170,7 @@ def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
             explode()
 
     painter = Painter(batch=spoil)  # type: ignore[arg-type] # it gets a list
-    plan = ChainPlan("text", 1, "describe", "draw: {description}")
+    plan = ChainPlan("text", 2, "describe", "draw: {description}")
     traces = play(plan, samples(8), crew(store, generator=painter))
     assert [trace.failure is not None for trace in traces] == [i == 2 for i in range(8)]
     assert traces[2].failure == Failure("exception", "RuntimeError: cannot take this")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains import ChainPlan, play
+from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.chains.plan import derive_seed
 from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample, load_seed_image
 from pytest_cepbench.errors import DatasetError
@@ -27,6 +27,7 @@ from tests.chains.roles import (
     describe_image,
     draw_text,
     measure,
+    play,
     samples,
     story,
 )
@@ -98,7 +99,7 @@ def test_a_text_goes_into_the_prompt_as_it_is(store: Store) -> None:
     """Braces, placeholders and surrogates in a description are not formatted or lost."""
     words = "{description} {0} %s \\1 \udcff"
     painter = Painter()
-    plan = ChainPlan("image", 1, "describe", "<{description}|{description}>")
+    plan = ChainPlan("image", 2, "describe", "<{description}|{description}>")
     play(plan, samples(1), crew(store, Teller(lambda *_: words), painter))
     assert painter.calls == [[f"<{words}|{words}>"]]
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import play
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, Painter, Ruler, Teller, crew, samples, story
+from tests.chains.roles import PLAN, Painter, Ruler, Teller, crew, play, samples, story
 
 
 def cuda_out_of_memory() -> Exception:

@@ -16,8 +16,8 @@ STEPS = st.tuples(st.integers(0, 2**40), IDS, st.integers(1, 99))
 @pytest.mark.parametrize(("start", "turns"), [("image", "DGDGDG"), ("text", "GDGDGD")])
 def test_describing_and_drawing_take_turns(start: str, turns: str) -> None:
     """An image is described first, a text is drawn first; T iterations are 2T generations."""
-    plan = ChainPlan(start, 3, "", "")  # type: ignore[arg-type] # one of the two words
-    assert plan.generations == 6
+    plan = ChainPlan(start, 6, "", "")  # type: ignore[arg-type] # one of the two words
+    assert plan.iterations == 3
     assert "".join("DG"[not plan.describes(g)] for g in range(1, 7)) == turns
 
 

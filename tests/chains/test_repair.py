@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import play
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
@@ -19,6 +18,7 @@ from tests.chains.roles import (
     Teller,
     crew,
     inputs_of,
+    play,
     samples,
     story,
 )
@@ -62,7 +62,7 @@ def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> 
 def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
     """The same where a step starts from it instead of the encoder."""
     other: Any = {"describer": {"fingerprint": "another describer"}}
-    plan = replace(TEXT_PLAN, iterations=1)
+    plan = replace(TEXT_PLAN, generations=2)
     first = story(play(plan, samples(3), crew(store)))
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
@@ -72,7 +72,7 @@ def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
 @pytest.mark.parametrize("iterations", [1, 9])
 def test_all_images_are_made_again(store: Store, iterations: int) -> None:
     """Somebody deleted them all to save space: many batches and long chains are repaired too."""
-    plan = replace(PLAN, iterations=iterations)
+    plan = replace(PLAN, generations=2 * iterations)
     small: Any = {"batch_size": 2}
     play(plan, samples(17), crew(store, every=small))
     with Store(store.root.with_name("untouched")) as untouched:
@@ -87,11 +87,11 @@ def test_all_images_are_made_again(store: Store, iterations: int) -> None:
 
 def test_a_seed_is_read_from_the_data_set(store: Store) -> None:
     """Starts are not kept in the store: losing all images does not touch them."""
-    play(replace(PLAN, iterations=1), samples(2), crew(store))
+    play(replace(PLAN, generations=2), samples(2), crew(store))
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
     teller, ruler = Teller(), Ruler()
     only: Any = {"describer": {"fingerprint": "another describer"}}
-    play(replace(PLAN, iterations=1), samples(2), crew(store, teller, encoder=ruler, only=only))
+    play(replace(PLAN, generations=2), samples(2), crew(store, teller, encoder=ruler, only=only))
     assert inputs_of(teller) == 2
     assert store.damage == []

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import DECODER, ImageArtifact
-from pytest_cepbench.chains import ChainPlan, Tally, play
+from pytest_cepbench.chains import ChainPlan, Tally
 from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
@@ -25,6 +25,7 @@ from tests.chains.roles import (
     crew,
     describe_image,
     inputs_of,
+    play,
     samples,
     story,
 )
@@ -49,7 +50,7 @@ def test_a_longer_run_computes_only_what_is_new(store: Store) -> None:
     """More samples and more iterations go on from what is there."""
     play(PLAN, samples(3), crew(store))
     teller, painter, ruler = Teller(), Painter(), Ruler()
-    play(replace(PLAN, iterations=3), samples(5), crew(store, teller, painter, ruler))
+    play(replace(PLAN, generations=6), samples(5), crew(store, teller, painter, ruler))
     assert inputs_of(teller) == inputs_of(painter) == 3 * 1 + 2 * 3
     assert inputs_of(ruler) == 3 * 1 + 2 * 4
 
@@ -77,7 +78,7 @@ TWINS = [
 def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) -> None:
     """The same image, the same question, no seed: one answer, though their chains part later."""
     teller, painter, ruler = Teller(), Painter(), Ruler()
-    traces = play(replace(PLAN, iterations=1), TWINS, crew(store, teller, painter, ruler))
+    traces = play(replace(PLAN, generations=2), TWINS, crew(store, teller, painter, ruler))
     assert [inputs_of(teller), inputs_of(painter), inputs_of(ruler)] == [1, 3, 1 + 3]
     links = [[link.digest for link in trace.chain.links] for trace in traces]
     assert len({(start, text) for start, text, _ in links}) == 1
@@ -87,7 +88,7 @@ def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) ->
 def test_identical_samples_are_described_apart_by_a_sampling_model(store: Store) -> None:
     """Where the seed decides, equal samples have answers of their own."""
     teller = Teller(seeded=True)
-    traces = play(replace(PLAN, iterations=1), TWINS, crew(store, teller))
+    traces = play(replace(PLAN, generations=2), TWINS, crew(store, teller))
     assert inputs_of(teller) == 3
     assert len({trace.chain.links[1].digest for trace in traces}) == 3
 
@@ -138,9 +139,9 @@ def test_another_question_is_never_served_these_answers(
 
 def test_a_greedy_model_does_not_care_for_the_run_seed(store: Store) -> None:
     """Seeds enter the key only where they decide."""
-    play(replace(PLAN, iterations=1), samples(2), crew(store))
+    play(replace(PLAN, generations=2), samples(2), crew(store))
     teller = Teller()
-    play(replace(PLAN, iterations=1, seed=9), samples(2), crew(store, teller))
+    play(replace(PLAN, generations=2, seed=9), samples(2), crew(store, teller))
     assert inputs_of(teller) == 0
 
 

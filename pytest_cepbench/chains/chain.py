@@ -1,0 +1,78 @@
+"""One sample's telephone game: its artifacts in order, and how to get at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains.plan import Modality
+from pytest_cepbench.chains.runner import DamagedInputsError
+from pytest_cepbench.datasets.sample import Sample, SeedImage
+from pytest_cepbench.store import Store
+
+
+@dataclass(frozen=True)
+class Link:
+    """One artifact of a chain.
+
+    kind: its modality. digest: of its content; empty where it was not recorded.
+    text: the text itself, None for images. key: of the step that made it, None for the start and
+    for what was made elsewhere. source: of an image that lies outside the store.
+    """
+
+    kind: Modality
+    digest: str
+    text: str | None = None
+    key: str | None = None
+    source: SeedImage | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the artifact is known; some layouts of other tools leave out the texts."""
+        return bool(self.digest)
+
+
+@dataclass
+class Chain:
+    """The telephone game of one sample, as far as it went.
+
+    links: the start and one artifact per generation. failure, failed_at: what stopped it, and at
+    which generation; None while nothing did.
+    """
+
+    sample: Sample
+    links: list[Link] = field(default_factory=list)
+    failure: Failure | None = None
+    failed_at: int | None = None
+
+    def has(self, generation: int) -> bool:
+        """Whether the artifact of a generation is there."""
+        return generation < len(self.links) and self.links[generation].recorded
+
+
+class DamagedChainsError(Exception):
+    """Images that chains need are damaged; keys: of the steps that made them."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(f"{len(keys)} images are damaged")
+        self.keys = tuple(keys)
+
+
+def load_link(chain: Chain, index: int, store: Store) -> Any:
+    """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
+
+    Raises ImageError for an image outside the store that is gone or changed since it was looked at.
+    """
+    link = chain.links[index]
+    if link.text is not None:
+        return link.text
+    image = store.get_image(link.digest) if link.source is None else link.source.load()
+    return None if image is None else image.to_pil()
+
+
+def damaged_keys(chains: Sequence[Chain], index: int, damage: DamagedInputsError) -> list[str]:
+    """Keys of the steps that made the damaged inputs; seeds are read from the data set anew."""
+    keys = [chains[i].links[index].key for i in damage.indices]
+    return [key for key in keys if key is not None]

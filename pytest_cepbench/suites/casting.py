@@ -1,0 +1,129 @@
+"""Who plays which part in a suite: the command line's models, the suite's for what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from pytest_cepbench.errors import CepError, SpecError, unknown_name
+from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_spec
+from pytest_cepbench.suites.choices import PRESET, RoleChoices, Seat
+from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.measures import Measure, Stage, make_measures
+from pytest_cepbench.suites.measures.measure import grower
+
+_ARTICLES: Mapping[RoleName, str] = {
+    "describer": "a",
+    "generator": "a",
+    "encoder": "an",
+    "detector": "a",
+}
+
+
+class NotConcernedError(Exception):
+    """The model under test has no part in a suite: its cases are skipped with this reason."""
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """All seats of a suite's run, and which of them is under test.
+
+    seats: by name: a role's, or a further encoder's. under_test: a role, or "replay" where the
+    chains were made elsewhere. replay: the spec of those.
+    """
+
+    seats: Mapping[str, Seat]
+    under_test: str
+    replay: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The spec of what is under test."""
+        return self.seats[self.under_test].spec if self.replay is None else self.replay
+
+
+def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Measure]]:
+    """Fill every seat that the suite's chains and metrics need, and make its measures.
+
+    `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
+    naming the option that is missing, SuiteError for metrics that do not fit the suite, the errors
+    of `RoleChoices`, and NotConcernedError where the model under test has nothing to do.
+    """
+    known = _known_seats(suite, choices)
+    specs = {name: seat.spec for name, seat in known.items()}
+    measures = make_measures(suite.metrics, Stage(suite.name, suite.plans, specs))
+    needed = _needed(suite, measures, replayed=choices.replay is not None)
+    under_test = "replay" if choices.replay is not None else choices.under_test
+    if under_test not in (*needed, "replay"):
+        msg = f"the {under_test} under test plays no part in suite {suite.name!r}"
+        raise NotConcernedError(msg)
+    for name in needed:
+        if name not in known:
+            raise SpecError(_nobody(suite, name))
+    seats = {name: known[name] for name in needed}
+    return Lineup(seats, under_test, choices.replay), measures
+
+
+def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, Seat]:
+    seats: dict[str, Seat] = {}
+    for role in ROLE_NAMES:
+        default = getattr(suite.table.roles, role)
+        if default is not None:
+            seats[role] = Seat(role, default, f"suite {suite.name}")
+    for name, spec in suite.table.encoders.items():
+        seats[name] = Seat("encoder", spec, f"suite {suite.name}")
+    seats |= choices.seats
+    return {name: _settle(suite, seat) for name, seat in seats.items()}
+
+
+def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) -> list[str]:
+    """Seats in a fixed order: those who grow chains, then readers."""
+    growers = {
+        grower(plan, generation)
+        for plan in suite.plans.values()
+        for generation in range(1, plan.generations + 1)
+    }
+    readers = [seat for measure in measures.values() for seat in measure.seats]
+    names = dict.fromkeys((*sorted(growers), *readers))
+    return [name for name in names if not (replayed and name in growers)]
+
+
+def _nobody(suite: Suite, name: str) -> str:
+    if name in ROLE_NAMES:
+        role: RoleName = next(role for role in ROLE_NAMES if role == name)
+        return (
+            f"suite {suite.name!r} needs {_ARTICLES[role]} {role}: give one with "
+            f"--{role}=FOLDER_OR_HUB_ID (or as --model, to gate it)"
+        )
+    return (
+        f"suite {suite.name!r} needs the encoder {name!r}: give one with "
+        f"--encoder {name}=FOLDER_OR_HUB_ID, or name it under [encoders]"
+    )
+
+
+def _settle(suite: Suite, seat: Seat) -> Seat:
+    """A seat whose spec names a preset of the suite, with the model and settings of that."""
+    spec = parse_spec(seat.spec)
+    if spec.scheme != PRESET:
+        return seat
+    return Seat(seat.role, _expand(suite, spec), f"{seat.source} {seat.spec}", seat.force)
+
+
+def _expand(suite: Suite, spec: ModelSpec) -> str:
+    presets = suite.table.presets
+    if spec.target not in presets:
+        msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
+        raise CepError(msg)
+    preset = presets[spec.target]
+    given = dict(spec.params)
+    model = parse_spec(given.pop("model", preset.model))
+    written = {name: _write(value) for name, value in preset.parameters.items()}
+    params = {**written, **model.params, **given}
+    body = f"{model.scheme}:{model.target}" if model.scheme else model.target
+    return f"{body}?{urlencode(params)}" if params else body
+
+
+def _write(value: str | float | bool) -> str:  # noqa: FBT001 - a TOML value
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,170 @@
+"""What the measures of a suite look at: chains, traces, features, boxes; each made at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import (
+    Chain,
+    ChainPlan,
+    Crew,
+    Game,
+    Modality,
+    RoleRunner,
+    Trace,
+    trace,
+    vectors,
+)
+from pytest_cepbench.datasets.replay import Replay
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.store import Store, Vector
+
+SHARD = 256
+"""Most samples grown together. Shards lie within a category: where every sample is in one category
+only, batches, and with them the last bits of results, do not depend on which cases run or where."""
+
+V = TypeVar("V")
+
+
+class Evidence:
+    """The chains of one suite with one line-up of models, and what its readers make of them.
+
+    plans: by start. crew: who grows the chains. runner: gives the runner of a reader's seat.
+    replay: chains made elsewhere, read instead of grown.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plans: Mapping[Modality, ChainPlan],
+        crew: Crew,
+        runner: Callable[[str], RoleRunner],
+        replay: Replay | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.plans = plans
+        self.runner = runner
+        self.replay = replay
+        self._crew = crew
+        self._players: dict[Modality, dict[str, Game]] = {}
+        self._known: dict[Hashable, dict[str, Any]] = {}
+
+    @property
+    def store(self) -> Store:
+        """Where everything is kept."""
+        return self._crew.store
+
+    def traces(
+        self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
+    ) -> dict[str, Trace]:
+        """The trace of each sample by id, at these generations, by the encoder of a seat."""
+        self.require_recorded(start, generations)
+
+        def read(game: Game) -> dict[str, Trace]:
+            runner = self.runner(seat)
+            found = game.read(lambda chains: trace(chains, generations, runner, self.store))
+            return {one.chain.sample.id: one for one in found}
+
+        return self.per_sample(("trace", seat, *generations), start, samples, read)
+
+    def features(
+        self, start: Modality, seat: str, generation: int, samples: Sequence[Sample]
+    ) -> Iterator[list[tuple[Chain, Vector | Failure]]]:
+        """Chain and features of each sample that has an artifact at the generation, shard by shard."""
+        self.require_recorded(start, [generation])
+        wanted = {sample.id for sample in samples}
+        runner = self.runner(seat)
+
+        def read(chains: Sequence[Chain]) -> list[tuple[Chain, Vector | Failure]]:
+            able = [c for c in chains if c.sample.id in wanted and c.has(generation)]
+            return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
+
+        for game in self._games_of(start, wanted):
+            yield game.read(read)
+
+    def named(self, sample_id: str) -> list[Sample]:
+        """The sample of this id, in a list."""
+        return [sample for sample in self.dataset.samples if sample.id == sample_id]
+
+    def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
+        """The chain of each sample by id."""
+        wanted = {sample.id for sample in samples}
+        games = self._games_of(start, wanted)
+        found = {chain.sample.id: chain for game in games for chain in game.chains}
+        return {sample.id: found[sample.id] for sample in samples}
+
+    def cut_texts(self, seat: str, chains: Sequence[Chain], generations: Sequence[int]) -> str:
+        """One sentence on the texts that were cut for the encoder of a seat; empty where none was."""
+        texts = [
+            link.text
+            for chain in chains
+            for generation, link in enumerate(chain.links)
+            if generation in generations and link.text is not None
+        ]
+        runner = self.runner(seat)
+        cut = runner.cut_texts(texts)
+        if not cut:
+            return ""
+        most = next(iter(cut.values())).rpartition(" ")[2]
+        number = sum(text in cut for text in texts)
+        return (
+            f"{number} of {len(texts)} texts were longer than the {most} tokens that "
+            f"{runner.bound.spec} reads, and were compared by their beginning"
+        )
+
+    def per_sample(
+        self,
+        key: Hashable,
+        start: Modality,
+        samples: Sequence[Sample],
+        read: Callable[[Game], Mapping[str, V]],
+    ) -> dict[str, V]:
+        """What `read` makes of each sample's game, by sample id; remembered under the key."""
+        known = self._known.setdefault((start, key), {})
+        missing = {sample.id for sample in samples if sample.id not in known}
+        for game in self._games_of(start, missing):
+            known.update(read(game))
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def once(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
+        """What `make` gives, remembered under the key and a name."""
+        known = self._known.setdefault(key, {})
+        if name not in known:
+            known[name] = make()
+        found: V = known[name]
+        return found
+
+    def require_recorded(self, start: Modality, generations: Sequence[int]) -> None:
+        """Raise MeasurementError where chains made elsewhere never hold one of the generations."""
+        if self.replay is None:
+            return
+        for generation in generations:
+            if not self.replay.records(start, generation):
+                modality = self.plans[start].modality(generation)
+                msg = (
+                    f"the chains of {self.replay.path} ({self.replay.name}) are {start}-first "
+                    f"without the {modality} of generation {generation}, which this metric needs"
+                )
+                raise MeasurementError(msg)
+
+    def _games_of(self, start: Modality, wanted: Collection[str]) -> list[Game]:
+        """The games that play any of the samples, made when they are first needed."""
+        players = self._players.setdefault(start, {})
+        new = [s for s in self.dataset.samples if s.id in wanted and s.id not in players]
+        for shard in _shards(new):
+            game = Game(self.plans[start], shard, self._crew, self.replay)
+            players.update(dict.fromkeys((sample.id for sample in shard), game))
+        games = {id(game): game for name, game in players.items() if name in wanted}
+        return list(games.values())
+
+
+def _shards(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+    home: dict[str, list[Sample]] = {}
+    for sample in samples:
+        home.setdefault(sample.categories[0], []).append(sample)
+    for part in home.values():
+        for low in range(0, len(part), SHARD):
+            yield part[low : low + SHARD]

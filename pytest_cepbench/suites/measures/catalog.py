@@ -1,0 +1,116 @@
+"""The metrics that a suite can name under `[metrics]`: tables read strictly, measures made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pytest_cepbench.chains import Modality
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
+from pytest_cepbench.suites.measures.compliance import make_compliance
+from pytest_cepbench.suites.measures.failures import make_failures
+from pytest_cepbench.suites.measures.mapping import MappingMeasure, make_mapping
+from pytest_cepbench.suites.measures.measure import Measure, Stage
+from pytest_cepbench.suites.measures.sets import make_sets
+from pytest_cepbench.suites.measures.settings import (
+    ComplianceTable,
+    FailuresTable,
+    MappingTable,
+    MetricTable,
+    SetTable,
+    SimilarityTable,
+)
+from pytest_cepbench.suites.measures.similarity import SimilarityMeasure, make_similarity
+
+KINDS: Mapping[str, type[MetricTable]] = {
+    "gc": SimilarityTable,
+    "s": SimilarityTable,
+    "sim": SimilarityTable,
+    "gc_fid": SetTable,
+    "fid": SetTable,
+    "kid": SetTable,
+    "mcd": MappingTable,
+    "sdr": MappingTable,
+    "geneval": ComplianceTable,
+    "mgg": ComplianceTable,
+    "failures": FailuresTable,
+}
+"""Kind of metric -> its settings."""
+
+
+def read_table(name: str, raw: Mapping[str, Any]) -> MetricTable:
+    """The settings of one metric.
+
+    Raises ValueError for a kind that does not exist, a key that its kind does not have, a value of
+    the wrong type, or a tolerance below 0.
+    """
+    kind = raw.get("kind", name)
+    if kind not in KINDS:
+        raise ValueError(unknown_name("metric", str(kind), KINDS))
+    try:
+        table = msgspec.convert(dict(raw), KINDS[kind])
+    except msgspec.ValidationError as error:
+        msg = f"metric {name!r}: {error}"
+        raise ValueError(msg) from error
+    if table.tolerance is not None and not 0 <= table.tolerance < float("inf"):
+        msg = f"tolerance = {table.tolerance} of metric {name}: at least 0 is expected"
+        raise ValueError(msg)
+    return table
+
+
+def make_measures(tables: Mapping[str, MetricTable], stage: Stage) -> dict[str, Measure]:
+    """The measures of a suite by name, in the order of its file. Raises SuiteError."""
+    made: dict[str, Measure] = {}
+    for name, table in tables.items():
+        kind = table.kind or name
+        if isinstance(table, SimilarityTable):
+            made[name] = make_similarity(kind, name, table, stage)
+        elif isinstance(table, SetTable):
+            made[name] = make_sets(kind, name, table, stage)
+        elif isinstance(table, MappingTable):
+            made[name] = make_mapping(kind, name, table, stage)
+        elif isinstance(table, ComplianceTable):
+            made[name] = make_compliance(kind, name, table, stage)
+    encoders = _comparing(made)
+    for name, table in tables.items():
+        if isinstance(table, FailuresTable):
+            made[name] = make_failures(name, table, stage, encoders)
+    for name, measure in made.items():
+        if not measure.plans or any(plan.generations < 1 for plan in measure.plans):
+            msg = f"suite {stage.suite!r}, metric {name!r}: there are no chains for it"
+            raise SuiteError(msg)
+    return {name: made[name] for name in tables}
+
+
+def list_cases(
+    measures: Mapping[str, Measure],
+    suite: str,
+    dataset: Dataset,
+    groups: Mapping[str, Sequence[str]],
+) -> list[Case]:
+    """Every case of a suite, the same list in every process: part by part, all metrics of each.
+
+    Raises SuiteError for a group that does not fit the data set.
+    """
+    cases = [case for m in measures.values() for case in m.cases(suite, dataset, groups)]
+    order = [*list_parts(suite, dataset, groups)]
+    own = [case.key.part for case in cases if case.key.part not in order]
+    places = {part: place for place, part in enumerate(dict.fromkeys((*order[:-1], *own, OVERALL)))}
+    return sorted(cases, key=lambda case: places[case.key.part])
+
+
+def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
+    """By start, the encoder that compares artifacts of the start's own modality with it."""
+    found: dict[Modality, str] = {}
+    for measure in measures.values():
+        if isinstance(measure, SimilarityMeasure):
+            found.setdefault(measure.plan.start, measure.encoder)
+        elif isinstance(measure, MappingMeasure):
+            for course in measure.courses.values():
+                if all(g % 2 == 0 for g in course.generations):
+                    found.setdefault(course.plan.start, course.encoder)
+    return found

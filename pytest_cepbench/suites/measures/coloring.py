@@ -1,0 +1,106 @@
+"""Telling the colors of detected objects by a dual encoder: GenEval's zero-shot rule on cut-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Detection, Failure, digest_json, digest_text
+from pytest_cepbench.chains import (
+    Chain,
+    DamagedChainsError,
+    DamagedInputsError,
+    RoleRunner,
+    Step,
+    load_link,
+)
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.metrics.geneval import (
+    Prompt,
+    Settings,
+    ToColor,
+    color_prompts,
+    crop_object,
+    objects_to_color,
+    zero_shot_color,
+)
+from pytest_cepbench.store import Store, Vector
+
+CROP_VERSION = 1
+"""Enters the keys of cut-outs; raised when they are cut in another way."""
+
+NO_COLOR = "no color"
+"""Of a cut-out that the encoder gives no usable vector for: right for no prompt."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image of a chain, the prompt that it is judged by, and the objects found in it by class."""
+
+    chain: Chain
+    generation: int
+    prompt: Prompt
+    objects: Mapping[str, Sequence[Detection]]
+
+
+def tell_colors(
+    pictures: Sequence[Picture], settings: Settings, encoder: RoleRunner, store: Store
+) -> list[dict[ToColor, str]]:
+    """For each picture the color of every object whose color its prompt asks for.
+
+    Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
+    and the others of the encoder, DamagedChainsError where a stored image is damaged.
+    """
+    wanted = [
+        (number, one)
+        for number, picture in enumerate(pictures)
+        for one in objects_to_color(picture.prompt, picture.objects, settings)
+    ]
+    steps = [_crop_step(pictures[number], one.detection, encoder, store) for number, one in wanted]
+    try:
+        vectors = encoder.encode("image", steps)
+    except DamagedInputsError as damage:
+        links = [pictures[wanted[i][0]] for i in damage.indices]
+        keys = [picture.chain.links[picture.generation].key for picture in links]
+        raise DamagedChainsError([key for key in keys if key is not None]) from damage
+    names = {one.name: _name_vectors(one.name, encoder) for _, one in wanted}
+    told: list[dict[ToColor, str]] = [{} for _ in pictures]
+    for (number, one), vector in zip(wanted, vectors, strict=True):
+        if isinstance(vector, Failure):
+            told[number][one] = NO_COLOR
+        else:
+            assert isinstance(vector, np.ndarray)
+            told[number][one] = zero_shot_color(vector[None], names[one.name])[0]
+    return told
+
+
+def _crop_step(picture: Picture, detection: Detection, encoder: RoleRunner, store: Store) -> Step:
+    link = picture.chain.links[picture.generation]
+    # Named by the image and the place, so that what is known needs no decoding.
+    place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
+    if detection.mask is not None:
+        place["mask"] = asdict(detection.mask)
+
+    def load() -> object:
+        image = load_link(picture.chain, picture.generation, store)
+        return None if image is None else crop_object(image, detection)
+
+    return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
+
+
+def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
+    """(colors, templates, D) vectors of the texts that name a class in each color."""
+    texts = color_prompts(name)
+    steps = [
+        Step(encoder.key("", 0, "text", digest_text(text)), 0, partial(str, text))
+        for row in texts
+        for text in row
+    ]
+    vectors = encoder.encode("text", steps)
+    if any(isinstance(vector, Failure) for vector in vectors):
+        msg = f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
+        raise MeasurementError(msg)
+    return np.stack(vectors).reshape(len(texts), len(texts[0]), -1)  # type: ignore[arg-type] # no failure is left

@@ -1,0 +1,110 @@
+"""failures: the share of chains that stopped before their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_cepbench.chains import ChainPlan, Modality
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.measure import (
+    Measured,
+    Outcome,
+    Shown,
+    Stage,
+    by_category,
+    grower,
+    outcome_of,
+    standard_cases,
+    unique,
+)
+from pytest_cepbench.suites.measures.settings import FailuresTable, Parts, Pool
+
+
+@dataclass(frozen=True)
+class FailureMeasure:
+    """1 for a sample whose chains stopped, 0 for one whose chains are whole; see `Measure`.
+
+    Of a sample with two chains each counts half. encoders: by start, the seat that compares a
+    chain's artifacts with it, where the suite has one: what it cannot encode is a failure too.
+    """
+
+    name: str
+    plans: tuple[ChainPlan, ...]
+    encoders: Mapping[Modality, str]
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = False
+    label: str = "failure rate"
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return "failures/2"
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The encoders."""
+        return tuple(dict.fromkeys(self.encoders.values()))
+
+    def cases(
+        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
+    ) -> list[Case]:
+        """The whole suite, unless parts are asked for."""
+        return standard_cases(self, suite, dataset, groups, pool=self.pool, parts=self.parts)
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """A share per sample."""
+        parts = by_category(case, evidence)
+        samples = unique(sample for part in parts.values() for sample in part)
+        by_chain = [self._outcomes(plan, samples, evidence) for plan in self.plans]
+        shares = {
+            sample.id: sum(found[sample.id].failure is not None for found in by_chain)
+            / len(by_chain)
+            for sample in samples
+        }
+        return Measured(
+            scores={
+                name: {sample.id: shares[sample.id] for sample in part}
+                for name, part in parts.items()
+            },
+            samples=samples,
+            outcomes=[outcome for found in by_chain for outcome in found.values()],
+        )
+
+    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+        """The chain that stopped, or the first one."""
+        chains = [
+            evidence.chains(plan.start, evidence.named(sample_id))[sample_id] for plan in self.plans
+        ]
+        stopped = [chain for chain in chains if chain.failure is not None]
+        return Shown((stopped or chains)[0], {})
+
+    def _outcomes(
+        self, plan: ChainPlan, samples: Sequence[Sample], evidence: Evidence
+    ) -> dict[str, Outcome]:
+        encoder = self.encoders.get(plan.start)
+        if encoder is None:
+            found = {}
+            for name, chain in evidence.chains(plan.start, samples).items():
+                blamed = None if chain.failed_at is None else grower(plan, chain.failed_at)
+                found[name] = Outcome(name, chain.failure, blamed)
+            return found
+        generations = tuple(range(2, plan.generations + 1, 2))
+        traces = evidence.traces(plan.start, encoder, generations, samples)
+        return {name: outcome_of(trace, plan, encoder) for name, trace in traces.items()}
+
+
+def make_failures(
+    name: str, table: FailuresTable, stage: Stage, encoders: Mapping[Modality, str]
+) -> FailureMeasure:
+    """The measure of a table; encoders as in `FailureMeasure`."""
+    return FailureMeasure(
+        name=name,
+        plans=tuple(stage.plans.values()),
+        encoders=encoders,
+        pool=table.pool or "categories",
+        parts=table.parts or "overall",
+    )

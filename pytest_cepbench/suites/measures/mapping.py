@@ -1,0 +1,187 @@
+"""mcd and sdr: similarity to the start over all generations, by mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_cepbench.chains import ChainPlan, Modality, Trace
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
+from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of_mapping
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.measure import (
+    Measured,
+    Shown,
+    Stage,
+    by_category,
+    outcome_of,
+    shown_trace,
+    standard_cases,
+    unique,
+)
+from pytest_cepbench.suites.measures.settings import ENCODER, MappingTable, Parts
+
+MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
+    "text-to-text": ("text", "text"),
+    "text-to-image": ("text", "image"),
+    "image-to-image": ("image", "image"),
+    "image-to-text": ("image", "text"),
+}
+"""Name -> (start of the chain, modality of the artifacts compared with it). Source: the Telephone
+Game, section 3.1 and Figure 6."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """One mapping of a suite. generations: those of its modality. encoder: the seat that compares."""
+
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    encoder: str
+
+    def traces(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Trace]:
+        """The similarities of each sample at the mapping's generations."""
+        return evidence.traces(self.plan.start, self.encoder, self.generations, samples)
+
+
+@dataclass(frozen=True)
+class MappingMeasure:
+    """MCD: mean similarity to the start over the generations of each mapping; see `Measure`.
+
+    The whole suite's value is the mean over the mappings. rates: measure SDR instead, the rate at
+    which the mean curve of each mapping decays.
+    """
+
+    name: str
+    courses: Mapping[str, Course]
+    parts: Parts
+    rates: bool = False
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Similarity is good, decay is not."""
+        return not self.rates
+
+    @property
+    def label(self) -> str:
+        """MCD or SDR."""
+        return "SDR" if self.rates else "MCD"
+
+    @property
+    def identity(self) -> str:
+        """Which mapping is compared by whom."""
+        mappings = ", ".join(f"{name} by {course.encoder}" for name, course in self.courses.items())
+        return f"{'sdr' if self.rates else 'mcd'}/1 {mappings}"
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The encoders of all mappings."""
+        return tuple(dict.fromkeys(course.encoder for course in self.courses.values()))
+
+    @property
+    def plans(self) -> tuple[ChainPlan, ...]:
+        """The chains of all mappings."""
+        return tuple(dict.fromkeys(course.plan for course in self.courses.values()))
+
+    def cases(
+        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
+    ) -> list[Case]:
+        """One for each mapping over all samples, then the mean of the mappings."""
+        every = dataset.categories
+        taken = [name for name in self.courses if name in (*every, *groups)]
+        if taken:
+            msg = f"suite {suite!r}: {taken[0]!r} is a mapping and cannot be a category or group"
+            raise SuiteError(msg)
+        own = [
+            Case(CaseKey(suite, mapping, self.name), self.label, every, "samples")
+            for mapping in self.courses
+        ]
+        if self.rates:
+            return own
+        return own + standard_cases(self, suite, dataset, groups, pool="samples", parts=self.parts)
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
+        parts = by_category(case, evidence)
+        samples = unique(sample for part in parts.values() for sample in part)
+        names = self._mappings_of(case)
+        traces = {name: self.courses[name].traces(evidence, samples) for name in names}
+        curves = {
+            name: np.array([trace.similarities for trace in found.values()])
+            for name, found in traces.items()
+        }
+        outcomes = [
+            outcome_of(trace, self.courses[name].plan, self.courses[name].encoder)
+            for name, found in traces.items()
+            for trace in found.values()
+        ]
+        rates = {
+            name: fit_drift_rate(self.courses[name].generations, curve.mean(axis=0).tolist())
+            for name, curve in curves.items()
+        }
+        curve = curves[names[0]].mean(axis=0) if len(names) == 1 else ()
+        notes = (
+            *(f"SDR {name}: {rate}" for name, rate in rates.items()),
+            *self._cuts(traces, evidence),
+        )
+        if self.rates:
+            scores = {case.key.part: {_ALL: _rate(case, rates[names[0]])}}
+            sizes = {case.key.part: len(samples)}
+            return Measured(scores, samples, outcomes, tuple(curve), sizes, notes)
+        means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
+        scores = {
+            name: dict(zip([s.id for s in samples], means.tolist(), strict=True)) for name in parts
+        }
+        return Measured(scores, samples, outcomes, tuple(curve), notes=notes)
+
+    def show(self, case: Case, sample_id: str, evidence: Evidence) -> Shown:
+        """The chain of the mapping, or of the first one for the mean, with its similarities."""
+        course = self.courses[self._mappings_of(case)[0]]
+        trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
+        return shown_trace(trace, course.generations)
+
+    def _cuts(
+        self, traces: Mapping[str, Mapping[str, Trace]], evidence: Evidence
+    ) -> Iterator[str]:
+        for name, found in traces.items():
+            course = self.courses[name]
+            chains = [trace.chain for trace in found.values()]
+            note = evidence.cut_texts(course.encoder, chains, (0, *course.generations))
+            if note:
+                yield f"{name}: {note}"
+
+    def _mappings_of(self, case: Case) -> list[str]:
+        return [case.key.part] if case.key.part in self.courses else list(self.courses)
+
+
+_ALL = "all chains"
+
+
+def _rate(case: Case, rate: DriftRate) -> float:
+    if rate.b is None:
+        msg = f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
+        raise MeasurementError(msg)
+    return rate.b
+
+
+def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> MappingMeasure:
+    """The measure of a table. Raises SuiteError for a mapping that the suite's chains do not have."""
+    named = table.mappings
+    if named is None:
+        named = {m: ENCODER for m, (start, _) in MAPPINGS.items() if start in stage.plans}
+    courses = {}
+    for mapping, encoder in named.items():
+        if mapping not in MAPPINGS:
+            msg = f"suite {stage.suite!r}, metric {name!r}: {unknown_name('mapping', mapping, MAPPINGS)}"
+            raise SuiteError(msg)
+        start, modality = MAPPINGS[mapping]
+        plan = stage.plan(name, start)
+        generations = tuple(mapping_generations(start, modality, plan.generations))
+        courses[mapping] = Course(plan, generations, encoder)
+    return MappingMeasure(name, courses, table.parts or "overall", rates=kind == "sdr")

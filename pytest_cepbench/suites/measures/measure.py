@@ -1,0 +1,181 @@
+"""What a metric is to a suite: which cases it has, what it reads, how it turns that into scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
+from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.settings import Parts, Pool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one chain that a measure read came out.
+
+    sample: its id. failure: what stopped it, if anything. blamed: the seat whose step that was.
+    """
+
+    sample: str
+    failure: Failure | None = None
+    blamed: str | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a measure makes of a case.
+
+    scores, sizes, curve, notes: as in `Measurement`. samples: those that the numbers come from.
+    outcomes: one for every chain that was read. identity: what else must be equal for the numbers
+    to be comparable.
+    """
+
+    scores: Mapping[str, Mapping[str, float]]
+    samples: Sequence[Sample]
+    outcomes: Sequence[Outcome]
+    curve: tuple[float, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    identity: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A chain for the reader.
+
+    marks: generation -> the number that was measured there. failure, failed_at: what stopped it, if
+    that was not growing it. remark: what else is to be said of it.
+    """
+
+    chain: Chain
+    marks: Mapping[int, float]
+    failure: Failure | None = None
+    failed_at: int | None = None
+    remark: str = ""
+
+
+class Measure(Protocol):
+    """One metric of a suite, with its settings.
+
+    Fields are plain, so that a measure can be made without models or data.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its key under [metrics]."""
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Its direction."""
+
+    @property
+    def identity(self) -> str:
+        """Version and settings that decide its numbers, in one line."""
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The readers (encoders, detector) that it needs."""
+
+    @property
+    def plans(self) -> tuple[ChainPlan, ...]:
+        """The chains that it reads."""
+
+    def cases(
+        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
+    ) -> list[Case]:
+        """Its cases, in order."""
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """The scores of a case. Raises MeasurementError where there can be none."""
+
+    def show(self, case: Case, sample_id: str, evidence: Evidence, /) -> Shown | None:
+        """A sample of a case for the reader; None where a score belongs to no single chain."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a suite offers its measures. plans: by start. specs: of the readers that are known, by seat."""
+
+    suite: str
+    plans: Mapping[Modality, ChainPlan]
+    specs: Mapping[str, str]
+
+    def plan(self, metric: str, start: Modality | None) -> ChainPlan:
+        """The chains of a start, image-first where nothing is said and both are played.
+
+        Raises SuiteError where the suite does not play them.
+        """
+        chosen = start or ("image" if "image" in self.plans else "text")
+        if chosen not in self.plans:
+            msg = (
+                f"suite {self.suite!r}, metric {metric!r}: there are no {chosen}-first chains "
+                f"([chain] start = {' and '.join(self.plans)})"
+            )
+            raise SuiteError(msg)
+        return self.plans[chosen]
+
+
+def standard_cases(
+    measure: Measure,
+    suite: str,
+    dataset: Dataset,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    pool: Pool,
+    parts: Parts,
+) -> list[Case]:
+    """A case for each category, group and the whole, or for the whole only."""
+    found = list_parts(suite, dataset, groups)
+    if parts == "overall":
+        found = {OVERALL: found[OVERALL]}
+    return [
+        Case(CaseKey(suite, part, measure.name), measure.label, categories, pool)
+        for part, categories in found.items()
+    ]
+
+
+def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> Outcome:
+    """Whose step it was that stopped a chain, growing or reading by the seat."""
+    sample = trace.chain.sample.id
+    if trace.failure is None:
+        return Outcome(sample)
+    assert trace.failed_at is not None
+    if trace.chain.failure is not trace.failure:
+        return Outcome(sample, trace.failure, seat)
+    return Outcome(sample, trace.failure, grower(plan, trace.failed_at))
+
+
+def shown_trace(trace: Trace, generations: Sequence[int]) -> Shown:
+    """A chain with its similarities."""
+    marks = dict(zip(generations, trace.similarities, strict=True))
+    return Shown(trace.chain, marks, trace.failure, trace.failed_at)
+
+
+def grower(plan: ChainPlan, generation: int) -> str:
+    """The role whose step a generation is."""
+    return "describer" if plan.describes(generation) else "generator"
+
+
+def by_category(case: Case, evidence: Evidence) -> dict[str, tuple[Sample, ...]]:
+    """The samples of a case as its scores are pooled: by category, or all once under its own name."""
+    parts = {name: evidence.dataset.in_category(name) for name in case.categories}
+    if case.pool == "categories":
+        return parts
+    return {case.key.part: unique(sample for part in parts.values() for sample in part)}
+
+
+def unique(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """Every sample once, by id."""
+    found = {sample.id: sample for sample in samples}
+    return tuple(found[name] for name in sorted(found))

@@ -1,0 +1,155 @@
+"""gc, s, sim: how similar the artifacts of the start's own modality still are to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.chains import ChainPlan, Trace
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.metrics import gc_at_t, mean_similarity
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.measure import (
+    Measured,
+    Shown,
+    Stage,
+    by_category,
+    outcome_of,
+    shown_trace,
+    standard_cases,
+    unique,
+)
+from pytest_cepbench.suites.measures.settings import Parts, Pool, SimilarityTable
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Formula:
+    """How similarities become one score. score: (n, T) -> (n,); pool: of wholes, by default."""
+
+    version: int
+    label: str
+    pool: Pool
+    score: Callable[[FloatArray], FloatArray]
+
+
+def _last(similarities: FloatArray) -> FloatArray:
+    column: FloatArray = similarities[:, -1]
+    return column
+
+
+FORMULAS = {
+    "gc": _Formula(1, "GC@{T}", "categories", gc_at_t),
+    "s": _Formula(1, "s({T})", "categories", _last),
+    "sim": _Formula(1, "SIM", "samples", _last),
+}
+"""GenCeption's Eq. 3; its ablation without weights (Table 3); MMGenBench's Eq. 4, in which a sample
+in several patterns counts in each of them, and once in the whole."""
+
+
+@dataclass(frozen=True)
+class SimilarityMeasure:
+    """One number per chain out of its similarities s(1..at), by one encoder; see `Measure`."""
+
+    name: str
+    kind: str
+    plan: ChainPlan
+    at: int
+    encoder: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+
+    @property
+    def label(self) -> str:
+        """Such as GC@3."""
+        return FORMULAS[self.kind].label.format(T=self.at)
+
+    @property
+    def identity(self) -> str:
+        """Formula and last iteration."""
+        return f"{self.kind}/{FORMULAS[self.kind].version} at {self.at}, over {self.pool}"
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The encoder."""
+        return (self.encoder,)
+
+    @property
+    def plans(self) -> tuple[ChainPlan, ...]:
+        """One kind of chains."""
+        return (self.plan,)
+
+    def cases(
+        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
+    ) -> list[Case]:
+        """Categories, groups and the whole, or the whole only."""
+        return standard_cases(self, suite, dataset, groups, pool=self.pool, parts=self.parts)
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """One score per chain."""
+        parts = by_category(case, evidence)
+        samples = unique(sample for part in parts.values() for sample in part)
+        traces = self._traces(evidence, samples)
+        scores = {}
+        for name, part in parts.items():
+            similarities = np.array([traces[sample.id].similarities for sample in part])
+            values = FORMULAS[self.kind].score(similarities).tolist()
+            scores[name] = dict(zip([sample.id for sample in part], values, strict=True))
+        curve = mean_similarity(np.array([trace.similarities for trace in traces.values()]))
+        return Measured(
+            scores=scores,
+            samples=samples,
+            outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
+            curve=tuple(curve.tolist()),
+        )
+
+    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+        """The chain with its similarities."""
+        trace = self._traces(evidence, evidence.named(sample_id))[sample_id]
+        return shown_trace(trace, self._generations)
+
+    @property
+    def _generations(self) -> tuple[int, ...]:
+        return tuple(range(2, 2 * self.at + 1, 2))
+
+    def _traces(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Trace]:
+        return evidence.traces(self.plan.start, self.encoder, self._generations, samples)
+
+
+def make_similarity(
+    kind: str, name: str, table: SimilarityTable, stage: Stage
+) -> SimilarityMeasure:
+    """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
+    plan = stage.plan(name, table.start)
+    at = last_iteration(kind, name, table.at, plan, stage)
+    return SimilarityMeasure(
+        name=name,
+        kind=kind,
+        plan=plan,
+        at=at,
+        encoder=table.encoder,
+        pool=table.pool or FORMULAS[kind].pool,
+        parts=table.parts or "all",
+    )
+
+
+def last_iteration(kind: str, name: str, asked: int | None, plan: ChainPlan, stage: Stage) -> int:
+    """T of a metric: what was asked, 1 for SIM, else the whole chain's.
+
+    Raises SuiteError for one that the chains do not reach.
+    """
+    at = asked if asked is not None else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
+    if not 1 <= at <= plan.iterations:
+        msg = (
+            f"suite {stage.suite!r}, metric {name!r}: at = {at}, and the chains have "
+            f"{plan.iterations} iterations"
+        )
+        raise SuiteError(msg)
+    return at
