@@ -19,8 +19,10 @@ FLOORS = [
     "chains",
     "gate",
     "suites",
+    "studies",
     "report",
     "plugin",
+    "cli",
 ]
 """From the ground up; a floor imports only what lies below it."""
 

@@ -35,8 +35,8 @@ def frechet_distance(x: FeatureSet | FloatArray, y: FeatureSet | FloatArray) -> 
     to 1e-6 of the value, can be negative or fail, and may add 1e-6 to the diagonals.
 
     With few samples the distance is biased upwards, by far more than models differ: two samples of
-    one law of D = 2048 with variances falling as 1 / k were 225 apart at n = 20, 47 at n = 1187. State n and D beside the
-    value, and compare values of equal n only.
+    one law in D = 2048, variances falling as 1 / k, are nearly five times as far apart at n = 20 as
+    at n = 1187. State n and D beside the value, and compare values of equal n only.
     Raises ValueError for n < 2 (no covariance), for different D, and for features that `FeatureSet`
     refuses.
     """

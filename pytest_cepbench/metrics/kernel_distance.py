@@ -22,7 +22,7 @@ def kernel_distance(x: FloatArray, y: FloatArray, *, block: int = _BLOCK) -> flo
     they may differ. block: samples of each set compared at once, at least 2.
     Returns the mean of the estimates of consecutive blocks, in float64. It is unbiased at any n, so
     it can be negative, and is about 0 for two samples of one distribution; lower is better.
-    Source: Binkowski et al. 2018, section 4 and Eq. 4. Published values (clean-fid) are means over
+    Source: Binkowski et al. 2018 (KID). Published values (clean-fid) are means over
     100 random subsets of 1,000 from an unseeded generator: a different number in each run, which
     a gate cannot use. Here each sample counts in exactly one block.
     Blocks: ceil(n / block) of the larger set, fewer only where a block of the smaller would have
@@ -123,7 +123,7 @@ def _sizes(n: int, count: int) -> list[int]:
 
 
 def _unbiased(x: Array, y: Array) -> float:
-    """Binkowski et al. 2018, Eq. 4: pairs of a sample with itself are left out."""
+    """Unbiased squared MMD: pairs of a sample with itself are left out."""
     with np.errstate(over="ignore", invalid="ignore"):
         within = _mean_of_others(_kernel(x, x)) + _mean_of_others(_kernel(y, y))
         estimate = within - 2 * float(_kernel(x, y).mean())

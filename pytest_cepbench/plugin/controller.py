@@ -92,7 +92,10 @@ class Controller:
         """One line for each suite that is about to be gated."""
         if not self.ledger.expected:
             return
+        parameters = {nodeid.partition("[")[2].removesuffix("]") for nodeid in self.ledger.expected}
         for loaded in self.process().loaded:
+            if not any(case.id in parameters for case in loaded.cases):
+                continue  # all of its cases were deselected
             lineup = loaded.lineup
             rest = ", ".join(
                 f"{role} {seat.spec}"

@@ -103,8 +103,9 @@ class Process:
         """
         if path not in self._suites:
             suite = load_suite(path)
-            lineup, measures = cast_suite(suite, self.choices)
+            # Before the roles: where the data is not here, nobody is asked for models.
             dataset = load_data(suite, self.settings.data, self.settings.samples)
+            lineup, measures = cast_suite(suite, self.choices)
             cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
             self._suites[path] = LoadedSuite(suite, dataset, lineup, measures, cases)
         return self._suites[path]

@@ -9,6 +9,11 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
+from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.measures.mapping import MAPPINGS
+
+_SHARED = tuple(f"{part}-" for part in (OVERALL, *MAPPINGS))
+
 
 class CategoryScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
     """Load balancing by category: cases that need the same chains go to one worker.
@@ -22,6 +27,15 @@ class CategoryScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist shi
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        """`suites/x/test_x.py::test_drift[color-gc]` belongs to `...[color`; others to themselves."""
-        head, dash, _ = nodeid.rpartition("-")
-        return head if dash and "[" in head else nodeid
+        """`suites/x/test_x.py::test_drift[color-gc]` belongs to `...[color`; others to themselves.
+
+        Mappings belong to `...[overall`: all of them read the chains of the whole suite.
+        """
+        file, _, name = nodeid.partition("::")
+        test, bracket, case = name.partition("[")
+        part, dash, _ = case.rpartition("-")
+        if not (bracket and dash):
+            return nodeid
+        if case.startswith(_SHARED):  # their metrics may be named with dashes
+            part = OVERALL
+        return f"{file}::{test}[{part}"

@@ -5,6 +5,7 @@ from pytest_cepbench.studies.question import Named, Question, StudyName
 from pytest_cepbench.studies.result import (
     Agreement,
     Cell,
+    Column,
     Grid,
     ModelSpread,
     Player,
@@ -17,6 +18,7 @@ from pytest_cepbench.studies.running import run_study
 __all__ = [
     "Agreement",
     "Cell",
+    "Column",
     "Grid",
     "ModelSpread",
     "Named",

@@ -62,9 +62,18 @@ def _cell(model: str, variant: str, one: Measurement | str) -> Cell:
 
 
 def _summed_up(grid: Grid, rows: Mapping[str, Sequence[Cell]], study: StudyName) -> Grid:
+    """With spreads and agreements; a variant under which nothing could be measured is left out."""
     seeds = study == "seeds"
+    left = {cell.variant for cell in grid.cells if cell.value is not None}
+    columns: dict[str, list[float]] = {}
+    whole = []
+    for model, row in rows.items():
+        values = {c.variant: c.value for c in row if c.variant in left and c.value is not None}
+        if values and len(values) == len(left):
+            whole.append(model)
+            for variant, value in values.items():
+                columns.setdefault(variant, []).append(value)
     spreads = {model: spread_over(row, sampled=seeds) for model, row in rows.items()}
-    whole = {m: row for m, row in rows.items() if all(cell.value is not None for cell in row)}
     mean_std, mean_range = mean_spread([spreads[model] for model in whole])
     grid = replace(
         grid,
@@ -73,22 +82,15 @@ def _summed_up(grid: Grid, rows: Mapping[str, Sequence[Cell]], study: StudyName)
         mean_std=mean_std,
         mean_range=mean_range,
     )
-    if len(whole) < FEWEST:
-        return replace(grid, undefined=_too_few(len(whole), study))
-    columns: dict[str, list[float]] = {}
-    for row in whole.values():
-        for cell in row:
-            assert cell.value is not None  # as whole was chosen
-            columns.setdefault(cell.variant, []).append(cell.value)
-    methods = _RANKS if seeds else (_PEARSON, *_RANKS)
-    return replace(grid, agreements=agreements(columns, methods))
+    if len(whole) < FEWEST or len(left) < 2:
+        return replace(grid, undefined=_why_no_agreement(len(whole), len(left), study))
+    return replace(grid, agreements=agreements(columns, _RANKS if seeds else (_PEARSON, *_RANKS)))
 
 
-def _too_few(count: int, study: StudyName) -> str:
-    what = "lengths" if study == "lengths" else study
+def _why_no_agreement(models: int, variants: int, study: StudyName) -> str:
     return (
-        f"correlation between {what} is not defined: it needs at least {FEWEST} models that were "
-        f"measured under all of them, here there are {count}"
+        f"correlation between {study} is not defined: it needs {FEWEST} models that were measured "
+        f"under the same 2 {study} or more, here are {models} under {variants}"
     )
 
 

@@ -94,7 +94,8 @@ def _cast(question: Question, model: Named, variant: Variant) -> tuple[Lineup, d
             f"it cannot take part in a study of {question.study}"
         )
         raise SpecError(msg)
-    if variant.seat in choices.seats and choices.seats[variant.seat].source == "--model":
+    exchanged = choices.seats.get(variant.seat or "")
+    if exchanged is not None and exchanged.source == "--model":
         msg = f"{model.spec!r} plays the {variant.seat}, which the study of {question.study} exchanges"
         raise SpecError(msg)
     return cast_suite(variant.suite, choices)

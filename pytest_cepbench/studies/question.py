@@ -35,8 +35,8 @@ class Question:
     role: what the models under test play, where it is said. roles, encoders: specs that hold for
     all, as in `RoleChoices`. data: data set name -> path. samples: most of each category.
     metrics: names of the suite's metrics; all when None. parts: looked at beside the whole.
-    Raises SpecError for a study without models, and for names that do not tell rows or columns
-    apart.
+    Raises SpecError for a study without models or with fewer than two variants, for names that do
+    not tell rows or columns apart, and for a model that is there under two names.
     """
 
     study: StudyName
@@ -80,9 +80,11 @@ _HOW_TO_GIVE = {
 
 
 def _refuse_twins(what: str, given: Sequence[Named]) -> None:
-    names = [one.name for one in given]
-    for name in names:
-        if names.count(name) > 1:
-            remedy = "give it once" if what == "seed" else "give it once, or name them: NAME=SPEC"
-            msg = f"the {what} {name!r} is given twice: {remedy}"
+    names, specs = [one.name for one in given], [one.spec for one in given]
+    for one in given:
+        if specs.count(one.spec) > 1:  # it would agree with itself, and raise every correlation
+            msg = f"the {what} {one.spec!r} is given twice: give it once"
+            raise SpecError(msg)
+        if names.count(one.name) > 1:
+            msg = f"two are called {one.name!r}, each {what} needs a name of its own: NAME=SPEC"
             raise SpecError(msg)

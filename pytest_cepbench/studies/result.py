@@ -12,6 +12,14 @@ from pytest_cepbench.studies.question import Named, StudyName
 
 
 @dataclass(frozen=True)
+class Column:
+    """A variant: its name in tables, and what was changed in full."""
+
+    name: str
+    setting: str
+
+
+@dataclass(frozen=True)
 class Player:
     """A model that took part: the seat it filled, its spec and its identity."""
 
@@ -72,7 +80,7 @@ class Grid:
     """One case over all models and variants.
 
     label: the metric's name for people. cells: model by model. spreads: one per model. complete:
-    the models that were measured under every variant, over which the rest is computed: mean_std,
+    the models that were measured wherever any was, over which the rest is computed: mean_std,
     mean_range, agreements. undefined: why there are no agreements, where there are none.
     """
 
@@ -151,8 +159,8 @@ class Study:
     """A finished study.
 
     suite, version, file: what was measured on. samples: how many. confidence: level of the
-    intervals. models: those under test. variants: name and what was changed. under_test: the role of
-    the models. players: everybody who took part. grids, words, weightings: what was found. notes:
+    intervals. under_test: the role of the models. models: those under test. variants: the columns.
+    players: everybody who took part. grids, words, weightings: what was found. notes:
     what a reader should know. damage: what the store found broken meanwhile.
     """
 
@@ -165,7 +173,7 @@ class Study:
     confidence: float
     under_test: str
     models: tuple[Named, ...]
-    variants: tuple[Named, ...]
+    variants: tuple[Column, ...]
     players: tuple[Player, ...]
     grids: tuple[Grid, ...]
     words: tuple[Words, ...] = ()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytest_cepbench.chains import Tally
+from pytest_cepbench.chains import Modality, Tally
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.words import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.grids import Found, make_grids, make_weightings
 from pytest_cepbench.studies.preparing import Play, Prepared
-from pytest_cepbench.studies.question import Named
-from pytest_cepbench.studies.result import Effort, Study, Words
+from pytest_cepbench.studies.result import Column, Effort, Study, Words
 from pytest_cepbench.studies.statistics import CONFIDENCE
 from pytest_cepbench.studies.variants import remarks
 from pytest_cepbench.suites import Case, Roster, SuiteRun
@@ -32,14 +31,25 @@ def run_study(prepared: Prepared, roster: Roster, tell: Tell) -> Study:
     for number, play in enumerate(prepared.plays, 1):
         tell(f"{number} of {len(prepared.plays)}: {play.model.name}, {play.variant.setting}")
         gone += _make_room(play, roster)
-        run = SuiteRun(play.variant.suite, prepared.dataset, play.lineup, play.measures, roster)
-        measured = _measure(run, play.cases)
+        measured, counted = _measure(prepared, play, roster)
         for case, one in zip(play.cases, measured, strict=True):
             found[play.model.name, play.variant.name, case.key.part, case.key.metric] = one
-        if play.variant.band is not None and not all(isinstance(one, str) for one in measured):
-            words.append(_count(run, play))
+        words += counted
     tallies = [*gone, *(runner.tally for runner in roster.runners.values())]
     return _sum_up(prepared, found, words, tallies, roster.store.damage)
+
+
+def _measure(
+    prepared: Prepared, play: Play, roster: Roster
+) -> tuple[list[Measurement | str], list[Words]]:
+    """What comes of each case, and the word counts where a length was asked for.
+
+    The run and its models are let go of at the end.
+    """
+    run = SuiteRun(play.variant.suite, prepared.dataset, play.lineup, play.measures, roster)
+    measured = _measure_cases(run, play.cases)
+    any_chains = any(isinstance(one, Measurement) for one in measured)
+    return measured, [_count(run, play)] if play.variant.band and any_chains else []
 
 
 def _make_room(play: Play, roster: Roster) -> list[Tally]:
@@ -55,7 +65,7 @@ def _make_room(play: Play, roster: Roster) -> list[Tally]:
     return tallies
 
 
-def _measure(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | str]:
+def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | str]:
     found: list[Measurement | str] = []
     broken: str | None = None
     for case in cases:
@@ -76,8 +86,8 @@ def _measure(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | str]:
 
 def _count(run: SuiteRun, play: Play) -> Words:
     """Word counts of the first description of every chain that has one."""
-    plans = play.variant.suite.plans
-    start = "image" if "image" in plans else "text"
+    read = {plan.start for measure in play.measures.values() for plan in measure.plans}
+    start: Modality = "image" if "image" in read else "text"
     generation = 1 if start == "image" else 2
     chains = run.evidence.chains(start, run.dataset.samples).values()
     texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
@@ -102,7 +112,7 @@ def _sum_up(
         confidence=CONFIDENCE,
         under_test=prepared.plays[0].lineup.under_test,
         models=question.models,
-        variants=tuple(Named(one.name, one.setting) for one in prepared.variants),
+        variants=tuple(Column(one.name, one.setting) for one in prepared.variants),
         players=prepared.players,
         grids=tuple(make_grids(prepared, found)),
         words=tuple(words),

@@ -58,6 +58,8 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
     under_test = "replay" if choices.replay is not None else choices.under_test
     if under_test not in (*needed, "replay"):
         msg = f"the {under_test} under test plays no part in suite {suite.name!r}"
+        if choices.model is None:
+            msg += ": name with --model what is to be gated"
         raise NotConcernedError(msg)
     for name in needed:
         if name not in known:

@@ -13,12 +13,19 @@ import pytest
 
 import pytest_cepbench
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
+from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.shapes import Knobs
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.metrics import METRICS
 from pytest_cepbench.models.describers.params import DescriberParams
-from pytest_cepbench.models.encoders.params import EncoderParams, TransformersEncoderParams
+from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
+from pytest_cepbench.models.encoders.params import (
+    EncoderParams,
+    InceptionParams,
+    TimmEncoderParams,
+    TransformersEncoderParams,
+    UnicomParams,
+)
 from pytest_cepbench.models.generators.params import GeneratorParams
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
@@ -26,7 +33,8 @@ from pytest_cepbench.report import CaseResult, Effort
 from pytest_cepbench.report.document import RunFacts, json_document
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import LOADERS
-from pytest_cepbench.suites.definition import MetricTable, SuiteTable
+from pytest_cepbench.suites.definition import PresetTable, SuiteTable
+from pytest_cepbench.suites.measures import KINDS, MetricTable, Stage, make_measures, read_table
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, blocks, column, tables
 
 REFERENCE = DOCS / "reference.md"
@@ -37,17 +45,27 @@ _PARAMETERS = (
     GeneratorParams,
     TransformersEncoderParams,
     EncoderParams,
+    TimmEncoderParams,
+    UnicomParams,
+    InceptionParams,
+    OwlParams,
+    ClassesParams,
     Knobs,
 )
 
 # Of the examples' own models and of the placeholders that stand for a parameter.
 _EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams"}
 
+# Of preset: and replay:, which are no models by themselves.
+_SCHEME_PARAMETERS = {"model", "layout"}
+
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml",
     "--images", "--repeats",  # of the scripts in benchmarks/
 }  # fmt: skip
+
+_TABLES_BY_NAME = {"metrics": MetricTable, "presets": PresetTable}
 
 _DECLARED = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yml", ".toml"))
 
@@ -88,7 +106,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
 
     named = set(re.findall(r"[?&]([a-z_]+)=", page.read_text(encoding="utf-8")))
 
-    assert named <= known | _EXAMPLE_PARAMETERS
+    assert named <= known | _EXAMPLE_PARAMETERS | _SCHEME_PARAMETERS
 
 
 @pytest.mark.parametrize(
@@ -98,6 +116,11 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Generators", 0, GeneratorParams),
         ("Encoders", 0, TransformersEncoderParams),
         ("Encoders", 1, EncoderParams),
+        ("Encoders", 2, TimmEncoderParams),
+        ("Encoders", 3, UnicomParams),
+        ("Encoders", 4, InceptionParams),
+        ("Detectors", 0, OwlParams),
+        ("Detectors", 1, ClassesParams),
         ("The embedded models: `shapes:`", 0, Knobs),
     ],
 )
@@ -157,30 +180,51 @@ def test_verdicts_are_documented(page: Path, heading: str, outcome: int, code: i
 def test_metrics_and_failures_are_documented() -> None:
     """The tables have every metric with its direction, and every kind of failure."""
     metrics, failures = tables(REFERENCE, "Metrics")
+    plans: dict[Modality, ChainPlan] = {
+        "text": ChainPlan("text", 8, "describe", "{description}"),
+        "image": ChainPlan("image", 8, "describe", "{description}"),
+    }
+    tables_of_all = {name: read_table(name, {}) for name in KINDS}
+    measures = make_measures(tables_of_all, Stage("all", plans, {}))
 
     assert {row[0].strip("`"): row[2] for row in metrics} == {
-        name: "higher" if metric.higher_is_better else "lower" for name, metric in METRICS.items()
+        name: "higher" if measure.higher_is_better else "lower"
+        for name, measure in measures.items()
+    }
+    assert {row[0].strip("`"): row[1] for row in metrics} == {
+        name: re.sub(r"4(?=\)?$)", "T", measure.label.partition(" [")[0])
+        for name, measure in measures.items()
     }
     assert set(column(failures)) == FAILURE_KINDS
 
 
 def test_suite_keys_are_documented() -> None:
     """The table of suite.toml has every key, and only keys."""
-    keys, options = tables(REFERENCE, "suite.toml")
+    keys, settings, options = tables(REFERENCE, "suite.toml")
     known = set()
     for field in msgspec.structs.fields(SuiteTable):
         inner = field.type
         if inspect.isclass(inner) and issubclass(inner, msgspec.Struct):
             known |= {f"{field.name}.{sub.name}" for sub in msgspec.structs.fields(inner)}
-        elif field.name == "metrics":
-            known |= {f"metrics.NAME.{sub.name}" for sub in msgspec.structs.fields(MetricTable)}
+        elif field.name in _TABLES_BY_NAME:
+            fields = msgspec.structs.fields(_TABLES_BY_NAME[field.name])
+            known |= {f"{field.name}.NAME.{sub.name}" for sub in fields}
         else:
-            known.add("groups.NAME" if field.name == "groups" else field.name)
+            by_name = field.name in ("groups", "encoders")
+            known.add(f"{field.name}.NAME" if by_name else field.name)
 
     assert {column([row])[0] for row in keys} == known
+    assert {
+        (kind, column([row], 1)[0]) for row in settings for kind in re.findall(r"`(\w+)`", row[0])
+    } == {
+        (kind, sub.name)
+        for kind, table in KINDS.items()
+        for sub in msgspec.structs.fields(table)
+        if sub.name not in MetricTable.__struct_fields__
+    }
     assert [(column([row], 0)[0], column([row], 1)[0]) for row in options] == [
         (loader, name)
-        for loader in ("shapes", "folder", "mme")
+        for loader in ("shapes", "shapes-tasks", "folder", "mme", "mmgenbench", "sdp", "geneval")
         for name in inspect.signature(LOADERS[loader]).parameters
         if name != "path"
     ]
@@ -189,7 +233,7 @@ def test_suite_keys_are_documented() -> None:
 def test_baseline_fields_are_documented() -> None:
     """The table has every field that a baseline can have, in the order of the shipped files."""
     (rows,) = tables(REFERENCE, "Baseline files")
-    shipped = next((ROOT / "baselines" / "shapes").glob("overall-gc-*.toml"))
+    shipped = next((ROOT / "baselines" / "shapes").glob("overall-fid-*.toml"))
 
     assert column([[row[0]] for row in rows]) == list(tomllib.loads(shipped.read_text()))
     assert set(column([[row[0]] for row in rows])) == set(Baseline.__struct_fields__)

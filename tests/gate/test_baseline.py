@@ -154,7 +154,7 @@ def test_nonsense_is_refused(what: str) -> None:
     [
         ("a newer format", "has format 2, this version reads 1"),
         ("another case", "is of case 'shapes/shape/gc', not of 'shapes/color/gc'"),
-        ("a wrong n", "says n = 3 and holds 2 scores"),
+        ("a wrong n", "says n = 3 and holds the scores of 2"),
         ("a wrong value", "says value = 0.6 and its scores give 0.625"),
         ("a score that is none", "holds no scores, or scores that are not finite"),
         ("an unknown field", "tolerance"),

@@ -119,6 +119,21 @@ def test_merged_shards_are_the_whole_set(root_up_to: int, n: int, bounds: list[i
 
 
 @BOTH_WAYS
+@pytest.mark.parametrize("rows_first", [True, False])
+def test_rows_and_a_folded_set_merge(rows_first: bool, root_up_to: int) -> None:
+    """A set that still holds more rows than one block loses none beside one that has folded."""
+    held, folded = rows(290, 300), rows(400, 300, seed=1)
+    first, second = (held, folded) if rows_first else (folded, held)
+    union = gathered(first, root_up_to=root_up_to)
+    union.merge(gathered(second, root_up_to=root_up_to))
+    found, expected = union.moments(), gathered(first, second, root_up_to=root_up_to).moments()
+
+    assert found.n == 690
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-13)
+    np.testing.assert_allclose(scatter(found), scatter(expected), rtol=1e-10, atol=1e-10)
+
+
+@BOTH_WAYS
 def test_merging_leaves_the_other_set_as_it_is(root_up_to: int) -> None:
     """One shard can be merged into many unions, as a jackknife does."""
     shard = gathered(rows(400, 5), root_up_to=root_up_to)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.options import OPTIONS
+from pytest_cepbench.plugin.options import OPTIONS, ROLES
 from tests.plugin.project import PHOTOS, SHAPES, Project
 
 # A value for the command line, one for the environment, one for the ini file; each is visible.
@@ -17,7 +17,9 @@ VALUES = {
     "describer": ("shapes:?swap=0.1", "shapes:?swap=0.2", "shapes:?swap=0.3"),
     "generator": ("shapes:?move=0.1", "shapes:?move=0.2", "shapes:?move=0.3"),
     "encoder": ("shapes:", "python:user_models:encoder", "shapes:"),
+    "detector": ("shapes:", "python:user_models:detector", "boxes:"),
     "data": ("photos=one", "photos=two", "photos=three"),
+    "samples": ("1", "2", "3"),
     "store": ("one/store", "two/store", "three/store"),
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
@@ -33,7 +35,7 @@ def _settings(config: pytest.Config) -> dict[str, Any]:
 
 def _found(settings: dict[str, Any], name: str) -> str:
     """What a setting came to be, as it was written."""
-    if name in ("describer", "generator", "encoder"):
+    if name in ROLES:
         return str(settings["roles"][name])
     if name == "data":
         return "photos=" + Path(settings["data"]["photos"]).name
@@ -121,7 +123,7 @@ def test_the_header_says_what_is_gated_against_what(
         [
             "cepbench: model under test, describer: shapes:?miss=0.1 (*miss=0.1)",
             "cepbench: generator: shapes:?move=0.1 (*move=0.1)",
-            "cepbench: it could also play encoder: choose with --cep-role",
+            "cepbench: it could also play encoder or detector: choose with --cep-role",
             "cepbench: baselines baselines, store .cepbench/store",
             "cepbench: generator from CEPBENCH_GENERATOR, tolerance from ini cepbench_tolerance",
         ]

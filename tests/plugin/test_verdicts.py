@@ -49,7 +49,7 @@ def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: P
             f"  now {case['value']:>19.4f}   higher is better, n = 2",
             f"  difference {case['difference']:>+12.4f}",
             "  tolerance       -0.0100",
-            f"  s(t) *{case['curve'][0]:.4f}  {case['curve'][1]:.4f}",
+            f"  course *{case['curve'][0]:.4f}  {case['curve'][1]:.4f}",
             "  samples that lost most *baseline *now *change",
             f"  {loser['sample']} *{loser['score']:.4f} *",
             "  next: look at the chains in the HTML report; * accept it with --snapshot-update",
@@ -80,7 +80,7 @@ DIFFERENCES = {
         'describe = "it"',
         "describe prompt: baseline describe, now it",
     ),
-    "length": ("iterations = 2", "iterations = 3", "chain: baseline image-first, 2 iterations, *"),
+    "length": ("iterations = 2", "iterations = 3", "chain: baseline image-first, 4 generations, *"),
     "samples": ("category = 2", "category = 3", "samples: baseline 2 *, now 3 *"),
     "seed": ("iterations = 2", "iterations = 2\nseed = 7", "chain: baseline *seed 0, now *seed 7"),
     "version": ("version = 1", "version = 2", "suite: baseline toy/1, now toy/2"),
@@ -139,7 +139,7 @@ NONSENSE = {
         b"color/gc",
         "is of case 'toy/color/gc', not of 'toy/relation/gc'; *",
     ),
-    "shape": (b"n = 2", b"n = 3", "says n = 3 and holds 2 scores; *"),
+    "shape": (b"n = 2", b"n = 3", "says n = 3 and holds the scores of 2; *"),
     "size": (b'0000" = 1.0', b'0000" = nan', "holds no scores, or scores that are not finite; *"),
 }
 """A bad edit for each category's baseline: (what is replaced, None for all; by what; how it is told)."""

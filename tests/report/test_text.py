@@ -24,7 +24,7 @@ regressed: toy, color, GC@2 (the drop is larger than the tolerance)
   now              0.5000   higher is better, n = 2
   difference      -0.2500
   tolerance       -0.0100
-  s(t)         0.6000  0.4500
+  course       0.6000  0.4500
 
   samples that lost most                     baseline        now     change
   a.png                                        0.7500     0.5000    -0.2500

@@ -8,25 +8,28 @@ import pytest
 
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.suites import Suite, list_cases, load_suite
+from pytest_cepbench.suites import Case, RoleChoices, cast_suite, list_cases, load_suite
 from tests.plugin.project import SHAPES
 
+MAPPINGS = ["text-to-text", "text-to-image", "image-to-image", "image-to-text"]
 
-def _suite(tmp_path: Path, groups: str = "") -> Suite:
+
+def _cases(tmp_path: Path, text: str, *samples: tuple[str, ...]) -> list[Case]:
+    """The cases of a suite file over samples of these categories."""
     path = tmp_path / "suite.toml"
-    path.write_text(SHAPES + groups)
-    return load_suite(path)
-
-
-def _dataset(*categories: tuple[str, ...]) -> Dataset:
-    samples = (Sample(f"{i}", own, text="t") for i, own in enumerate(categories))
-    return Dataset("made", {}, tuple(samples))
+    path.write_text(text)
+    suite = load_suite(path)
+    _, measures = cast_suite(suite, RoleChoices())
+    made = (Sample(f"{i}", own, text="t") for i, own in enumerate(samples))
+    return list_cases(
+        measures, suite.name, Dataset("made", {}, tuple(made)), suite.table.groups
+    )
 
 
 def test_categories_then_groups_then_all(tmp_path: Path) -> None:
     """In order of appearance; the failure rate is asked of the whole only."""
-    suite = _suite(tmp_path, "[groups]\nwarm = ['b', 'a']\n")
-    cases = list_cases(suite, _dataset(("b",), ("a",), ("c", "a")))
+    groups = "[groups]\nwarm = ['b', 'a']\n"
+    cases = _cases(tmp_path, SHAPES + groups, ("b",), ("a",), ("c", "a"))
     assert [case.id for case in cases] == [
         "b-gc", "a-gc", "c-gc", "warm-gc", "overall-gc", "overall-failures",
     ]  # fmt: skip
@@ -34,9 +37,38 @@ def test_categories_then_groups_then_all(tmp_path: Path) -> None:
     assert cases[4].categories == ("b", "a", "c")
 
 
+def test_all_metrics_of_a_part_stand_together(tmp_path: Path) -> None:
+    """Part by part, each with every metric in the order of the file; `parts` leaves parts out."""
+    text = SHAPES.replace("[metrics.gc]", "[metrics.sim]\n[metrics.gc]\n[metrics.s]\nparts='overall'")
+    cases = _cases(tmp_path, text, ("b",), ("a",))
+    assert [case.id for case in cases] == [
+        "b-sim", "b-gc", "a-sim", "a-gc", "overall-sim", "overall-gc", "overall-s",
+        "overall-failures",
+    ]  # fmt: skip
+
+
+def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
+    """Each mapping over all samples before the whole, which is the mean of the four; SDR has none."""
+    text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')
+    text = text.replace("[metrics.gc]", "[metrics.mcd]\n[metrics.sdr]")
+    cases = _cases(tmp_path, text, ("b",), ("a", "b"))
+    own = [f"{mapping}-{metric}" for mapping in MAPPINGS for metric in ("mcd", "sdr")]
+    assert [case.id for case in cases] == [*own, "overall-mcd", "overall-failures"]
+    assert {case.categories for case in cases} == {("b", "a")}
+
+
+def test_a_category_named_like_a_mapping_is_refused(tmp_path: Path) -> None:
+    """Two cases would have one name."""
+    text = SHAPES.replace("[metrics.gc]", "[metrics.mcd]")
+    with pytest.raises(SuiteError, match="'image-to-text' is a mapping and cannot be a category"):
+        _cases(tmp_path, text, ("image-to-text",), ("a",))
+    with pytest.raises(SuiteError, match="'image-to-image' is a mapping and cannot be a category"):
+        _cases(tmp_path, text + "[groups]\nimage-to-image = ['a']\n", ("a",), ("b",))
+
+
 def test_a_single_category_is_the_whole(tmp_path: Path) -> None:
     """One category has no case of its own beside the overall one."""
-    cases = list_cases(_suite(tmp_path), _dataset(("only",), ("only",)))
+    cases = _cases(tmp_path, SHAPES, ("only",), ("only",))
     assert [case.id for case in cases] == ["overall-gc", "overall-failures"]
     assert cases[0].categories == ("only",)
 
@@ -54,4 +86,4 @@ def test_groups_that_do_not_fit_the_data(
 ) -> None:
     """Members that are absent and names that are taken are errors that list what there is."""
     with pytest.raises(SuiteError, match=message):
-        list_cases(_suite(tmp_path, f"[groups]\n{groups}\n"), _dataset(*categories))
+        _cases(tmp_path, f"{SHAPES}[groups]\n{groups}\n", *categories)

@@ -24,7 +24,8 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     """Names, plan and policies are those of the file; what is left out has the documented default."""
     suite = load_suite(_write(tmp_path, SHAPES))
     assert (suite.name, suite.folder) == ("toy", tmp_path)
-    plan = suite.plan
+    (plan,) = suite.plans.values()
+    assert list(suite.plans) == ["image"]
     assert (plan.start, plan.iterations, plan.seed) == ("image", 2, 0)
     assert (plan.describe, plan.generate) == ("describe", "{description}")
     assert suite.policy("gc") == Policy("threshold", 0.01)

@@ -1,0 +1,122 @@
+"""A suite over the embedded world, its studies run without a command line, and encoders for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies import Named, Question, Study, StudyName, prepare, run_study
+from pytest_cepbench.suites import Roster
+
+TOY = """\
+name = "toy"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 2 }
+[chain]
+iterations = 2
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+encoder = "shapes:"
+[metrics.gc]
+[metrics.failures]
+"""
+"""16 samples in 8 categories, chains of two iterations."""
+
+A = Named("a", "shapes:?miss=0.1")
+B = Named("b", "shapes:?miss=0.3")
+C = Named("c", "shapes:?recolor=0.5")
+
+COLORS = "python:tests.studies.toy:ColorEncoder"
+
+
+@dataclass
+class ColorEncoder:
+    """Compares images by their mean color, and texts by their length."""
+
+    fingerprint: str = "color-encoder/1"
+
+    def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float64]:
+        """(n, 3) float64, no row zero: the world's ground is not black."""
+        return np.array([np.asarray(image).reshape(-1, 3).mean(axis=0) for image in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """(n, 1) float64."""
+        return np.array([[float(len(text))] for text in texts])
+
+
+class MuteDescriber:
+    """Cannot be asked: a model that loads and then never answers."""
+
+    fingerprint = "mute/1"
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """Raise."""
+        msg = "no voice"
+        raise ArithmeticError(msg)
+
+
+class BandedDescriber:
+    """Says as many words as the prompt's band asks for, and one more in every second text."""
+
+    fingerprint = "banded/1"
+    seeded = False
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """Texts of 19 and 20, 60 and 61, or 61 and 62 words."""
+        words = 19 if "fewer than 20" in prompt else 60 if "between 20 to 60" in prompt else 61
+        means = [int(np.asarray(image).sum()) for image in images]
+        return [" ".join(["word"] * (words + mean % 2)) for mean in means]
+
+
+def write_suite(folder: Path, text: str = TOY) -> Path:
+    """A suite's file in the folder."""
+    path = folder / "suite.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def study(
+    folder: Path,
+    name: StudyName,
+    models: Sequence[Named],
+    variants: Sequence[Named] = (),
+    text: str = TOY,
+    **settings: Any,
+) -> Study:
+    """The study of a suite, on a store in the folder."""
+    suite = write_suite(folder, text)
+    question = Question(name, suite, tuple(models), tuple(variants), **settings)
+    with Store(folder / "store") as store:
+        roster = Roster(store)
+        return run_study(prepare(question, roster), roster, lambda _: None)
+
+
+def seeds(*numbers: int) -> list[Named]:
+    """Variants of a study of seeds."""
+    return [Named(str(number), str(number)) for number in numbers]
+
+
+def values(found: Study, metric: str = "gc", part: str = "overall") -> Mapping[str, list[float]]:
+    """Model -> its values over the variants, all of which must be there."""
+    (grid,) = [g for g in found.grids if (g.metric, g.part) == (metric, part)]
+    rows: dict[str, list[float]] = {}
+    for cell in grid.cells:
+        assert cell.value is not None
+        rows.setdefault(cell.model, []).append(cell.value)
+    return rows
