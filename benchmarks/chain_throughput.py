@@ -30,7 +30,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner, play
+from pytest_cepbench.chains import ChainPlan, Crew, Game, RoleRunner, trace
 from pytest_cepbench.chains.admit import admit_image, admit_text
 from pytest_cepbench.chains.plan import derive_seed
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
@@ -38,7 +38,17 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
 from pytest_cepbench.models.roles import Describer, Encoder, Generator, Model
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.roster import Roster, Seat
+from pytest_cepbench.suites.choices import Seat
+from pytest_cepbench.suites.roster import Roster
+
+
+@dataclass(frozen=True)
+class Team:
+    """The runners of the three roles, on one store."""
+
+    describer: RoleRunner
+    generator: RoleRunner
+    encoder: RoleRunner
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class Side:
     scores: np.ndarray
 
 
-def batched(plan: ChainPlan, samples: Sequence[Sample], crew: Crew, folder: Path) -> Side:
+def batched(plan: ChainPlan, samples: Sequence[Sample], crew: Team, folder: Path) -> Side:
     """This project's chains on an empty store, models already loaded."""
     with Store(folder) as store:
         describer, generator, encoder = fresh = [
@@ -58,7 +68,9 @@ def batched(plan: ChainPlan, samples: Sequence[Sample], crew: Crew, folder: Path
             for runner in (crew.describer, crew.generator, crew.encoder)
         ]
         started = time.perf_counter()
-        traces = play(plan, samples, Crew(describer, generator, encoder, store))
+        game = Game(plan, samples, Crew(describer, generator, store))
+        generations = range(2, plan.generations + 1, 2)
+        traces = game.read(lambda chains: trace(chains, generations, encoder, store))
         wall = time.perf_counter() - started
     inside = sum(runner.tally.seconds for runner in fresh)
     return Side(wall, inside, gc_at_t(np.array([trace.similarities for trace in traces])))
@@ -68,7 +80,7 @@ def _same(model: Model) -> Model:
     return model
 
 
-def one_at_a_time(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> Side:
+def one_at_a_time(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> Side:
     """Algorithm 1: every image through all its iterations before the next."""
     describer, generator, encoder = crew.describer.model, crew.generator.model, crew.encoder.model
     assert isinstance(describer, Describer)
@@ -129,7 +141,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-    plan = ChainPlan("image", options.iterations, options.prompt, "{description}")
+    plan = ChainPlan("image", 2 * options.iterations, options.prompt, "{description}")
     samples = seed_images(options.images)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -137,11 +149,10 @@ def main() -> None:
         specs = given if all(given.values()) else tiny_checkpoints(folder)
         with Store(folder / "store") as store:
             roster = Roster(store, options.threads)
-            crew = Crew(
-                describer=roster.runner("describer", Seat(specs["describer"], "benchmark")),
-                generator=roster.runner("generator", Seat(specs["generator"], "benchmark")),
-                encoder=roster.runner("encoder", Seat(specs["encoder"], "benchmark")),
-                store=store,
+            crew = Team(
+                describer=roster.runner(Seat("describer", specs["describer"], "benchmark")),
+                generator=roster.runner(Seat("generator", specs["generator"], "benchmark")),
+                encoder=roster.runner(Seat("encoder", specs["encoder"], "benchmark")),
             )
             warm_up(plan, samples[:2], crew)
             ours, theirs = [], []
@@ -151,7 +162,7 @@ def main() -> None:
     report(options, specs, ours, theirs)
 
 
-def warm_up(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> None:
+def warm_up(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> None:
     """Load the models and let their libraries compile what they compile at first use."""
     one_at_a_time(plan, samples, crew)
 

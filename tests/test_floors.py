@@ -26,7 +26,17 @@ FLOORS = [
 ]
 """From the ground up; a floor imports only what lies below it."""
 
-HEAVY = {"torch", "transformers", "diffusers", "open_clip", "timm", "accelerate", "torchvision", "sentence_transformers", "cleanfid"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "diffusers",
+    "open_clip",
+    "timm",
+    "accelerate",
+    "torchvision",
+    "sentence_transformers",
+    "cleanfid",
+}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -89,12 +89,14 @@ class Dataset:
 
     identity: loader, its version and options as built-in types; enters baselines, so that numbers
     over other samples are never compared.
+    whole: the data set that this is a part of, where samples were limited.
     Raises DatasetError when it is empty or an id is there twice.
     """
 
     name: str
     identity: Mapping[str, Any]
     samples: tuple[Sample, ...]
+    whole: Dataset | None = None
 
     def __post_init__(self) -> None:
         if not self.samples:
@@ -134,7 +136,7 @@ class Dataset:
             for sample in self.samples
             if sample.id in chosen
         )
-        return replace(self, samples=kept)
+        return replace(self, samples=kept, whole=self.whole or self)
 
     @cached_property
     def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:

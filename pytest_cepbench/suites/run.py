@@ -61,7 +61,7 @@ class SuiteRun:
         spec = parse_spec(self.lineup.replay)
         params = dict(spec.params)
         replay = open_replay(spec.target, params.pop("layout", None), params)
-        replay.check(self.dataset.samples)
+        replay.check((self.dataset.whole or self.dataset).samples)
         return replay
 
     def measure(self, case: Case) -> Measurement:

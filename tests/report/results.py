@@ -41,6 +41,7 @@ CHAINS = st.builds(
     baseline=FRACTIONS,
     links=st.lists(LINKS, max_size=3),
     failure=st.none() | st.text(max_size=30),
+    remark=st.text(max_size=30),
 )
 
 RESULTS = st.builds(
@@ -59,7 +60,8 @@ RESULTS = st.builds(
     n=st.integers(0, 1000),
     accepted=st.booleans(),
     failures=st.dictionaries(st.sampled_from(FAILURES), st.integers(1, 9), max_size=2),
-    curve=st.lists(st.floats(-1, 1), max_size=4),
+    curve=st.lists(st.floats(-1, 1) | st.floats(0, 1e6), max_size=4),
+    notes=st.lists(st.text(max_size=30), max_size=2),
     reasons=st.lists(st.text(max_size=30), max_size=2),
     chains=st.lists(CHAINS, max_size=2),
     damage=st.lists(st.text(max_size=9), max_size=1),

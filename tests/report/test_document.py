@@ -79,15 +79,46 @@ def test_images_are_inlined_small() -> None:
     assert "the image is no longer in the store" in read_page(gone).text
 
 
-def test_plots_are_well_formed() -> None:
-    """Each s(t) is drawn from (0, 1) on, inside its frame even where it is negative."""
-    result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])
+def _points(result: CaseResult) -> list[tuple[float, ...]]:
+    """The points of the plot of the only case on a page."""
     html = html_page(FACTS, [result], lambda _: None)
     svg = ET.fromstring(html[html.index("<svg") : html.index("</svg>") + 6])
     (line,) = svg.iter("polyline")
-    points = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
-    assert [y for _, y in points] == [0.0, 16.0, 32.0, 0.0]
-    assert [x for x, _ in points] == [0.0, 40.0, 80.0, 120.0]
+    return [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
+
+
+def test_similarities_are_plotted_between_0_and_1() -> None:
+    """A point for each that was measured, inside the frame even where it is negative."""
+    result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])
+    assert _points(result) == [(0.0, 16.0), (60.0, 32.0), (120.0, 0.0)]
+    assert _points(msgspec.structs.replace(REGRESSED, curve=[0.25])) == [(0.0, 24.0)]
+
+
+def test_distances_are_plotted_below_the_largest() -> None:
+    """A distance has no 1 to be measured against: the largest touches the head, 0 the foot."""
+    result = msgspec.structs.replace(REGRESSED, higher_is_better=False, curve=[10.0, 40.0, 0.0])
+    assert _points(result) == [(0.0, 24.0), (60.0, 0.0), (120.0, 32.0)]
+    none = msgspec.structs.replace(result, curve=[0.0, 0.0])
+    assert _points(none) == [(0.0, 32.0), (120.0, 32.0)]
+
+
+def test_a_case_without_a_course_has_no_plot() -> None:
+    """A failure rate has one number only."""
+    html = html_page(FACTS, [msgspec.structs.replace(REGRESSED, curve=[])], lambda _: None)
+    assert "<svg" not in html
+
+
+def test_notes_and_remarks_are_shown() -> None:
+    """Notes open a case's details even where it holds; a remark stands beside its chain."""
+    held = msgspec.structs.replace(
+        REGRESSED, verdict="held", chains=[], notes=["3 of 9 texts were <cut>"]
+    )
+    text = read_page(html_page(FACTS, [held], lambda _: None)).text
+    assert "3 of 9 texts were <cut>" in text
+    (chain,) = REGRESSED.chains
+    odd = msgspec.structs.replace(chain, failure="empty-text at generation 3", remark="no <circle>")
+    page = html_page(FACTS, [msgspec.structs.replace(REGRESSED, chains=[odd])], lambda _: None)
+    assert "stopped: empty-text at generation 3; no <circle>" in read_page(page).text
 
 
 def test_what_a_run_lacks_is_shown() -> None:

@@ -43,6 +43,29 @@ def test_where_lower_is_better_the_difference_says_that_it_was_turned() -> None:
     assert "-0.2500   (turned: positive is better)" in text
 
 
+def test_notes_stand_below_the_numbers() -> None:
+    """Each on a line of its own after the course, without control characters."""
+    noted = msgspec.structs.replace(REGRESSED, notes=["SDR: 0.02 \x1b[2J", "a cut text"])
+    lines = explain(noted).splitlines()
+    course = next(i for i, line in enumerate(lines) if line.startswith("  course"))
+    assert lines[course + 1 : course + 4] == ["  SDR: 0.02  [2J", "  a cut text", ""]
+
+
+def test_a_chain_says_why_it_scored_low() -> None:
+    """What stopped it, else what the metric remarks of it; neither for a chain that is whole."""
+    (chain,) = REGRESSED.chains
+    chains = [
+        msgspec.structs.replace(chain, sample="whole"),
+        msgspec.structs.replace(chain, sample="wrong", remark="expected circle>=1, found 0"),
+        msgspec.structs.replace(chain, sample="ended", failure="empty-text", remark="no circle"),
+    ]
+    lines = explain(msgspec.structs.replace(REGRESSED, chains=chains)).splitlines()
+    ends = {line.split()[0]: line.partition("-0.2500")[2] for line in lines if "-0.2500" in line}
+    assert ends["whole"] == ""
+    assert ends["wrong"] == "  expected circle>=1, found 0"
+    assert ends["ended"] == "  empty-text"
+
+
 @pytest.mark.parametrize("verdict", [v for v in Verdict if not PRESENTATIONS[v].passes])
 def test_every_failing_verdict_says_what_to_do_next(verdict: Verdict) -> None:
     """The last line names a next step, and only verdicts of a measurement offer to accept it."""

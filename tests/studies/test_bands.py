@@ -11,7 +11,9 @@ from pytest_cepbench.studies.bands import other_length, prompt_for
 
 SHORT, MIDDLE, LONG = LENGTH_BANDS
 
-FIGURE_16 = "in as much detail as possible, and it should be between 20 to 60 words.\n# Output Format"
+FIGURE_16 = (
+    "in as much detail as possible, and it should be between 20 to 60 words.\n# Output Format"
+)
 
 BANDS = st.sampled_from(LENGTH_BANDS)
 

@@ -21,9 +21,7 @@ def _cases(tmp_path: Path, text: str, *samples: tuple[str, ...]) -> list[Case]:
     suite = load_suite(path)
     _, measures = cast_suite(suite, RoleChoices())
     made = (Sample(f"{i}", own, text="t") for i, own in enumerate(samples))
-    return list_cases(
-        measures, suite.name, Dataset("made", {}, tuple(made)), suite.table.groups
-    )
+    return list_cases(measures, suite.name, Dataset("made", {}, tuple(made)), suite.table.groups)
 
 
 def test_categories_then_groups_then_all(tmp_path: Path) -> None:
@@ -39,7 +37,9 @@ def test_categories_then_groups_then_all(tmp_path: Path) -> None:
 
 def test_all_metrics_of_a_part_stand_together(tmp_path: Path) -> None:
     """Part by part, each with every metric in the order of the file; `parts` leaves parts out."""
-    text = SHAPES.replace("[metrics.gc]", "[metrics.sim]\n[metrics.gc]\n[metrics.s]\nparts='overall'")
+    text = SHAPES.replace(
+        "[metrics.gc]", "[metrics.sim]\n[metrics.gc]\n[metrics.s]\nparts='overall'"
+    )
     cases = _cases(tmp_path, text, ("b",), ("a",))
     assert [case.id for case in cases] == [
         "b-sim", "b-gc", "a-sim", "a-gc", "overall-sim", "overall-gc", "overall-s",

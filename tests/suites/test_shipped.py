@@ -1,4 +1,4 @@
-"""The three suites that are shipped: their cases, and what they are when their data is not here."""
+"""The suites that are shipped: their cases, and what they are when their data is not here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.mme import CATEGORIES
-from pytest_cepbench.suites import list_cases, load_data, load_suite
+from pytest_cepbench.suites import (
+    Case,
+    RoleChoices,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
 from pytest_cepbench.suites.data import DataAbsentError
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -18,31 +25,63 @@ BASELINES = Path(__file__).parents[2] / "baselines"
 
 TEXTUAL = {"OCR", "code_reasoning", "numerical_calculation", "text_translation"}
 
+FILES = sorted(path.relative_to(SUITES).as_posix() for path in SUITES.glob("*/*.toml"))
 
-def _ids(name: str, places: dict[str, Path]) -> list[str]:
-    suite = load_suite(SUITES / name / "suite.toml")
-    return [case.id for case in list_cases(suite, load_data(suite, places))]
+BUILT_IN = {"geneval/suite.toml", "shapes/suite.toml", "shapes/drift.toml", "shapes/tasks.toml"}
+
+CHOICES = RoleChoices(
+    model="shapes:", role="generator", roles={"describer": "shapes:", "encoder": "shapes:"}
+)
+
+
+def _cases(file: str, places: dict[str, Path]) -> list[Case]:
+    suite = load_suite(SUITES / file)
+    dataset = load_data(suite, places)
+    _, measures = cast_suite(suite, CHOICES)
+    return list_cases(measures, suite.name, dataset, suite.table.groups)
 
 
 def test_the_suites_are_named_after_their_folders() -> None:
-    """Baselines and reports say `mmeception` of what lies in `suites/mmeception`."""
-    names = {path.parent.name: load_suite(path).name for path in SUITES.glob("*/suite.toml")}
-    assert names == {name: name for name in ("folder", "mmeception", "shapes")}
+    """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
+    names = {file: load_suite(SUITES / file).name for file in FILES}
+    assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
+    assert len(set(names.values())) == len(FILES) == 10
 
 
-def test_shapes_has_eight_categories_two_groups_and_the_whole() -> None:
-    """The embedded default needs no data, and each of its cases ships an accepted baseline."""
-    suite = load_suite(SUITES / "shapes" / "suite.toml")
-    cases = list_cases(suite, load_data(suite, {}))
-    assert len([case for case in cases if case.key.metric == "gc"]) == 8 + 2 + 1
-    assert len(cases) == 12
-    shipped = [tomllib.loads(path.read_text())["case"] for path in BASELINES.glob("shapes/*.toml")]
+@pytest.mark.parametrize("file", FILES)
+def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
+    """With a model in each seat the settings fit the chains, and no seat is left empty."""
+    suite = load_suite(SUITES / file)
+    lineup, measures = cast_suite(suite, CHOICES)
+    assert list(measures) == list(suite.table.metrics)
+    assert all(seat in lineup.seats for measure in measures.values() for seat in measure.seats)
+
+
+@pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
+def test_every_case_of_the_embedded_world_ships_a_baseline(name: str) -> None:
+    """The embedded default needs no data, and each of its cases has been accepted."""
+    cases = _cases(f"shapes/{name}.toml", {})
+    folder = BASELINES / cases[0].key.suite
+    shipped = [tomllib.loads(path.read_text())["case"] for path in folder.glob("*.toml")]
     assert sorted(shipped) == sorted(str(case.key) for case in cases)
+
+
+def test_shapes_carries_every_metric() -> None:
+    """Eight categories, two groups and the whole; each kind of metric once; a mapping a case."""
+    cases = [
+        case for name in ("suite", "drift", "tasks") for case in _cases(f"shapes/{name}.toml", {})
+    ]
+    assert len([case for case in cases if case.key.metric == "gc"]) == 8 + 2 + 1
+    assert len([case for case in cases if case.key.metric == "mcd"]) == 4 + 1
+    assert len([case for case in cases if case.key.metric == "mgg"]) == 6 + 1
+    assert {case.key.metric for case in cases} == {
+        "gc", "gc1", "s", "sim", "gc_fid", "fid", "kid", "mcd", "geneval", "mgg", "failures",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", ["flat", "images", "mixed"])
 def test_mmeception_has_14_categories_in_2_groups(tmp_path: Path, layout: str) -> None:
-    """Both released layouts of MME give 14 + 2 + 1 cases of GC@3 and the failure rate."""
+    """Both released layouts of MME give 14 + 2 + 1 cases of each metric and the failure rate."""
     for i, category in enumerate(CATEGORIES):
         nested = layout == "images" or (layout == "mixed" and i % 2)
         folder = tmp_path / category / ("images" if nested else "")
@@ -52,9 +91,10 @@ def test_mmeception_has_14_categories_in_2_groups(tmp_path: Path, layout: str) -
     suite = load_suite(SUITES / "mmeception" / "suite.toml")
     dataset = load_data(suite, {"mme": tmp_path})
     assert [sample.id for sample in dataset.samples] == sorted(f"{c}/0001.png" for c in CATEGORIES)
-    cases = list_cases(suite, dataset)
-    assert len([case for case in cases if case.key.metric == "gc"]) == 14 + 2 + 1
-    assert len(cases) == 18
+    cases = _cases("mmeception/suite.toml", {"mme": tmp_path})
+    for metric in ("gc", "gc1", "gc_fid"):
+        assert len([case for case in cases if case.key.metric == metric]) == 14 + 2 + 1
+    assert len(cases) == 3 * 17 + 1
     groups = {case.key.part: set(case.categories) for case in cases if len(case.categories) > 1}
     assert groups["textual-intensive"] == TEXTUAL
     assert groups["visual-intensive"] == set(CATEGORIES) - TEXTUAL
@@ -64,13 +104,63 @@ def test_mmeception_has_14_categories_in_2_groups(tmp_path: Path, layout: str) -
 def test_mmeception_has_the_papers_settings() -> None:
     """T = 3, image-first, the description prompt of Table 1, ViT-B/16's CLS token."""
     suite = load_suite(SUITES / "mmeception" / "suite.toml")
-    assert (suite.plan.start, suite.plan.iterations) == ("image", 3)
-    assert suite.plan.describe.startswith("Please write a clear, precise, detailed, and concise")
-    assert suite.plan.describe.endswith("using less than 500 words.")
-    assert suite.plan.generate == (
+    (plan,) = suite.plans.values()
+    assert (plan.start, plan.iterations) == ("image", 3)
+    assert plan.describe.startswith("Please write a clear, precise, detailed, and concise")
+    assert plan.describe.endswith("using less than 500 words.")
+    assert plan.generate == (
         "Generate an image that fully and precisely reflects this description: {description}"
     )
     assert suite.table.roles.encoder == "google/vit-base-patch16-224-in21k?pooling=cls"
+    assert suite.table.encoders == {"inception": "cleanfid:"}
+
+
+@pytest.mark.parametrize("file", ["mmgenbench/suite.toml", "mmgenbench/domain.toml"])
+def test_mmgenbench_has_the_settings_of_paper_and_code(file: str) -> None:
+    """One iteration, descriptions cleaned and cut at 70 words, four generators at 1024 pixels."""
+    suite = load_suite(SUITES / file)
+    (plan,) = suite.plans.values()
+    assert (plan.start, plan.generations, plan.generate) == ("image", 2, "{description}")
+    assert (plan.wording.clean, plan.wording.max_words) == (True, 70)
+    steps = {
+        name: (preset.parameters["num_inference_steps"], preset.parameters["guidance_scale"])
+        for name, preset in suite.table.presets.items()
+    }
+    assert steps == {
+        "flux-1-dev": (50, 3.5), "sd3-5": (28, 3.5), "kolors": (50, 5.0), "lumina": (30, 4.0),
+    }  # fmt: skip
+    sides = {(p.parameters["height"], p.parameters["width"]) for p in suite.table.presets.values()}
+    assert sides == {(1024, 1024)}
+
+
+def test_sdp_has_the_papers_settings() -> None:
+    """Both chains over 20 generations; the mapping decides the encoder, CLIP across modalities."""
+    suite = load_suite(SUITES / "sdp" / "suite.toml")
+    assert {start: plan.generations for start, plan in suite.plans.items()} == {
+        "text": 20, "image": 20,
+    }  # fmt: skip
+    _, measures = cast_suite(suite, CHOICES)
+    assert measures["mcd"].identity == (
+        "mcd/1 text-to-text by text, text-to-image by cross, image-to-image by image, "
+        "image-to-text by cross"
+    )
+    assert suite.table.encoders["text"].endswith("all-mpnet-base-v2")
+    assert suite.table.encoders["cross"].endswith("clip-vit-base-patch32")
+    assert "dino" in suite.table.encoders["image"]
+
+
+def test_geneval_has_the_settings_of_its_script() -> None:
+    """553 prompts in six tasks, four images of each, 0.3 and 0.9 in counting; MGG to generation 19."""
+    suite = load_suite(SUITES / "geneval" / "suite.toml")
+    dataset = load_data(suite, {})
+    assert len(dataset.samples) == 4 * 553
+    assert len(_cases("geneval/suite.toml", {})) == 6 + 1 + 1
+    (plan,) = suite.plans.values()
+    assert (plan.start, plan.generations) == ("text", 1)
+    _, measures = cast_suite(suite, CHOICES)
+    assert "threshold=0.3 counting_threshold=0.9 max_objects=16" in measures["geneval"].identity
+    (plan,) = load_suite(SUITES / "geneval" / "mgg.toml").plans.values()
+    assert (plan.start, plan.generations) == ("text", 19)
 
 
 def test_folder_takes_any_images(tmp_path: Path) -> None:
@@ -78,14 +168,14 @@ def test_folder_takes_any_images(tmp_path: Path) -> None:
     for name in ("a/1.png", "b/c/2.jpg", "3.webp"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (4, 4)).save(tmp_path / name)
-    ids = _ids("folder", {"folder": tmp_path})
+    ids = [case.id for case in _cases("folder/suite.toml", {"folder": tmp_path})]
     assert sorted(ids) == [
         "a-gc", "b/c-gc", "images-gc", "overall-failures", "overall-gc",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["folder", "mmeception"])
-def test_absent_data_says_how_it_is_had(name: str) -> None:
+@pytest.mark.parametrize("file", sorted(set(FILES) - BUILT_IN))
+def test_absent_data_says_how_it_is_had(file: str) -> None:
     """Without their data the suites skip, with the option to give and a sentence on where to get it."""
-    with pytest.raises(DataAbsentError, match=r"give it with --cep-data \w+=PATH\. \w+"):
-        _ids(name, {})
+    with pytest.raises(DataAbsentError, match=r"give it with --cep-data [\w-]+=PATH\. \w+"):
+        _cases(file, {})

@@ -7,6 +7,7 @@ and boxes need.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,13 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
     return folder
 
 
-def build_mask2former(folder: Path, *, size: dict[str, int] | None = None, **options: Any) -> Path:
+def build_mask2former(
+    folder: Path,
+    *,
+    classes: Sequence[str] = CLASSES,
+    size: dict[str, int] | None = None,
+    **options: Any,
+) -> Path:
     """A Mask2Former over a tiny Swin; `size` and `options` are its image processor's."""
     import torch
     from transformers import (
@@ -104,7 +111,7 @@ def build_mask2former(folder: Path, *, size: dict[str, int] | None = None, **opt
         decoder_layers=2,
         num_attention_heads=2,
         num_queries=6,
-        id2label=dict(enumerate(CLASSES)),
+        id2label=dict(enumerate(classes)),
     )
     model = Mask2FormerForUniversalSegmentation(config)
     with torch.no_grad():
@@ -116,6 +123,18 @@ def build_mask2former(folder: Path, *, size: dict[str, int] | None = None, **opt
     size = size or {"height": SIDE, "width": SIDE}
     Mask2FormerImageProcessorPil(size=size, **options).save_pretrained(folder)
     return folder
+
+
+def favour(folder: Path, name: str) -> None:
+    """Make a saved Mask2Former sure that whatever it looks at is of one class."""
+    from safetensors.torch import load_file, save_file
+
+    labels = json.loads((folder / "config.json").read_text())["id2label"]
+    index = next(int(number) for number, label in labels.items() if label == name)
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    tensors["class_predictor.bias"][index] = 1000.0
+    save_file(tensors, file, metadata={"format": "pt"})
 
 
 def build_yolos(folder: Path) -> Path:

@@ -19,6 +19,7 @@ DRAW = {
         "num_inference_steps=2&height=64&width=64&max_sequence_length=16"
         "&use_resolution_binning=false&clean_caption=false"
     ),
+    "sd3": "num_inference_steps=2&height=64&width=64&max_sequence_length=16",
     "flux": "num_inference_steps=2&height=64&width=64&max_sequence_length=16",
 }
 
@@ -34,12 +35,14 @@ def t5_tokenizer() -> Any:
     return T5Tokenizer(vocab=pieces, extra_ids=0, model_max_length=TEXT_LENGTH)
 
 
-def build_stable_diffusion(folder: Path, *, safety_checker: bool = False) -> Path:
+def build_stable_diffusion(
+    folder: Path, *, safety_checker: bool = False, seed: int = 21
+) -> Path:
     """A StableDiffusionPipeline with DDIM; with `safety_checker`, one that flags next to nothing."""
     import torch
     from diffusers import DDIMScheduler, StableDiffusionPipeline
 
-    torch.manual_seed(21)
+    torch.manual_seed(seed)
     tokenizer = clip_tokenizer(TEXT_LENGTH)
     checker, extractor = _safety_checker() if safety_checker else (None, None)
     StableDiffusionPipeline(
@@ -114,6 +117,42 @@ def build_pixart(folder: Path) -> Path:
         vae=_vae(),
         text_encoder=_t5(tokenizer),
         tokenizer=tokenizer,
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_sd3(folder: Path) -> Path:
+    """A StableDiffusion3Pipeline: flow matching, two CLIP towers with projections, and T5."""
+    import torch
+    from diffusers import (
+        FlowMatchEulerDiscreteScheduler,
+        SD3Transformer2DModel,
+        StableDiffusion3Pipeline,
+    )
+
+    torch.manual_seed(25)
+    tokenizer, pieces = clip_tokenizer(TEXT_LENGTH), t5_tokenizer()
+    transformer = SD3Transformer2DModel(
+        sample_size=32,
+        in_channels=4,
+        out_channels=4,
+        num_layers=1,
+        attention_head_dim=8,
+        num_attention_heads=4,
+        joint_attention_dim=64,
+        caption_projection_dim=32,
+        pooled_projection_dim=64,
+    )
+    StableDiffusion3Pipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=_vae(use_quant_conv=False, use_post_quant_conv=False, shift_factor=0.06),
+        text_encoder=_clip_text(tokenizer, projection=True),
+        tokenizer=tokenizer,
+        text_encoder_2=_clip_text(tokenizer, projection=True),
+        tokenizer_2=tokenizer,
+        text_encoder_3=_t5(pieces, width=64),
+        tokenizer_3=pieces,
     ).save_pretrained(folder)
     return folder
 
@@ -220,11 +259,11 @@ def _clip_text(tokenizer: Any, *, projection: bool = False) -> Any:
     return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config)
 
 
-def _t5(tokenizer: Any) -> Any:
+def _t5(tokenizer: Any, width: int = 32) -> Any:
     from transformers import T5Config, T5EncoderModel
 
     config = T5Config(
-        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4
+        vocab_size=len(tokenizer), d_model=width, d_kv=8, d_ff=64, num_layers=2, num_heads=4
     )
     return T5EncoderModel(config)
 

@@ -112,6 +112,12 @@ def save_unicom(file: Path, tensors: dict[str, Any]) -> Path:
     return file
 
 
+def build_unicom(file: Path) -> Path:
+    """A file of the tiny Unicom's weights under this name; returns the file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return save_unicom(file, randomize(make_unicom(**UNICOM)).state_dict())
+
+
 def build_inception(folder: Path) -> Path:
     """A TorchScript file with the interface of clean-fid's Inception; returns the file."""
     import torch

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes.look import SIDE
+from pytest_cepbench.datasets.shapes.look import AREA, DROP, SIDE, FloatArray, coverage
 from pytest_cepbench.datasets.shapes.perceive import sightings
-from pytest_cepbench.datasets.shapes.scene import SceneObject
+from pytest_cepbench.datasets.shapes.scene import SceneObject, Shape
 
 _INSIDE = 0.5  # coverage of a pixel whose center lies on a shape's edge
+
+_MARGIN = 1.0  # pixels that an object may reach beyond the shape of its area
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ def locate(image: ImageArtifact) -> tuple[Located, ...]:
     width, height = image.size
     found = []
     for what, cover, left, top in sightings(image):
+        own = _own(what.shape, cover)
         # An object too faint to cover any pixel to one half still has its strongest pixel.
-        inside = cover >= min(_INSIDE, float(cover.max()))
+        inside = own >= min(_INSIDE, float(own.max()))
         columns, rows = np.flatnonzero(inside.any(axis=0)), np.flatnonzero(inside.any(axis=1))
         x, y = width / SIDE, height / SIDE
         box = (
@@ -43,3 +46,19 @@ def locate(image: ImageArtifact) -> tuple[Located, ...]:
         )
         found.append(Located(what, box))
     return tuple(found)
+
+
+def _own(shape: Shape, cover: FloatArray) -> FloatArray:
+    """Without what lies outside the shape as its area and center of mass have it.
+
+    Large neighbors reach into each other's cells, as near as the object's own corners. They also
+    enlarge the first estimate and pull it aside, so a second one is made of what is left.
+    """
+    pixels = np.arange(len(cover)) + 0.5
+    for _ in range(2):
+        radius = float((cover.sum() / AREA[shape]) ** 0.5) + _MARGIN
+        across = pixels - np.average(pixels, weights=cover.sum(axis=0))
+        down = pixels - np.average(pixels, weights=cover.sum(axis=1)) + DROP[shape] * radius
+        reached = coverage(shape, across[None, :], down[:, None], radius) >= _INSIDE
+        cover = np.where(reached, cover, 0.0)
+    return cover

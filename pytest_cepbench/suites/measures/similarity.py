@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,12 +108,18 @@ class SimilarityMeasure:
             samples=samples,
             outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
             curve=tuple(curve.tolist()),
+            notes=self._notes(traces.values(), evidence),
         )
 
     def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
         """The chain with its similarities."""
         trace = self._traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, self._generations)
+
+    def _notes(self, traces: Iterable[Trace], evidence: Evidence) -> tuple[str, ...]:
+        chains = [trace.chain for trace in traces]
+        note = evidence.cut_texts(self.encoder, chains, (0, *self._generations))
+        return (note,) if note else ()
 
     @property
     def _generations(self) -> tuple[int, ...]:

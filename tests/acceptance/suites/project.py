@@ -1,0 +1,176 @@
+"""A user's project that runs shipped suites as they are, and what its runs left behind."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.chains import Link, Modality
+from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import RoleChoices, Roster, SuiteRun, cast_suite, load_data, load_suite
+
+SHIPPED = Path(__file__).parents[3] / "suites"
+
+INI = """\
+[pytest]
+addopts = --strict-markers -p no:cacheprovider -p no:hypothesispytest -p no:anyio -p no:xdist
+filterwarnings = error
+"""
+
+WARM = (
+    "diffusers.pipelines.auto_pipeline",
+    "sentence_transformers",
+    "timm",
+    "torchvision.transforms",
+    "transformers.models.clip.modeling_clip",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.llava.modeling_llava",
+)
+"""Imported once for all runs: they are most of the time that a run on tiny checkpoints takes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of pytest: its exit code, what it printed, its JSON report (empty without one)."""
+
+    code: int
+    output: str
+    report: Mapping[str, Any]
+
+    @property
+    def cases(self) -> dict[str, dict[str, Any]]:
+        """The judged cases, by `suite/part/metric`."""
+        return {f"{c['suite']}/{c['part']}/{c['metric']}": c for c in self.report["cases"]}
+
+    @property
+    def verdicts(self) -> set[str]:
+        """All that occur."""
+        return {case["verdict"] for case in self.report["cases"]}
+
+    def spent(self, what: str) -> int:
+        """Loads, inputs or hits of all cases."""
+        return sum(case["effort"][what] for case in self.report["cases"])
+
+
+@dataclass(frozen=True)
+class Cast:
+    """What a user says of models and data; the command line, and the same for code."""
+
+    model: str
+    roles: Mapping[RoleName, str] = field(default_factory=dict)
+    encoders: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Path] = field(default_factory=dict)
+    samples: int | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """As they are typed."""
+        options = [f"--model={self.model}"]
+        options += [f"--{role}={spec}" for role, spec in self.roles.items()]
+        options += [f"--encoder={name}={spec}" for name, spec in self.encoders.items()]
+        options += [f"--cep-data={name}={path}" for name, path in self.data.items()]
+        return options + ([] if self.samples is None else [f"--cep-samples={self.samples}"])
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with copies of shipped suites."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, folder: Path, *suites: str) -> Project:
+        """A project of these suites, nothing accepted yet."""
+        for suite in suites:
+            shutil.copytree(SHIPPED / suite, folder / "suites" / suite)
+        (folder / "pytest.ini").write_text(INI)
+        return cls(folder)
+
+    def run(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
+        """Run pytest in the project, in a process of its own."""
+        report = self.folder / ".cepbench" / "report.json"
+        report.unlink(missing_ok=True)
+        printed = self.folder / "output.txt"
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(WARM))
+        process = context.Process(
+            target=_run_pytest,
+            args=(str(self.folder), [*paths, *cast.options, *arguments], str(printed)),
+        )
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        document = json.loads(report.read_text()) if report.exists() else {}
+        return Run(process.exitcode, printed.read_text(), document)
+
+    def accept(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
+        """A run that accepts baselines, and did."""
+        run = self.run(cast, "--snapshot-update", *arguments, paths=paths)
+        assert run.code == 0, run.output
+        assert all(case["accepted"] for case in run.report["cases"])
+        return run
+
+    def scores(self, case: str) -> dict[str, dict[str, float]]:
+        """The accepted scores of `suite/part/metric`: by category, then sample."""
+        for path in (self.folder / "baselines").rglob("*.toml"):
+            baseline = tomllib.loads(path.read_text())
+            if baseline["case"] == case:
+                scores: dict[str, dict[str, float]] = baseline["scores"]
+                return scores
+        raise AssertionError(case)
+
+    def chains(self, cast: Cast, suite: str, start: Modality) -> dict[str, list[Link]]:
+        """What is in the store of each sample's chain, by id; `suite` is the path below suites/."""
+        loaded = load_suite(self.folder / "suites" / suite)
+        choices = RoleChoices(cast.model, roles=cast.roles, encoders=cast.encoders)
+        lineup, measures = cast_suite(loaded, choices)
+        dataset = load_data(loaded, cast.data, cast.samples)
+        with self.store() as store:
+            run = SuiteRun(loaded, dataset, lineup, measures, Roster(store, threads=1))
+            chains = run.evidence.chains(start, dataset.samples)
+            return {name: chain.links for name, chain in chains.items()}
+
+    def store(self) -> Store:
+        """The project's store."""
+        return Store(self.folder / ".cepbench" / "store")
+
+    def drawn(self, links: Sequence[Link]) -> list[Image.Image]:
+        """The images of these links, which are all in the store."""
+        with self.store() as store:
+            found = [store.get_image(link.digest) for link in links]
+        assert all(image is not None for image in found)
+        return [image.to_pil() for image in found if image is not None]
+
+
+def assert_held_unasked(run: Run, cases: int) -> None:
+    """Every case is held, and no model was loaded or asked for it."""
+    assert run.code == pytest.ExitCode.OK, run.output
+    assert len(run.report["cases"]) == cases
+    assert run.verdicts == {"held"}
+    assert all(case["difference"] == 0 for case in run.report["cases"])
+    assert (run.spent("loads"), run.spent("inputs")) == (0, 0)
+
+
+def _run_pytest(folder: str, arguments: list[str], printed: str) -> None:
+    """The body of a run's process."""
+    os.chdir(folder)
+    for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_"))]:
+        del os.environ[name]
+    with Path(printed).open("wb") as stream:
+        for descriptor in (1, 2):
+            os.dup2(stream.fileno(), descriptor)
+    code = pytest.main(arguments)
+    sys.stdout.flush()
+    sys.exit(int(code))

@@ -1,0 +1,67 @@
+"""A user's folder with a suite, in which the command is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.cli import main
+from tests.studies.toy import TOY, write_suite
+
+MODELS = (
+    "--model=a=shapes:?miss=0.1",
+    "--model=b=shapes:?miss=0.3",
+    "--model=c=shapes:?recolor=0.5",
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder, and the command in it."""
+
+    path: Path
+    capture: pytest.CaptureFixture[str]
+
+    def study(self, *argv: str, models: Sequence[str] = MODELS) -> Ended:
+        """`cepbench study` with these arguments, in this process."""
+        code = main(["study", *argv, *models])
+        printed = self.capture.readouterr()
+        return Ended(code, printed.out, printed.err)
+
+    def document(self, name: str) -> dict[str, Any]:
+        """The JSON file of a study."""
+        text = (self.path / ".cepbench" / "studies" / f"{name}-toy.json").read_text("utf-8")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def grid(self, name: str, metric: str = "gc") -> dict[str, Any]:
+        """The table of one metric over the whole suite."""
+        grids: list[dict[str, Any]] = self.document(name)["grids"]
+        (one,) = [g for g in grids if (g["metric"], g["part"]) == (metric, "overall")]
+        return one
+
+
+@pytest.fixture
+def home(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Home:
+    """A folder with the toy suite, where the command is run; a terminal of 100 columns."""
+    write_suite(tmp_path, TOY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    return Home(tmp_path, capsys)

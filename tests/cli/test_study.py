@@ -1,0 +1,222 @@
+"""`cepbench study`: what it prints and writes is what was measured, and its exit code says whether."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Home
+from tests.studies.toy import TOY
+
+GENERATORS = ("--generator=world=shapes:", "--generator=moving=shapes:?move=0.3")
+
+
+def rows(grid: dict[str, Any]) -> dict[str, list[float]]:
+    """Model -> its values over the variants."""
+    found: dict[str, list[float]] = {}
+    for cell in grid["cells"]:
+        found.setdefault(cell["model"], []).append(cell["value"])
+    return found
+
+
+def ranks(values: list[float]) -> list[int]:
+    """Rank of each value from 0; these are all different."""
+    assert len(set(values)) == len(values)
+    return [sorted(values).index(value) for value in values]
+
+
+def line(text: str, start: str) -> list[str]:
+    """The numbers of the first line that begins so."""
+    found = next(one for one in text.splitlines() if one.startswith(start))
+    return found[len(start) :].split()
+
+
+def test_seeds(home: Home) -> None:
+    """Figures of the seeds, recomputed from the cells; the terminal shows the same."""
+    ended = home.study("seeds", ".", "--seeds=0,1,2", "--metrics=gc")
+    grid = home.grid("seeds")
+    table = rows(grid)
+    for spread in grid["spreads"]:
+        values = table[spread["model"]]
+        mean, std = np.mean(values), np.std(values, ddof=1)
+        found = spread["spread"]
+        assert (found["mean"], found["std"]) == pytest.approx((mean, std))
+        assert (found["low"], found["high"]) == (min(values), max(values))
+        half = 4.302652729911275 * std / np.sqrt(3)  # t of Student, 2 degrees of freedom, 97.5 %
+        assert (spread["low"], spread["high"]) == pytest.approx((mean - half, mean + half))
+    columns = [ranks([table[model][i] for model in "abc"]) for i in range(3)]
+    pairs = [np.corrcoef(columns[i], columns[j])[0, 1] for i in range(3) for j in range(i)]
+    (spearman,) = [one for one in grid["agreements"] if one["method"] == "spearman"]
+    assert spearman["mean"] == pytest.approx(np.mean(pairs))
+
+    assert (ended.code, home.document("seeds")["confidence"]) == (0, 0.95)
+    assert line(ended.out, "a   ") == [f"{value:.4f}" for value in table["a"]]
+    assert line(ended.out, "mean of pairs")[0] == f"{np.mean(pairs):.4f}"
+    assert line(ended.out, "mean of models")[0] == f"{grid['mean_std']:.4f}"
+
+
+def test_generators(home: Home) -> None:
+    """Pearson of two generators over three models, recomputed; every pair is a line."""
+    ended = home.study("generators", ".", *GENERATORS, "--generator=shapes:?resize=0.4")
+    table = rows(home.grid("generators"))
+    columns = np.array([table[model] for model in "abc"]).T
+    expected = np.corrcoef(columns)
+    (pearson,) = [a for a in home.grid("generators")["agreements"] if a["method"] == "pearson"]
+    found = [[cell["value"] for cell in row] for row in pearson["matrix"]]
+    assert np.array(found) == pytest.approx(expected)
+    assert pearson["mean"] == pytest.approx((expected.sum() - 3) / 6)
+    assert ended.code == 0
+    assert "#3 = shapes:?resize=0.4: generator shapes:?resize=0.4" in ended.out
+    assert line(ended.out, "#1 and #3")[0] == f"{expected[0, 2]:.4f}"
+
+
+def test_encoders(home: Home) -> None:
+    """The chains are grown once; only the second encoder is asked again."""
+    colors = "--encoder=colors=python:tests.studies.toy:ColorEncoder"
+    ended = home.study("encoders", ".", "--encoder=world=shapes:", colors, "--metrics=gc")
+    assert ended.code == 0
+    assert line(ended.out, "world and colors") != []
+    players = {(one["seat"], one["spec"]) for one in home.document("encoders")["players"]}
+    assert ("encoder", "python:tests.studies.toy:ColorEncoder") in players
+    roles = [cell["identity"]["encoder"] for cell in home.grid("encoders")["cells"]]
+    assert len(set(roles)) == 2
+
+
+def test_lengths(home: Home) -> None:
+    """Words and values of each band, side by side."""
+    ended = home.study("lengths", ".", "--metrics=gc")
+    words = [(one["model"], one["variant"]) for one in home.document("lengths")["words"]]
+    assert words == [(model, band) for model in "abc" for band in ("<20", "20-60", ">60")]
+    assert line(ended.out, "<20 and >60")[0] == "1.0000"
+
+
+def test_weighting(home: Home) -> None:
+    """GC and s over models, recomputed from their columns."""
+    ended = home.study("weighting", ".")
+    (one,) = home.document("weighting")["weightings"]
+    columns = [[row[name] for row in one["rows"]] for name in ("weighted", "last")]
+    by_method = {c["method"]: c["value"] for c in one["models"]}
+    assert by_method["pearson"] == pytest.approx(np.corrcoef(columns)[0, 1])
+    assert line(ended.out, "a  ")[:3] == [f"{columns[0][0]:.4f}", f"{columns[1][0]:.4f}", "16"]
+
+
+def test_a_second_run_asks_no_model(home: Home) -> None:
+    """The same command again loads nothing, and finds the same."""
+    home.study("generators", ".", *GENERATORS)
+    first = home.document("generators")
+    ended = home.study("generators", ".", *GENERATORS)
+    second = home.document("generators")
+    assert first["effort"]["inputs"] > 0
+    assert "\n0 model loads, 0 model inputs" in ended.out
+    assert {**first, "effort": None} == {**second, "effort": None}
+
+
+def test_another_study_goes_on_from_the_store(home: Home) -> None:
+    """Seed 0 of one study is the generator of another: only what is new is computed."""
+    home.study("seeds", ".", "--seeds=0,1")
+    alone = home.document("seeds")["effort"]["inputs"]
+    home.study("generators", ".", *GENERATORS)
+    more = home.document("generators")["effort"]["inputs"]
+    home.study("generators", ".", *GENERATORS, "--store=elsewhere")
+    assert 0 < more < home.document("generators")["effort"]["inputs"]
+    assert alone > 0
+    assert (home.path / "elsewhere" / "index.sqlite").exists()
+
+
+def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
+    """Exit code 1, "error" in the cell, the reason below, everything else as ever."""
+    ended = home.study("generators", ".", *GENERATORS, "--generator=dead=shapes:?blank=1")
+    assert ended.code == 1
+    assert line(ended.out, "a   ")[2] == "error"
+    assert "a, dead: all 16 chains failed at the generator (shapes:?blank=1)" in ended.out
+    cells = home.grid("generators")["cells"]
+    assert [cell["value"] is None for cell in cells] == [False, False, True] * 3
+    assert "Traceback" not in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["seeds", "nowhere"], "no suite at 'nowhere'"),
+        (["seeds", ".", "--metrics=gcc"], "unknown metric 'gcc'. Did you mean 'gc'?"),
+        (["seeds", ".", "--metrics=gc,"], "names separated by commas"),
+        (["seeds", ".", "--seeds=1"], "compares at least two: got 1"),
+        (["seeds", ".", "--seeds=1,-2"], "'-2' is no seed"),
+        (["seeds", ".", "--samples=none"], "--samples 'none': a number of at least 1"),
+        (["seeds", ".", "--data=photos"], "--data 'photos': NAME=PATH is expected"),
+        (["generators", ".", "--generator=shapes:"], "compares at least two"),
+        (["seeds", ".", "--model=nobody/"], "nobody"),
+        (["seeds", ".", "--store=suite.toml/store"], "suite.toml/store"),
+        (["seeds", "absent.toml"], "data set 'photos' is not here: give it with --cep-data photos"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], said: str) -> None:
+    """Nothing is measured, no table is printed, no traceback either."""
+    absent = TOY.replace('loader = "shapes"', 'loader = "folder"\nname = "photos"')
+    absent = absent.replace("options = { samples_per_category = 2 }", "")
+    (home.path / "absent.toml").write_text(absent)
+    ended = home.study(*argv)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cepbench: ")
+    assert ended.err.count("\n") == 1
+    assert said in ended.err
+    assert not (home.path / ".cepbench" / "studies").exists()
+
+
+def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
+    """Where the files cannot be written, the tables are shown all the same, and the code is 1."""
+    ended = home.study("seeds", ".", "--seeds=0,1", "--metrics=gc", "--out=suite.toml")
+    assert ended.code == 1
+    assert "mean of pairs" in ended.out
+    assert ended.err.splitlines()[-1].startswith("cepbench: the study could not be written to")
+
+
+def test_samples_and_parts(home: Home) -> None:
+    """The options of the gate mean here what they mean there, in its spelling too."""
+    for option in ("--samples=1", "--cep-samples=1"):
+        home.study("seeds", ".", "--seeds=0,1", option, "--parts=crowded", "--metrics=gc")
+        grids = home.document("seeds")["grids"]
+        assert [(g["part"], g["cells"][0]["n"]) for g in grids] == [("crowded", 1), ("overall", 8)]
+
+
+def test_a_folder_with_an_equals_sign_is_no_name(home: Home) -> None:
+    """A path that exists is taken as it is, whatever it looks like."""
+    (home.path / "step=400").mkdir()
+    ended = home.study("seeds", ".", models=["--model=step=400"])
+    assert ended.code == 2
+    assert "step=400" in ended.err
+
+
+def test_markdown_holds_the_same_numbers(home: Home) -> None:
+    """The Markdown file has the cells of the JSON file, and the command."""
+    home.study("seeds", ".", "--seeds=0,1", "--metrics=gc")
+    text = (home.path / ".cepbench/studies/seeds-toy.md").read_text()
+    values = rows(home.grid("seeds"))["a"]
+    assert f"| a | {values[0]:.4f} | {values[1]:.4f} |" in text
+    assert "command: cepbench study seeds . --seeds=0,1" in text
+
+
+def test_what_is_written_stays_out_of_git(home: Home) -> None:
+    """`.cepbench` ignores itself, as after a test run."""
+    home.study("seeds", ".", "--seeds=0,1", "--metrics=gc")
+    assert (home.path / ".cepbench" / ".gitignore").read_text() == "*\n"
+
+
+def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) -> None:
+    """A TOML file of any name will do, and modules beside it are found."""
+    place: Path = tmp_path_factory.mktemp("suites")
+    (place / "models_beside.py").write_text(
+        "from pytest_cepbench.models.shapes import ShapesDescriber, Knobs\n"
+        "class Blind(ShapesDescriber):\n"
+        "    fingerprint = 'blind/1'\n"
+        "def blind():\n"
+        "    return Blind(Knobs(recolor=1.0))\n"
+    )
+    (place / "other.toml").write_text(TOY)
+    model = "--model=blind=python:models_beside:blind"
+    ended = home.study("seeds", str(place / "other.toml"), "--seeds=0,1", models=[model])
+    assert ended.code == 0
+    assert home.document("seeds")["file"] == str(place / "other.toml")
