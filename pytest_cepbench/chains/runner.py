@@ -126,23 +126,17 @@ class RoleRunner:
 
     def encode(self, kind: str, steps: Sequence[Step]) -> list[Result]:
         """A vector or a failure for each step; kind is "image" or "text"."""
-        cut: list[StoredResult] = []
 
         def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Encoder)
             encode = model.encode_images if kind == "image" else model.encode_texts
             vectors = admit_vectors(encode(inputs), len(inputs))
             if kind == "text" and isinstance(model, CountsTokens):
-                lengths, most = model.text_lengths(inputs)
-                for text, length in zip(inputs, lengths, strict=True):
-                    if length > most:
-                        cut.append(StoredResult(self._cut_key(text), f"{length} of {most}"))
+                # Before the vectors are: a text whose vector is in the store is not looked at again.
+                self._keep_cuts(inputs, *model.text_lengths(inputs))
             return vectors
 
-        results = self._run(steps, ask)
-        if cut:
-            self.store.put(cut)
-        return results
+        return self._run(steps, ask)
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
         """Those of the texts that were longer than the encoder reads -> "tokens of most tokens".
@@ -151,6 +145,15 @@ class RoleRunner:
         """
         keys = {self._cut_key(text): text for text in texts}
         return {keys[key]: str(found) for key, found in self.store.get(keys).items()}
+
+    def _keep_cuts(self, texts: Sequence[str], lengths: Sequence[int], most: int) -> None:
+        cut = [
+            StoredResult(self._cut_key(text), f"{length} of {most}")
+            for text, length in zip(texts, lengths, strict=True)
+            if length > most
+        ]
+        if cut:
+            self.store.put(cut)
 
     def _cut_key(self, text: str) -> str:
         return self.key("tokens", 0, "text", digest_text(text))

@@ -28,7 +28,7 @@ _DIGITS = 6
 def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None = None) -> Dataset:
     """The images of a table, whose rows are looked through once and read when they are needed.
 
-    path: the table, or its folder. file: the table's name, where the folder holds several.
+    path: the table, or its folder. file: the table's name in its folder, which may hold several.
     labels: name of the label index in the table's folder (`{"Surreal": [0, 7, ...], ...}`); an
     image is in each pattern that lists it, patterns in alphabetical order. Without one (Domain has
     none) all images are in one category, "images".
@@ -80,9 +80,6 @@ def row_index(row: Row, taken: Collection[int]) -> int:
 
 def _table(path: Path, file: str | None) -> Path:
     if path.is_file():
-        if file is not None:
-            msg = f"{str(path)!r} is a table itself: the option file={file!r} belongs to a folder"
-            raise DatasetError(msg)
         return path
     if not path.is_dir():
         msg = f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"

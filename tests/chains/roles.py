@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
 from pytest_cepbench.chains import ChainPlan, Crew, Game, RoleRunner, Trace, trace
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
 from pytest_cepbench.models.roles import BoundRole, Model, RoleName
@@ -40,6 +40,14 @@ def measure(value: Image.Image | str) -> Any:
     name = value if isinstance(value, str) else ImageArtifact.from_pil(value).digest
     seed = int.from_bytes(sha256(name.encode()).digest()[:8], "big")
     return np.random.default_rng(seed).normal(size=5).astype(np.float32)
+
+
+def find_all(image: Image.Image, queries: Sequence[str]) -> Any:
+    """A box of the image's size for every query; the scores name image and query."""
+    digest = ImageArtifact.from_pil(image).digest
+    scores = [sha256(f"{digest}{query}".encode()).digest()[0] / 255 for query in queries]
+    box = (0.0, 0.0, float(image.width), float(image.height))
+    return Detections(tuple(Detection(*one, box) for one in zip(queries, scores, strict=True)))
 
 
 @dataclass
@@ -102,7 +110,50 @@ class Ruler:
         return np.stack([self.answer(text) for text in texts])
 
 
-def bound(role: RoleName, model: Teller | Painter | Ruler, **changes: Any) -> BoundRole:
+@dataclass
+class ShortRuler:
+    """An encoder of texts that reads their first words only, and says how many they have."""
+
+    most: int
+    batch: Callable[[Sequence[str]], object] = lambda _: None
+    seeded: bool = False
+    calls: list[list[str]] = field(default_factory=list)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> Any:
+        """One vector per image."""
+        return np.stack([measure(image) for image in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> Any:
+        """One vector per text, of its beginning."""
+        self.calls.append(list(texts))
+        self.batch(texts)
+        return np.stack([measure(" ".join(text.split()[: self.most])) for text in texts])
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Words of each text, and the most that are read."""
+        return [len(text.split()) for text in texts], self.most
+
+
+@dataclass
+class Finder:
+    """A detector that finds every query once, with a score that follows from image and query."""
+
+    answer: Callable[[Image.Image, Sequence[str]], Any] = find_all
+    batch: Callable[[Sequence[Any]], object] = lambda _: None
+    seeded: bool = False
+    calls: list[list[tuple[str, ...]]] = field(default_factory=list)
+
+    def detect(self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]) -> Any:
+        """One answer per image."""
+        self.calls.append([tuple(asked) for asked in queries])
+        self.batch(images)
+        return [self.answer(*pair) for pair in zip(images, queries, strict=True)]
+
+
+AnyRole = Teller | Painter | Ruler | ShortRuler | Finder
+
+
+def bound(role: RoleName, model: AnyRole, **changes: Any) -> BoundRole:
     """A model bound to a role; fields can be changed by name."""
 
     def load() -> Model:
@@ -186,6 +237,6 @@ def story(traces: Sequence[Trace]) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def inputs_of(*models: Teller | Painter | Ruler) -> int:
+def inputs_of(*models: AnyRole) -> int:
     """How many inputs the models were asked about."""
     return sum(len(call) for model in models for call in model.calls)

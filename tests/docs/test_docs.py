@@ -63,6 +63,8 @@ _SCHEME_PARAMETERS = {"model", "layout"}
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml",
     "--images", "--repeats",  # of the scripts in benchmarks/
+    # of cepbench study; tests/cli/test_documentation.py holds them to the real ones
+    "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
 }  # fmt: skip
 
 _TABLES_BY_NAME = {"metrics": MetricTable, "presets": PresetTable}

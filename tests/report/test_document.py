@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +92,6 @@ def test_similarities_are_plotted_between_0_and_1() -> None:
     """A point for each that was measured, inside the frame even where it is negative."""
     result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])
     assert _points(result) == [(0.0, 16.0), (60.0, 32.0), (120.0, 0.0)]
-    assert _points(msgspec.structs.replace(REGRESSED, curve=[0.25])) == [(0.0, 24.0)]
 
 
 def test_distances_are_plotted_below_the_largest() -> None:
@@ -102,9 +102,10 @@ def test_distances_are_plotted_below_the_largest() -> None:
     assert _points(none) == [(0.0, 32.0), (120.0, 32.0)]
 
 
-def test_a_case_without_a_course_has_no_plot() -> None:
-    """A failure rate has one number only."""
-    html = html_page(FACTS, [msgspec.structs.replace(REGRESSED, curve=[])], lambda _: None)
+@pytest.mark.parametrize("curve", [[], [0.5]])
+def test_a_case_without_a_course_has_no_plot(curve: list[float]) -> None:
+    """A failure rate has no course, and SIM is a single number."""
+    html = html_page(FACTS, [msgspec.structs.replace(REGRESSED, curve=curve)], lambda _: None)
     assert "<svg" not in html
 
 

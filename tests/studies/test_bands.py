@@ -39,7 +39,8 @@ def test_a_band_replaces_another(prompt: str, first: LengthBand, second: LengthB
 
 def test_the_prompt_of_mmgenbench_stays_what_it_is_in_its_own_band() -> None:
     """20 to 60 words is its default: the study's column and the gate's number are the same."""
-    assert prompt_for(FIGURE_16, MIDDLE) == FIGURE_16
+    for prompt in (FIGURE_16, FIGURE_16.replace(" between 20", "\nbetween  20")):
+        assert prompt_for(prompt, MIDDLE) == prompt
 
 
 def test_the_clause_of_mmgenbench_is_replaced() -> None:

@@ -147,6 +147,18 @@ def test_a_model_that_fails_everything_is_left_out_of_correlations(tmp_path: Pat
     assert "no voice" in found.errors[0][2]
 
 
+def test_a_model_that_lacks_a_variant_is_left_out_of_correlations(tmp_path: Path) -> None:
+    """Its own spread is over what it has; means and correlations are over the models that have all."""
+    terse = Named("terse", "python:tests.studies.toy:TerseDescriber")
+    found = study(tmp_path, "lengths", [A, terse, B, C], metrics=("gc",))
+    (grid,) = found.grids
+    assert grid.complete == ("a", "b", "c")
+    assert [one.spread.runs for one in grid.spreads if one.spread] == [3, 2, 3, 3]
+    assert [cell.n for row in grid.agreements[0].matrix for cell in row if cell] == [3] * 9
+    assert [(m, v) for m, v, _ in found.errors] == [("terse", ">60")]
+    assert [one.variant for one in found.words if one.model == "terse"] == ["<20", "20-60"]
+
+
 def test_failures_are_counted_as_the_gate_does(tmp_path: Path) -> None:
     """Chains that stopped are in the cell, and in the suite's failure rate."""
     blank = Named("blank", "shapes:?blank=0.3")

@@ -84,6 +84,21 @@ class BandedDescriber:
         return [" ".join(["word"] * (words + mean % 2)) for mean in means]
 
 
+class TerseDescriber(BandedDescriber):
+    """Refuses to say much."""
+
+    fingerprint = "terse/1"
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """As `BandedDescriber`; raise where more than 60 words are asked for."""
+        if "more than 60" in prompt:
+            msg = "too much"
+            raise ArithmeticError(msg)
+        return super().describe(images, prompt, seeds)
+
+
 def write_suite(folder: Path, text: str = TOY) -> Path:
     """A suite's file in the folder."""
     path = folder / "suite.toml"

@@ -10,6 +10,7 @@ import msgspec
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
 from pytest_cepbench.suites.measures.compliance import make_compliance
 from pytest_cepbench.suites.measures.failures import make_failures
@@ -96,11 +97,26 @@ def list_cases(
 
     Raises SuiteError for a group that does not fit the data set.
     """
-    cases = [case for m in measures.values() for case in m.cases(suite, dataset, groups)]
-    order = [*list_parts(suite, dataset, groups)]
-    own = [case.key.part for case in cases if case.key.part not in order]
-    places = {part: place for place, part in enumerate(dict.fromkeys((*order[:-1], *own, OVERALL)))}
-    return sorted(cases, key=lambda case: places[case.key.part])
+    parts = list_parts(suite, dataset, groups)
+    own = dict.fromkeys(part for measure in measures.values() for part in measure.own_parts)
+    for part in own:
+        if part in parts:
+            msg = f"suite {suite!r}: {part!r} is a mapping and cannot be a category or group"
+            raise SuiteError(msg)
+    whole = parts.pop(OVERALL)
+    parts |= dict.fromkeys((*own, OVERALL), whole)
+    return [
+        Case(CaseKey(suite, part, measure.name), measure.label, categories, measure.pool)
+        for part, categories in parts.items()
+        for measure in measures.values()
+        if _has_case(measure, part, mapping=part in own)
+    ]
+
+
+def _has_case(measure: Measure, part: str, *, mapping: bool) -> bool:
+    if mapping:
+        return part in measure.own_parts
+    return measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)
 
 
 def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Detections, Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Game, boxes
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.metrics.geneval import (
     GENEVAL,
@@ -38,7 +38,6 @@ from pytest_cepbench.suites.measures.measure import (
     Stage,
     by_category,
     grower,
-    standard_cases,
     unique,
 )
 from pytest_cepbench.suites.measures.settings import ComplianceTable, Parts, Pool
@@ -83,6 +82,7 @@ class ComplianceMeasure:
     pool: Pool
     parts: Parts
     higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -104,12 +104,6 @@ class ComplianceMeasure:
     def plans(self) -> tuple[ChainPlan, ...]:
         """The text-first chains."""
         return (self.plan,)
-
-    def cases(
-        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
-    ) -> list[Case]:
-        """Tasks, groups and the whole, or the whole only."""
-        return standard_cases(self, suite, dataset, groups, pool=self.pool, parts=self.parts)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One score per prompt."""

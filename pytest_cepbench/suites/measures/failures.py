@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.chains import ChainPlan, Modality
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.measure import (
@@ -17,7 +17,6 @@ from pytest_cepbench.suites.measures.measure import (
     by_category,
     grower,
     outcome_of,
-    standard_cases,
     unique,
 )
 from pytest_cepbench.suites.measures.settings import FailuresTable, Parts, Pool
@@ -38,6 +37,7 @@ class FailureMeasure:
     parts: Parts
     higher_is_better: bool = False
     label: str = "failure rate"
+    own_parts: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -48,12 +48,6 @@ class FailureMeasure:
     def seats(self) -> tuple[str, ...]:
         """The encoders."""
         return tuple(dict.fromkeys(self.encoders.values()))
-
-    def cases(
-        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
-    ) -> list[Case]:
-        """The whole suite, unless parts are asked for."""
-        return standard_cases(self, suite, dataset, groups, pool=self.pool, parts=self.parts)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """A share per sample."""

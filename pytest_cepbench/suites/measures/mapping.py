@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
-from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
 from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of_mapping
 from pytest_cepbench.suites.cases import Case
@@ -22,10 +21,9 @@ from pytest_cepbench.suites.measures.measure import (
     by_category,
     outcome_of,
     shown_trace,
-    standard_cases,
     unique,
 )
-from pytest_cepbench.suites.measures.settings import ENCODER, MappingTable, Parts
+from pytest_cepbench.suites.measures.settings import ENCODER, MappingTable, Parts, Pool
 
 MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
     "text-to-text": ("text", "text"),
@@ -60,8 +58,9 @@ class MappingMeasure:
 
     name: str
     courses: Mapping[str, Course]
-    parts: Parts
+    parts: Parts | None
     rates: bool = False
+    pool: Pool = "samples"
 
     @property
     def higher_is_better(self) -> bool:
@@ -89,22 +88,10 @@ class MappingMeasure:
         """The chains of all mappings."""
         return tuple(dict.fromkeys(course.plan for course in self.courses.values()))
 
-    def cases(
-        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
-    ) -> list[Case]:
-        """One for each mapping over all samples, then the mean of the mappings."""
-        every = dataset.categories
-        taken = [name for name in self.courses if name in (*every, *groups)]
-        if taken:
-            msg = f"suite {suite!r}: {taken[0]!r} is a mapping and cannot be a category or group"
-            raise SuiteError(msg)
-        own = [
-            Case(CaseKey(suite, mapping, self.name), self.label, every, "samples")
-            for mapping in self.courses
-        ]
-        if self.rates:
-            return own
-        return own + standard_cases(self, suite, dataset, groups, pool="samples", parts=self.parts)
+    @property
+    def own_parts(self) -> tuple[str, ...]:
+        """The mappings."""
+        return tuple(self.courses)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
@@ -146,9 +133,7 @@ class MappingMeasure:
         trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, course.generations)
 
-    def _cuts(
-        self, traces: Mapping[str, Mapping[str, Trace]], evidence: Evidence
-    ) -> Iterator[str]:
+    def _cuts(self, traces: Mapping[str, Mapping[str, Trace]], evidence: Evidence) -> Iterator[str]:
         for name, found in traces.items():
             course = self.courses[name]
             chains = [trace.chain for trace in found.values()]
@@ -184,4 +169,6 @@ def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> Map
         plan = stage.plan(name, start)
         generations = tuple(mapping_generations(start, modality, plan.generations))
         courses[mapping] = Course(plan, generations, encoder)
-    return MappingMeasure(name, courses, table.parts or "overall", rates=kind == "sdr")
+    if kind == "sdr":  # rates of different mappings have no mean
+        return MappingMeasure(name, courses, parts=None, rates=True)
+    return MappingMeasure(name, courses, table.parts or "overall")

@@ -8,10 +8,9 @@ from typing import Protocol
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
+from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.settings import Parts, Pool
 
@@ -91,10 +90,17 @@ class Measure(Protocol):
     def plans(self) -> tuple[ChainPlan, ...]:
         """The chains that it reads."""
 
-    def cases(
-        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
-    ) -> list[Case]:
-        """Its cases, in order."""
+    @property
+    def pool(self) -> Pool:
+        """How its categories make a group or the whole."""
+
+    @property
+    def parts(self) -> Parts | None:
+        """Which parts of the data are its cases; None where only its own are."""
+
+    @property
+    def own_parts(self) -> tuple[str, ...]:
+        """Further cases over all samples, such as mappings."""
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""
@@ -124,25 +130,6 @@ class Stage:
             )
             raise SuiteError(msg)
         return self.plans[chosen]
-
-
-def standard_cases(
-    measure: Measure,
-    suite: str,
-    dataset: Dataset,
-    groups: Mapping[str, Sequence[str]],
-    *,
-    pool: Pool,
-    parts: Parts,
-) -> list[Case]:
-    """A case for each category, group and the whole, or for the whole only."""
-    found = list_parts(suite, dataset, groups)
-    if parts == "overall":
-        found = {OVERALL: found[OVERALL]}
-    return [
-        Case(CaseKey(suite, part, measure.name), measure.label, categories, pool)
-        for part, categories in found.items()
-    ]
 
 
 def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
@@ -26,7 +26,6 @@ from pytest_cepbench.suites.measures.measure import (
     Stage,
     by_category,
     grower,
-    standard_cases,
     unique,
 )
 from pytest_cepbench.suites.measures.settings import Parts, Pool, SetTable
@@ -72,6 +71,7 @@ class SetMeasure:
     pool: Pool
     parts: Parts
     higher_is_better: bool = False
+    own_parts: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -92,12 +92,6 @@ class SetMeasure:
     def plans(self) -> tuple[ChainPlan, ...]:
         """One kind of chains."""
         return (self.plan,)
-
-    def cases(
-        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
-    ) -> list[Case]:
-        """Categories, groups and the whole, or the whole only."""
-        return standard_cases(self, suite, dataset, groups, pool=self.pool, parts=self.parts)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One distance per category, or one over all samples.

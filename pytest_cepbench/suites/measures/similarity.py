@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.chains import ChainPlan, Trace
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics import gc_at_t, mean_similarity
 from pytest_cepbench.suites.cases import Case
@@ -21,7 +21,6 @@ from pytest_cepbench.suites.measures.measure import (
     by_category,
     outcome_of,
     shown_trace,
-    standard_cases,
     unique,
 )
 from pytest_cepbench.suites.measures.settings import Parts, Pool, SimilarityTable
@@ -65,6 +64,7 @@ class SimilarityMeasure:
     pool: Pool
     parts: Parts
     higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -85,12 +85,6 @@ class SimilarityMeasure:
     def plans(self) -> tuple[ChainPlan, ...]:
         """One kind of chains."""
         return (self.plan,)
-
-    def cases(
-        self, suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
-    ) -> list[Case]:
-        """Categories, groups and the whole, or the whole only."""
-        return standard_cases(self, suite, dataset, groups, pool=self.pool, parts=self.parts)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One score per chain."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import shutil
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,25 +17,18 @@ from pytest_cepbench.chains import Link, Modality
 from pytest_cepbench.models.roles import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices, Roster, SuiteRun, cast_suite, load_data, load_suite
+from tests.acceptance.suites.warm import run_pytest
 
 SHIPPED = Path(__file__).parents[3] / "suites"
 
 INI = """\
 [pytest]
 addopts = --strict-markers -p no:cacheprovider -p no:hypothesispytest -p no:anyio -p no:xdist
-filterwarnings = error
+filterwarnings =
+    error
+    ignore:Module already imported:pytest.PytestAssertRewriteWarning
 """
-
-WARM = (
-    "diffusers.pipelines.auto_pipeline",
-    "sentence_transformers",
-    "timm",
-    "torchvision.transforms",
-    "transformers.models.clip.modeling_clip",
-    "transformers.models.llama.modeling_llama",
-    "transformers.models.llava.modeling_llava",
-)
-"""Imported once for all runs: they are most of the time that a run on tiny checkpoints takes."""
+"""Strict; the one exception is for a plugin of this environment that the warm libraries import."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +93,9 @@ class Project:
         report = self.folder / ".cepbench" / "report.json"
         report.unlink(missing_ok=True)
         printed = self.folder / "output.txt"
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(WARM))
-        process = context.Process(
-            target=_run_pytest,
-            args=(str(self.folder), [*paths, *cast.options, *arguments], str(printed)),
-        )
-        process.start()
-        process.join()
-        assert process.exitcode is not None
+        code = run_pytest(self.folder, [*paths, *cast.options, *arguments], printed)
         document = json.loads(report.read_text()) if report.exists() else {}
-        return Run(process.exitcode, printed.read_text(), document)
+        return Run(code, printed.read_text(), document)
 
     def accept(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
         """A run that accepts baselines, and did."""
@@ -162,15 +144,3 @@ def assert_held_unasked(run: Run, cases: int) -> None:
     assert all(case["difference"] == 0 for case in run.report["cases"])
     assert (run.spent("loads"), run.spent("inputs")) == (0, 0)
 
-
-def _run_pytest(folder: str, arguments: list[str], printed: str) -> None:
-    """The body of a run's process."""
-    os.chdir(folder)
-    for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_"))]:
-        del os.environ[name]
-    with Path(printed).open("wb") as stream:
-        for descriptor in (1, 2):
-            os.dup2(stream.fileno(), descriptor)
-    code = pytest.main(arguments)
-    sys.stdout.flush()
-    sys.exit(int(code))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
@@ -23,7 +23,27 @@ def drawn_box(one: SceneObject, seed: int) -> tuple[float, ...]:
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
 
+TOUCHING = Scene(
+    (
+        SceneObject(7, "large", "yellow", "triangle"),
+        SceneObject(8, "large", "green", "circle"),
+    )
+)
+"""Each reaches into the other's cell, no farther from its center than its own corners do."""
+
+STACKED = Scene(
+    (
+        SceneObject(1, "large", "yellow", "cross"),
+        SceneObject(2, "large", "cyan", "triangle"),
+        SceneObject(5, "large", "cyan", "triangle"),
+    )
+)
+"""The tip of one triangle reaches into the cell of the other, below its base."""
+
+
 @given(scenes(), SEEDS)
+@example(TOUCHING, 37)
+@example(STACKED, 1168782040)
 def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
     """In a crowd as when drawn alone, to a pixel; all objects, in the order of their cells."""
     found = locate(render(scene, seed))
@@ -42,6 +62,16 @@ def test_boxes_are_in_the_pixels_of_the_image(
     scale = np.array([size[0], size[1], size[0], size[1]]) / 64
     for one, other in zip(locate(small), locate(large), strict=True):
         assert other.box == pytest.approx(tuple(np.array(one.box) * scale))
+
+
+def test_what_no_world_draws_has_a_box_too() -> None:
+    """A ring leaves its middle free, where its center of mass lies: its box is around all of it."""
+    down, across = np.indices((64, 64)) - 10.0
+    ring = np.abs(np.hypot(across, down) - 9.0) < 1.0
+    pixels = np.full((64, 64, 3), 25, np.uint8)
+    pixels[ring] = (235, 41, 41)
+    (found,) = locate(ImageArtifact(pixels))
+    assert found.box == (1.0, 1.0, 20.0, 20.0)
 
 
 @given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 90), st.integers(1, 90), st.just(3))))

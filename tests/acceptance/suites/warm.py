@@ -1,0 +1,48 @@
+"""Pytest runs in processes of their own in which the model libraries are imported already.
+
+Imports are most of what a run on tiny checkpoints takes, so one server imports them and every run
+is forked from it. This project is not among them: each run imports it anew.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+LIBRARIES = (
+    "diffusers.pipelines.auto_pipeline",
+    "sentence_transformers",
+    "timm",
+    "torchvision.transforms",
+    "transformers.models.clip.modeling_clip",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.llava.modeling_llava",
+)
+
+
+def run_pytest(folder: Path, arguments: Sequence[str], printed: Path) -> int:
+    """Run pytest in a folder; what it prints goes to a file. Returns the exit code."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(LIBRARIES))
+    process = context.Process(target=_run, args=(str(folder), list(arguments), str(printed)))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _run(folder: str, arguments: list[str], printed: str) -> None:
+    os.chdir(folder)
+    for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_"))]:
+        del os.environ[name]
+    with Path(printed).open("wb") as stream:
+        for descriptor in (1, 2):
+            os.dup2(stream.fileno(), descriptor)
+    code = pytest.main(arguments)
+    sys.stdout.flush()
+    sys.exit(int(code))

@@ -1,0 +1,169 @@
+"""A role at work on what is not a chain's own step: detecting, and texts longer than are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detection, Detections, Failure
+from pytest_cepbench.chains import RoleRunner, Step
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.store import Store
+from tests.artifacts.files import noise
+from tests.chains.roles import AnyRole, Finder, Ruler, ShortRuler, bound, find_all, inputs_of
+
+TEXTS = ["one two three four", "one two", "one two three four five", "three words here"]
+
+
+def _detector(store: Store, finder: AnyRole, **changes: Any) -> RoleRunner:
+    return RoleRunner(bound("detector", finder, **changes), store)
+
+
+def _encoder(store: Store, ruler: AnyRole, **changes: Any) -> RoleRunner:
+    return RoleRunner(bound("encoder", ruler, **changes), store)
+
+
+def _looks(runner: RoleRunner, count: int, queries: Sequence[str] = ("a cup",)) -> list[Step]:
+    """Steps over so many pictures."""
+    return [
+        Step(runner.key(" ".join(queries), 0, "image", f"image {i}"), 0, lambda i=i: (_picture(i), queries))  # type: ignore[misc] # mypy wants no defaults here
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def _picture(number: int) -> Image.Image:
+    return Image.fromarray(noise(6, 8, seed=number))
+
+
+def _reads(runner: RoleRunner, texts: Sequence[str]) -> list[Step]:
+    return [Step(runner.key("", 0, "text", text), 0, lambda text=text: text) for text in texts]  # type: ignore[misc] # as above
+
+
+def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
+    """The answers of the model for each image; a second run on the store asks and loads nobody."""
+    finder = Finder()
+    with Store(tmp_path) as store:
+        runner = _detector(store, finder, batch_size=2)
+        found = runner.detect(_looks(runner, 5))
+    assert [len(call) for call in finder.calls] == [2, 2, 1]
+    assert found == [find_all(_picture(i), ["a cup"]) for i in range(5)]
+    with Store(tmp_path) as store:
+        again = _detector(store, Finder())
+        assert again.detect(_looks(again, 5)) == found
+        assert (again.tally.loads, again.tally.inputs, again.tally.hits) == (0, 0, 5)
+
+
+def test_other_queries_are_another_question(store: Store) -> None:
+    """What was found for a cup says nothing of a bus."""
+    finder = Finder()
+    runner = _detector(store, finder)
+    runner.detect(_looks(runner, 1))
+    (found,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
+    assert isinstance(found, Detections)
+    assert {one.query for one in found.found} == {"a cup", "a bus"}
+    assert finder.calls == [[("a cup",)], [("a cup", "a bus")]]
+
+
+def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) -> None:
+    """float32 boxes and scores come back as floats of the same value, most confident first."""
+
+    def answer(_: object, queries: Sequence[str]) -> Detections:
+        numbers = np.array([[0, 0, 4, 4], [1, 1, 2, 2]], np.float32)
+        scores = np.array([0.25, 0.75], np.float32)
+        return Detections(
+            tuple(Detection(queries[0], scores[i], tuple(numbers[i])) for i in range(2))
+        )
+
+    expected = [Detection("a cup", 0.75, (1, 1, 2, 2)), Detection("a cup", 0.25, (0, 0, 4, 4))]
+    for _ in range(2):
+        with Store(tmp_path) as store:
+            runner = _detector(store, Finder(answer))
+            (found,) = runner.detect(_looks(runner, 1))
+            assert isinstance(found, Detections)
+            assert list(found.found) == expected
+            assert {type(number) for one in found.found for number in (one.score, *one.box)} == {
+                float
+            }
+
+
+def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -> None:
+    """The batch is split; the exception is a failure of that image, and is not stored."""
+
+    def answer(image: Image.Image, queries: Sequence[str]) -> Any:
+        if image == _picture(1):
+            msg = "cannot take this"
+            raise RuntimeError(msg)
+        return find_all(image, queries)
+
+    runner = _detector(store, Finder(answer))
+    found = runner.detect(_looks(runner, 3))
+    assert [isinstance(one, Failure) for one in found] == [False, True, False]
+    assert found[1] == Failure("exception", "RuntimeError: cannot take this")
+    healthy = _detector(store, Finder())
+    assert not any(isinstance(one, Failure) for one in healthy.detect(_looks(healthy, 3)))
+    assert healthy.tally.inputs == 1
+
+
+def test_texts_longer_than_the_encoder_reads_are_known(store: Store) -> None:
+    """Each with its length and the most that is read; the others are not named."""
+    runner = _encoder(store, ShortRuler(most=3), batch_size=2)
+    runner.encode("text", _reads(runner, TEXTS))
+    assert runner.cut_texts(TEXTS) == {
+        "one two three four": "4 of 3", "one two three four five": "5 of 3",
+    }  # fmt: skip
+    assert runner.cut_texts(TEXTS[1:2]) == {}
+    assert runner.cut_texts([]) == {}
+
+
+def test_they_are_known_in_the_next_run_without_loading(tmp_path: Path) -> None:
+    """A note in a report must not come and go with what is in the store."""
+    with Store(tmp_path) as store:
+        runner = _encoder(store, ShortRuler(most=3))
+        runner.encode("text", _reads(runner, TEXTS))
+    with Store(tmp_path) as store:
+        ruler = ShortRuler(most=3)
+        again = _encoder(store, ruler)
+        again.encode("text", _reads(again, TEXTS))
+        assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
+        assert (again.tally.loads, inputs_of(ruler)) == (0, 0)
+
+
+def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) -> None:
+    """The vectors of a whole batch are kept when the next one stops the run; so are its cuts."""
+
+    def stop_at_the_second(texts: Sequence[str]) -> None:
+        if TEXTS[3] in texts:
+            msg = "the device is gone"
+            raise ModelError(msg)
+
+    runner = _encoder(store, ShortRuler(3, stop_at_the_second), batch_size=2)
+    with pytest.raises(ModelError, match="the device is gone"):
+        runner.encode("text", _reads(runner, TEXTS))
+    again = _encoder(store, ShortRuler(3), batch_size=2)
+    again.encode("text", _reads(again, TEXTS))
+    assert again.tally.hits == 2
+    assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
+
+
+def test_another_encoder_cuts_other_texts(store: Store) -> None:
+    """What one encoder could not read says nothing of another on the same store."""
+    short, long = _encoder(store, ShortRuler(3)), _encoder(store, ShortRuler(9), fingerprint="long")
+    for runner in (short, long):
+        runner.encode("text", _reads(runner, TEXTS))
+    assert len(short.cut_texts(TEXTS)) == 2
+    assert long.cut_texts(TEXTS) == {}
+
+
+def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
+    """One that cannot count is not asked, and images are not counted either."""
+    runner = _encoder(store, Ruler())
+    runner.encode("text", _reads(runner, TEXTS))
+    assert runner.cut_texts(TEXTS) == {}
+    short = _encoder(store, ShortRuler(0), fingerprint="short")
+    short.encode("image", [Step("key", 0, lambda: _picture(0))])
+    assert short.cut_texts(TEXTS) == {}
