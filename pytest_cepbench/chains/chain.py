@@ -10,6 +10,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains.plan import Modality
 from pytest_cepbench.chains.runner import DamagedInputsError
 from pytest_cepbench.datasets.sample import Sample, SeedImage
+from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store import Store
 
 
@@ -63,13 +64,20 @@ class DamagedChainsError(Exception):
 def load_link(chain: Chain, index: int, store: Store) -> Any:
     """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
 
-    Raises ImageError for an image outside the store that is gone or changed since it was looked at.
+    Raises ImageError naming sample and generation for an image outside the store that is gone or
+    changed since it was looked at.
     """
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    image = store.get_image(link.digest) if link.source is None else link.source.load()
-    return None if image is None else image.to_pil()
+    if link.source is None:
+        image = store.get_image(link.digest)
+        return None if image is None else image.to_pil()
+    try:
+        return link.source.load().to_pil()
+    except ImageError as error:
+        msg = f"{chain.sample.id}, generation {index}: {error}"
+        raise ImageError(msg) from error
 
 
 def damaged_keys(chains: Sequence[Chain], index: int, damage: DamagedInputsError) -> list[str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.cli.arguments import ROLES
+from pytest_cepbench.conventions import split_name
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.models.roles import RoleName
 from pytest_cepbench.studies import Named, Question
 from pytest_cepbench.suites.definition import FILE_NAME
-
-_NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
 
 
 def read_question(given: Namespace) -> Question:
@@ -34,15 +32,6 @@ def read_question(given: Namespace) -> Question:
         metrics=_list("--metrics", given.metrics),
         parts=_list("--parts", given.parts) or (),
     )
-
-
-def split_name(text: str) -> tuple[str | None, str]:
-    """Name and spec of `NAME=SPEC`; no name where there is none, or the text is a path that exists.
-
-    A name is made of lower-case letters, digits, - and _, as in pytest's --encoder NAME=SPEC.
-    """
-    match = _NAMED.fullmatch(text)
-    return (None, text) if match is None or Path(text).exists() else (match[1], match[2])
 
 
 def _suite_file(path: Path) -> Path:

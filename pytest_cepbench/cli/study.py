@@ -15,6 +15,7 @@ from pytest_cepbench.cli.asking import read_question
 from pytest_cepbench.cli.documents import study_json
 from pytest_cepbench.cli.pages import study_page
 from pytest_cepbench.cli.rendering import to_markdown, to_text
+from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.report.document import write_reports
 from pytest_cepbench.report.text import printable
@@ -24,6 +25,8 @@ from pytest_cepbench.suites import NotConcernedError, Roster
 from pytest_cepbench.suites.data import DataAbsentError
 
 _LONGEST_ERROR = 2000
+
+_HOME = Path(".cepbench")
 
 _MISTAKE, _NOT_MEASURED, _INTERRUPTED = 2, 1, 130
 
@@ -60,15 +63,8 @@ def _prepare(question: Question, roster: Roster) -> Prepared:
 
 def _open_store(folder: Path) -> Store:
     store = Store(folder.absolute())
-    _keep_out_of_git(folder)
+    keep_out_of_git(_HOME, folder)
     return store
-
-
-def _keep_out_of_git(path: Path) -> None:
-    """Put a `.gitignore` into `.cepbench` when something was written below it."""
-    home = Path(".cepbench").absolute()
-    if path.absolute().is_relative_to(home) and not (home / ".gitignore").exists():
-        (home / ".gitignore").write_text("*\n")
 
 
 def _show(study: Study, out: Path, command: str) -> int:
@@ -80,7 +76,7 @@ def _show(study: Study, out: Path, command: str) -> int:
     }
     try:
         written = write_reports(out / f"{study.study}-{study.suite}.json", documents)
-        _keep_out_of_git(out)
+        keep_out_of_git(_HOME, out)
     except OSError as error:
         written = []
         failure: str | None = f"the study could not be written to {str(out)!r}: {error.strerror}"

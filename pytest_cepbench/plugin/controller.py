@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import Settings
 
@@ -161,7 +162,7 @@ class Controller:
             ".html": html_page(facts, results, self._stored_image),
         }
         self.written = write_reports(self.settings.report, documents)
-        self.settings.keep_out_of_git(self.settings.report)
+        keep_out_of_git(self.settings.home, self.settings.report)
 
     def _stored_image(self, digest: str) -> ImageArtifact | None:
         """An image for the report; the store is opened for the first one only."""

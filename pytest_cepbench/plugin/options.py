@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-ROLES = ("describer", "generator", "encoder", "detector")
+from pytest_cepbench.conventions import split_name
 
-_NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
+ROLES = ("describer", "generator", "encoder", "detector")
 
 _ENV_LIST_SEPARATOR = ";"
 
@@ -167,12 +166,6 @@ class Settings:
         """Whether the user named any model."""
         return self.model is not None or bool(self.roles) or bool(self.encoders)
 
-    def keep_out_of_git(self, path: Path) -> None:
-        """Put a `.gitignore` into the home folder when something was written below it."""
-        ignore = self.home / ".gitignore"
-        if path.is_relative_to(self.home) and not ignore.exists():
-            ignore.write_text("*\n")
-
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
         """Read the settings. Raises pytest.UsageError naming the option that is wrong."""
@@ -248,12 +241,11 @@ def _named_specs(texts: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The last spec without a name, and specs by name; a folder that is there is never a name."""
     unnamed: str | None = None
     named: dict[str, str] = {}
-    for text in texts:
-        match = _NAMED.fullmatch(text)
-        if match is None or Path(text).exists():
-            unnamed = text
+    for name, spec in map(split_name, texts):
+        if name is None:
+            unnamed = spec
         else:
-            named[match[1]] = match[2]
+            named[name] = spec
     return unnamed, named
 
 

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.models.roles import Model, RoleName
 from pytest_cepbench.plugin.options import Settings
@@ -71,7 +72,7 @@ class Process:
     def store(self) -> Store:
         """The store, opened."""
         store = Store(self.settings.store)
-        self.settings.keep_out_of_git(self.settings.store)
+        keep_out_of_git(self.settings.home, self.settings.store)
         return store
 
     @cached_property

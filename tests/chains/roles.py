@@ -47,7 +47,7 @@ def find_all(image: Image.Image, queries: Sequence[str]) -> Any:
     digest = ImageArtifact.from_pil(image).digest
     scores = [sha256(f"{digest}{query}".encode()).digest()[0] / 255 for query in queries]
     box = (0.0, 0.0, float(image.width), float(image.height))
-    return Detections(tuple(Detection(*one, box) for one in zip(queries, scores, strict=True)))
+    return Detections.sort([Detection(*one, box) for one in zip(queries, scores, strict=True)])
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ def _encoder(store: Store, ruler: AnyRole, **changes: Any) -> RoleRunner:
 
 def _looks(runner: RoleRunner, count: int, queries: Sequence[str] = ("a cup",)) -> list[Step]:
     """Steps over so many pictures."""
-    return [
-        Step(runner.key(" ".join(queries), 0, "image", f"image {i}"), 0, lambda i=i: (_picture(i), queries))  # type: ignore[misc] # mypy wants no defaults here
-        for i in range(count)
-    ]  # fmt: skip
+
+    def step(number: int) -> Step:
+        key = runner.key(" ".join(queries), 0, "image", f"image {number}")
+        return Step(key, 0, lambda: (_picture(number), queries))
+
+    return [step(number) for number in range(count)]
 
 
 def _picture(number: int) -> Image.Image:
@@ -41,7 +44,8 @@ def _picture(number: int) -> Image.Image:
 
 
 def _reads(runner: RoleRunner, texts: Sequence[str]) -> list[Step]:
-    return [Step(runner.key("", 0, "text", text), 0, lambda text=text: text) for text in texts]  # type: ignore[misc] # as above
+    """Steps over these texts."""
+    return [Step(runner.key("", 0, "text", text), 0, partial(str, text)) for text in texts]
 
 
 def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:

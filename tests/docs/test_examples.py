@@ -15,7 +15,13 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.models.python_model import roles_of
-from pytest_cepbench.suites import list_cases, load_data, load_suite
+from pytest_cepbench.suites import (
+    RoleChoices,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, Block, blocks
 
 SUITES = DOCS / "writing-a-suite.md"
@@ -118,16 +124,19 @@ def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8)).save(tmp_path / "images" / category / "one.png")
 
     suite = load_suite(tmp_path / "suite.toml")
-    cases = [case.id for case in list_cases(suite, load_data(suite, {}))]
+    lineup, measures = cast_suite(suite, RoleChoices(model="preset:sketch"))
+    found = list_cases(measures, suite.name, load_data(suite, {}), suite.table.groups)
 
-    assert cases == [
+    assert lineup.subject == "shapes:?miss=0.1"
+    assert [case.id for case in found] == [
         *(
             f"{part}-{metric}"
             for part in ("fog", "rain", "sun", "weather")
-            for metric in ("gc", "s")
+            for metric in ("gc", "gc1", "s")
         ),
-        *("overall-gc", "overall-s", "overall-failures"),
+        *(f"overall-{metric}" for metric in ("gc", "gc1", "gc_fid", "s", "failures")),
     ]
+    assert {case.label for case in found} >= {"GC@1", "GC_FID@3 [shapes]"}
 
 
 def test_test_modules_of_the_page_gate(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def preset(tiny: Checkpoint, name: str, family: str, length: int) -> str:
 
 
 def quoting(describer: Path, folder: Path) -> Path:
-    """A copy of a describer that opens a quote with one of its words, "circle"."""
+    """A copy of a describer some of whose words begin with a quote."""
     copy = Path(shutil.copytree(describer, folder))
     file = copy / "tokenizer.json"
     told = json.loads(file.read_text())
@@ -172,8 +172,9 @@ def test_descriptions_are_cleaned_and_cut_before_they_are_drawn(
     def unlike(prompt: str) -> float:
         return float((redraw(tiny("flux"), prompt, seed) != np.asarray(stored)).mean())
 
-    print(unlike(" ".join(words)),unlike(text.strip('"')),unlike(" ".join(text.split(" ")[:FIRST_WORDS])))
-    assert 0
+    assert unlike(" ".join(words)) < 0.005
+    assert unlike(text.strip('"')) > 0.05
+    assert unlike(" ".join(text.split(" ")[:FIRST_WORDS])) > 0.05
 
 
 def redraw(folder: Path, prompt: str, seed: int) -> np.ndarray[Any, np.dtype[np.int16]]:

@@ -1,0 +1,184 @@
+"""What readers make of chains: similarities at any generations, and boxes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import (
+    Chain,
+    ChainPlan,
+    Crew,
+    DamagedChainsError,
+    Game,
+    RoleRunner,
+    boxes,
+    load_link,
+    trace,
+    vectors,
+)
+from pytest_cepbench.metrics import cosine_to_start
+from pytest_cepbench.store import Store
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    Finder,
+    Ruler,
+    Teller,
+    bound,
+    crew,
+    find_all,
+    inputs_of,
+    measure,
+    samples,
+)
+
+
+def _grow(
+    store: Store, plan: ChainPlan = PLAN, count: int = 3, teller: Teller | None = None
+) -> Game:
+    team = crew(store, teller)
+    return Game(plan, samples(count), Crew(team.describer, team.generator, store))
+
+
+def _encoder(store: Store, ruler: Ruler | None = None, **changes: Any) -> RoleRunner:
+    return RoleRunner(bound("encoder", ruler or Ruler(), **changes), store)
+
+
+def _plain(chain: Chain, generations: Sequence[int], store: Store) -> list[float]:
+    """The similarities of a chain, computed one by one."""
+    start = measure(load_link(chain, 0, store))
+    later = [measure(load_link(chain, generation, store)) for generation in generations]
+    similarities: list[float] = cosine_to_start(start[None], np.stack(later)[None])[0].tolist()
+    return similarities
+
+
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
+@pytest.mark.parametrize("generations", [(2, 4), (1, 3), (1, 2, 3, 4), (3,), ()])
+def test_any_generations_are_compared_with_the_start(
+    store: Store, plan: ChainPlan, generations: tuple[int, ...]
+) -> None:
+    """Of the start's modality, of the other one by an encoder of both, or of both in one pass."""
+    game = _grow(store, plan)
+    traces = trace(game.chains, generations, _encoder(store), store)
+    expected = [_plain(chain, generations, store) if generations else [] for chain in game.chains]
+    assert [list(one.similarities) for one in traces] == expected
+    assert [one.chain for one in traces] == game.chains
+
+
+def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
+    """Also at generations that were never reached; those before keep their numbers."""
+
+    def tell(_: Image.Image, __: str, seed: int | None) -> str:
+        texts.append("" if len(texts) == 4 else f"text {len(texts)} {seed}")
+        return texts[-1]
+
+    texts: list[str] = []
+    game = _grow(store, PLAN, 3, Teller(tell, seeded=True))
+    first, second, third = trace(game.chains, (1, 2, 3, 4), _encoder(store), store)
+    assert (second.failed_at, len(second.chain.links)) == (3, 3)
+    assert second.similarities[2:] == (0.0, 0.0)
+    assert list(second.similarities[:2]) == _plain(second.chain, (1, 2), store)
+    for whole in (first, third):
+        assert list(whole.similarities) == _plain(whole.chain, (1, 2, 3, 4), store)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 3])
+def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> None:
+    """The encoder's failure counts from its generation on; a bad start leaves nothing to compare."""
+    game = _grow(store, PLAN, 2)
+    victim = load_link(game.chains[1], bad, store)
+
+    def answer(value: Image.Image | str) -> Any:
+        return np.full(5, np.nan) if value == victim else measure(value)
+
+    healthy, found = trace(game.chains, (1, 2, 3), _encoder(store, Ruler(answer)), store)
+    assert healthy.failure is None
+    assert found.failure == Failure("nan-vector", "features are NaN or infinite")
+    assert found.failed_at == bad
+    assert found.chain.failure is None
+    kept = max(0, bad - 1)
+    assert list(found.similarities) == [
+        *_plain(found.chain, (1, 2, 3), store)[:kept], *[0.0] * (3 - kept),
+    ]  # fmt: skip
+
+
+def test_vectors_are_those_of_the_encoder_in_the_order_of_the_chains(store: Store) -> None:
+    """Features as they are, not normalised; none for no chains."""
+    game = _grow(store)
+    found = vectors(game.chains, 2, _encoder(store), store)
+    for chain, vector in zip(game.chains, found, strict=True):
+        assert np.array_equal(vector, measure(load_link(chain, 2, store)))  # type: ignore[arg-type] # no failure here
+    assert vectors([], 2, _encoder(store), store) == []
+
+
+def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> None:
+    """One answer per chain, kept under image and queries: other queries are asked anew."""
+    game = _grow(store, TEXT_PLAN)
+    queries = {"s00": ["a cup"], "s01": ["a cup", "a bus"], "s02": ["a dog"]}
+    finder = Finder()
+    detector = RoleRunner(bound("detector", finder), store)
+    found = boxes(game.chains, 1, queries, detector, store)
+    assert finder.calls == [[tuple(asked) for asked in queries.values()]]
+    assert found == [
+        find_all(load_link(chain, 1, store), queries[chain.sample.id]) for chain in game.chains
+    ]
+    assert boxes(game.chains, 1, queries, detector, store) == found
+    assert (
+        boxes(game.chains, 1, queries | {"s00": ["a cup", "a dog"]}, detector, store)[1:]
+        == (found[1:])
+    )
+    assert finder.calls[1:] == [[("a cup", "a dog")]]
+    assert boxes([], 1, queries, detector, store) == []
+
+
+def test_boxes_come_from_the_store_without_images(store: Store) -> None:
+    """What is known needs neither the detector nor the picture."""
+    game = _grow(store, TEXT_PLAN)
+    queries = {sample.id: ["a cup"] for sample in game.samples}
+    first = boxes(game.chains, 3, queries, RoleRunner(bound("detector", Finder()), store), store)
+    shutil.rmtree(store.root / "images")
+    finder = Finder()
+    again = boxes(game.chains, 3, queries, RoleRunner(bound("detector", finder), store), store)
+    assert again == first
+    assert inputs_of(finder) == 0
+
+
+def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
+    """For vectors and boxes alike; `Game.read` has it drawn again, with the same answers."""
+    game = _grow(store, TEXT_PLAN)
+    queries = {sample.id: ["a cup"] for sample in game.samples}
+    detector = RoleRunner(bound("detector", Finder()), store)
+    chains = game.chains
+    lost = chains[1].links[1]
+    store.image_path(lost.digest).unlink()
+    for ask in (
+        lambda: boxes(chains, 1, queries, detector, store),
+        lambda: vectors(chains, 1, _encoder(store), store),
+    ):
+        with pytest.raises(DamagedChainsError) as caught:
+            ask()
+        assert caught.value.keys == (lost.key,)
+    found = game.read(lambda mended: boxes(mended, 1, queries, detector, store))
+    expected = [find_all(load_link(chain, 1, store), ["a cup"]) for chain in game.chains]
+    assert found == expected
+    assert game.chains[1].links == chains[1].links
+
+
+def test_a_generation_that_is_not_recorded_is_passed_over(store: Store) -> None:
+    """Its similarity stays 0 and it is no failure; what lies behind it is compared."""
+    game = _grow(store, PLAN, 1)
+    (chain,) = game.chains
+    links = list(chain.links)
+    links[1] = replace(links[1], digest="", text=None)
+    partial = Chain(chain.sample, links)
+    (found,) = trace([partial], (1, 2), _encoder(store), store)
+    assert list(found.similarities) == [0.0, *_plain(chain, (2,), store)]
+    assert (found.failure, partial.has(1), partial.has(2)) == (None, False, True)
