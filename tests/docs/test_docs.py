@@ -67,7 +67,10 @@ _FOREIGN_OPTIONS = {
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
 }  # fmt: skip
 
-_TABLES_BY_NAME = {"metrics": MetricTable, "presets": PresetTable}
+_TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {
+    "metrics": MetricTable,
+    "presets": PresetTable,
+}
 
 _DECLARED = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yml", ".toml"))
 

@@ -18,13 +18,13 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.detection import modules_fault
 from pytest_cepbench.models.encoders.params import EncoderParams
-from pytest_cepbench.models.encoders.truncation import TruncationNotice
 from pytest_cepbench.models.encoders.vectors import to_vectors
 from pytest_cepbench.models.loading import check_vocabulary, loading, no_random_weights
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+from pytest_cepbench.models.truncation import TruncationNotice
 
 ADAPTER = "sentence-transformers-encoder/1"
 

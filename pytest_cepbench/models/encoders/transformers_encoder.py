@@ -17,13 +17,13 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.params import TransformersEncoderParams
 from pytest_cepbench.models.encoders.pooling import pool, pooled_output, settle_pooling
-from pytest_cepbench.models.encoders.truncation import TruncationNotice
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
 from pytest_cepbench.models.loading import check_vocabulary, explained, loading
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+from pytest_cepbench.models.truncation import TruncationNotice
 
 ADAPTER = "transformers-encoder/1"
 

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.models
 
 GENERATIONS = 20
 
+Encode = Callable[[list[Link]], plainly.FloatArray]
+
 CASES = (4 + 1) + (2 + 1) + 1
 
 
@@ -61,8 +63,143 @@ def gated(
     typed = cast(tiny, write(tmp_path_factory.mktemp("pairs")), "llava")
     project = make_project("sdp")
     return Gated(project, typed, project.accept(typed))
-def test_x(gated):
-    print(gated.run.output)
-    for s in ('text','image'):
-      for n, l in gated.project.chains(gated.cast,'sdp/suite.toml',s).items(): print(n, [x.text for x in l if x.text])
-    assert 0
+
+
+def grown(gated: Gated, start: Modality) -> dict[str, list[Link]]:
+    """The whole chains of a start, by sample."""
+    chains = gated.project.chains(gated.cast, "sdp/suite.toml", start)
+    assert {len(links) for links in chains.values()} == {GENERATIONS + 1}
+    return chains
+
+
+def seed_images(chains: dict[str, list[Link]]) -> list[Image.Image]:
+    """The photographs that image-first chains start from, opened where they lie."""
+    opened = []
+    for links in chains.values():
+        place = getattr(links[0].source, "path", None)
+        assert isinstance(place, Path)
+        opened.append(Image.open(place).convert("RGB"))
+    return opened
+
+
+def written(links: Sequence[Link]) -> list[str]:
+    """The texts of these links."""
+    return [link.text for link in links if link.text is not None]
+
+
+def curves(
+    chains: dict[str, list[Link]],
+    generations: Sequence[int],
+    start: plainly.FloatArray,
+    encode: Callable[[list[Link]], plainly.FloatArray],
+) -> dict[str, float]:
+    """By sample, the mean similarity to its start over these generations."""
+    columns = []
+    for generation in generations:
+        later = encode([links[generation] for links in chains.values()])
+        columns.append(plainly.cosines(start, later))
+    return dict(zip(chains, np.mean(columns, axis=0).tolist(), strict=True))
+
+
+def test_both_chains_and_all_mappings_are_measured(gated: Gated) -> None:
+    """Four mappings by the paper's encoders, two by CLIP as well, and the means of both."""
+    assert len(gated.run.cases) == CASES
+    value = {name.removeprefix("sdp/"): c["value"] for name, c in gated.run.cases.items()}
+    mappings = [f"{a}-to-{b}/mcd" for a in ("text", "image") for b in ("text", "image")]
+    assert value["overall/mcd"] == pytest.approx(mean(value[name] for name in mappings))
+    own = [f"{one}-to-{one}/mcd-clip" for one in ("text", "image")]
+    assert value["overall/mcd-clip"] == pytest.approx(mean(value[name] for name in own))
+
+
+def test_starts_are_the_published_pairs(gated: Gated) -> None:
+    """Captions and photographs of the same samples, whichever form the data has."""
+    texts = grown(gated, "text")
+    images = grown(gated, "image")
+    assert texts.keys() == images.keys()
+    if (gated.cast.data["sdp"] / "text-first").is_dir():
+        captions = {Path(name).stem: text.strip() for name, text in SDP_CAPTIONS.items()}
+        assert len(texts) == 2
+    else:
+        described = ["a small red circle, 0.", "a small red circle, 1."]
+        noted = ["two green shapes, 2.", "two green shapes, 3."]
+        captions = dict(zip([name for _, name in LISTED], described + noted, strict=True))
+        assert len(texts) == 4
+    for name, links in texts.items():
+        assert links[0].text == captions[name]
+        assert [link.kind for link in links] == ["text", "image"] * 10 + ["text"]
+
+
+def test_mcd_is_that_of_plain_encoders(gated: Gated, tiny: Checkpoint) -> None:
+    """Each mapping's score of each sample, by MPNet, CLIP and DINO called directly."""
+    texts = grown(gated, "text")
+    images = grown(gated, "image")
+    captions = [written(links[:1])[0] for links in texts.values()]
+    photographs = seed_images(images)
+
+    def by_text(encode: Callable[[Path, list[str]], plainly.FloatArray], model: str) -> Encode:
+        return lambda links: encode(tiny(model), written(links))
+
+    def by_image(
+        encode: Callable[[Path, list[Image.Image]], plainly.FloatArray], model: str
+    ) -> Encode:
+        return lambda links: encode(tiny(model), gated.project.drawn(links))
+
+    even, odd = range(2, GENERATIONS + 1, 2), range(1, GENERATIONS, 2)
+    expected = {
+        "text-to-text/mcd": curves(
+            texts,
+            even,
+            plainly.sentences(tiny("mpnet"), captions),
+            by_text(plainly.sentences, "mpnet"),
+        ),
+        "text-to-image/mcd": curves(
+            texts,
+            odd,
+            plainly.clip_texts(tiny("clip"), captions),
+            by_image(plainly.clip_images, "clip"),
+        ),
+        "image-to-image/mcd": curves(
+            images,
+            even,
+            plainly.dino_cls(tiny("dino"), photographs),
+            by_image(plainly.dino_cls, "dino"),
+        ),
+        "image-to-text/mcd": curves(
+            images,
+            odd,
+            plainly.clip_images(tiny("clip"), photographs),
+            by_text(plainly.clip_texts, "clip"),
+        ),
+    }
+    for name, scores in expected.items():
+        part = name.partition("/")[0]
+        accepted = gated.project.scores(f"sdp/{name}")[part]
+        assert accepted == pytest.approx(scores, abs=1e-4)
+
+
+def test_texts_longer_than_clip_reads_are_told(gated: Gated) -> None:
+    """What was compared by its beginning is counted in the case's notes: the long caption, or words
+    that so small a vocabulary spells letter by letter.
+    """
+    notes = gated.run.cases["sdp/text-to-text/mcd-clip"]["notes"]
+    cut = [note for note in notes if "texts were longer than the 32 tokens" in note]
+    assert len(cut) == 1
+    assert cut[0].startswith("text-to-text: 1 of ")
+
+
+def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:
+    """80 generations of two chains each, none made again."""
+    assert_held_unasked(gated.project.run(gated.cast), CASES)
+
+
+def test_another_checkpoint_drifts_by_itself(gated: Gated, tiny: Checkpoint) -> None:
+    """Its chains are grown anew and no mapping comes out as before; the starts' vectors are reused."""
+    later = cast(tiny, gated.cast.data["sdp"], "llava-later")
+    run = gated.project.run(later, "-k", "mcd and not clip and not overall")
+    assert len(run.cases) == 4
+    assert run.spent("inputs") > 0
+    assert run.spent("hits") > 0
+    for case in run.cases.values():
+        drop = -case["difference"]
+        assert drop != 0
+        assert case["verdict"] == ("regressed" if drop > case["tolerance"] else "held")
