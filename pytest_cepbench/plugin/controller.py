@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pytest_cepbench.plugin.process import Process
 
 
+_LONGEST_REASON = 400
+
+
 @dataclass
 class Controller:
     """One per run, in the process that the user started.
@@ -72,8 +75,8 @@ class Controller:
         choices = process.choices
         seats = choices.seats
         under_test = None if choices.replay is not None else choices.under_test
-        if choices.replay is not None:
-            yield f"chains under test: {choices.replay}"
+        if choices.chains is not None:
+            yield f"chains under test: {choices.replay} (layout {choices.chains.name})"
         for name in sorted(seats, key=lambda name: (name != under_test, name not in ROLE_NAMES)):
             seat = seats[name]
             gated = "model under test, " if name == under_test else ""
@@ -93,8 +96,13 @@ class Controller:
         """One line for each suite that is about to be gated."""
         if not self.ledger.expected:
             return
+        loaded_suites = self.process().loaded
+        known = {name for loaded in loaded_suites for name in loaded.suite.table.encoders}
+        for name in self.settings.encoders:
+            if name not in known and loaded_suites:
+                yield f"cepbench: no suite here has an encoder {name!r} (--encoder {name}=...)"
         parameters = {nodeid.partition("[")[2].removesuffix("]") for nodeid in self.ledger.expected}
-        for loaded in self.process().loaded:
+        for loaded in loaded_suites:
             if not any(case.id in parameters for case in loaded.cases):
                 continue  # all of its cases were deselected
             lineup = loaded.lineup
@@ -189,6 +197,8 @@ class Controller:
             reporter.write_line(effort_line(ledger.results))
         for note in sorted({note for result in ledger.results for note in result.damage}):
             reporter.write_line(f"store: {printable(note)}: computed again", yellow=True)
+        for reason in dict.fromkeys(ledger.skipped.values()):
+            reporter.write_line(f"skipped: {printable(reason, _LONGEST_REASON)}", yellow=True)
         for problem in ledger.problems():
             reporter.write_line(f"INCOMPLETE: {problem}", red=True)
         if ledger.nothing_compared:

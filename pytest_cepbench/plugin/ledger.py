@@ -29,13 +29,13 @@ class Ledger:
 
     expected: node ids of cases. collected: ids by their place in the order of collection; all of
     them under xdist, the cases in a single process. reported: ids whose last report came.
-    skipped, unjudged: cases without a verdict. results: the judged cases. failures: what else makes
+    skipped: cases that were not to be judged, with the reason. unjudged: cases without a verdict. results: the judged cases. failures: what else makes
     the run incomplete.
     """
 
     expected: set[str] = field(default_factory=set)
     reported: set[str] = field(default_factory=set)
-    skipped: set[str] = field(default_factory=set)
+    skipped: dict[str, str] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Ledger:
         if payload is None:
             return
         if payload == SKIPPED:
-            self.skipped.add(nodeid)
+            self.skipped[nodeid] = _reason(report)
         elif payload == UNJUDGED:
             self.unjudged.add(nodeid)
         else:
@@ -127,6 +127,11 @@ def read_results(payload: Any) -> list[CaseResult]:
     from pytest_cepbench.report import CaseResult
 
     return msgspec.convert(payload, list[CaseResult])
+
+
+def _reason(report: pytest.TestReport) -> str:
+    where = report.longrepr
+    return str(where[2]).removeprefix("Skipped: ") if isinstance(where, tuple | list) else ""
 
 
 def _names(nodeids: Iterable[str]) -> str:

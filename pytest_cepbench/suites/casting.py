@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.errors import CepError, SpecError, unknown_name
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
@@ -31,17 +32,13 @@ class Lineup:
     """All seats of a suite's run, and which of them is under test.
 
     seats: by name: a role's, or a further encoder's. under_test: a role, or "replay" where the
-    chains were made elsewhere. replay: the spec of those.
+    chains were made elsewhere. subject: the spec of what is under test. replay: those chains.
     """
 
     seats: Mapping[str, Seat]
     under_test: str
-    replay: str | None = None
-
-    @property
-    def subject(self) -> str:
-        """The spec of what is under test."""
-        return self.seats[self.under_test].spec if self.replay is None else self.replay
+    subject: str
+    replay: Replay | None = None
 
 
 def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Measure]]:
@@ -65,7 +62,8 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
         if name not in known:
             raise SpecError(_nobody(suite, name))
     seats = {name: known[name] for name in needed}
-    return Lineup(seats, under_test, choices.replay), measures
+    subject = seats[under_test].spec if choices.replay is None else choices.replay
+    return Lineup(seats, under_test, subject, choices.chains), measures
 
 
 def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, Seat]:

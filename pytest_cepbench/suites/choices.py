@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
@@ -57,6 +58,18 @@ class RoleChoices:
             msg = f"--model={self.model} brings its chains with it: drop --cep-role"
             raise SpecError(msg)
         return self.model
+
+    @cached_property
+    def chains(self) -> Replay | None:
+        """The chains made elsewhere, where they are what is under test.
+
+        Raises SpecError as `replay`, DatasetError for what cannot be read.
+        """
+        if self.replay is None:
+            return None
+        spec = parse_spec(self.replay)
+        params = dict(spec.params)
+        return open_replay(spec.target, params.pop("layout", None), params)
 
     @cached_property
     def under_test(self) -> RoleName:

@@ -223,7 +223,8 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
     if chain.iterations is not None and chain.generations is not None:
         yield "chain.iterations and chain.generations are two names of one length: give one"
     if chain.length < 1:
-        yield f"chain.iterations = {chain.iterations}: at least 1 is expected"
+        given = "iterations" if chain.generations is None else "generations"
+        yield f"chain.{given} = {getattr(chain, given)}: at least 1 is expected"
     if PLACEHOLDER not in prompts.generate:
         yield f"prompts.generate = {prompts.generate!r} does not hold {PLACEHOLDER}"
     describes = chain.start != "text" or chain.length > 1

@@ -8,11 +8,9 @@ from functools import cached_property
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner
-from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
@@ -51,18 +49,10 @@ class SuiteRun:
             },
             store=self._roster.store,
         )
-        return Evidence(self.dataset, self.suite.plans, crew, self._runner, self.replay)
-
-    @cached_property
-    def replay(self) -> Replay | None:
-        """Chains made elsewhere, where they are what is under test. Raises DatasetError."""
-        if self.lineup.replay is None:
-            return None
-        spec = parse_spec(self.lineup.replay)
-        params = dict(spec.params)
-        replay = open_replay(spec.target, params.pop("layout", None), params)
-        replay.check((self.dataset.whole or self.dataset).samples)
-        return replay
+        replay = self.lineup.replay
+        if replay is not None:
+            replay.check((self.dataset.whole or self.dataset).samples)
+        return Evidence(self.dataset, self.suite.plans, crew, self._runner, replay)
 
     def measure(self, case: Case) -> Measurement:
         """The value of a case, growing what chains it needs.
@@ -118,11 +108,12 @@ class SuiteRun:
         return outcome.blamed != self.lineup.under_test
 
     def _model(self) -> dict[str, str]:
-        if self.replay is not None:
+        replay = self.lineup.replay
+        if replay is not None:
             return {
                 "role": "replay",
                 "spec": self.lineup.subject,
-                "identity": " ".join(f"{k}={v}" for k, v in sorted(self.replay.identity.items())),
+                "identity": " ".join(f"{k}={v}" for k, v in sorted(replay.identity.items())),
             }
         bound = self._runner(self.lineup.under_test).bound
         return {"role": bound.role, "spec": bound.spec, "identity": describe_role(bound)}

@@ -71,7 +71,7 @@ def test_nothing_heavy_is_imported(
         assert not modules & HEAVY
         assert modules >= FLOORS
         ours = {name for name in modules if name.startswith("pytest_cepbench.")}
-        assert {name.split(".")[1] for name in ours} <= {"plugin", "errors"}
+        assert {name.split(".")[1] for name in ours} <= {"plugin", "errors", "conventions"}
 
 
 def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

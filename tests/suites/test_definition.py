@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.chains import Wording
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.suites import load_suite
+from pytest_cepbench.suites.measures.settings import SimilarityTable
 from tests.plugin.project import SHAPES
 
 
@@ -29,6 +31,53 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     assert (plan.start, plan.iterations, plan.seed) == ("image", 2, 0)
     assert (plan.describe, plan.generate) == ("describe", "{description}")
     assert suite.policy("gc") == Policy("threshold", 0.01)
+
+
+def test_both_chains_have_one_length_and_one_wording(tmp_path: Path) -> None:
+    """Generations count single steps, odd numbers too; the text-first chain is named first."""
+    text = SHAPES.replace("iterations = 2", 'start = "both"\ngenerations = 5\nseed = 3')
+    text = text.replace('"describe"', '"describe"\nclean = true\nmax_words = 70')
+    suite = load_suite(_write(tmp_path, text))
+    assert list(suite.plans) == ["text", "image"]
+    for start, plan in suite.plans.items():
+        assert (plan.start, plan.generations, plan.iterations, plan.seed) == (start, 5, 2, 3)
+        assert plan.wording == Wording(clean=True, max_words=70)
+
+
+def test_three_iterations_unless_a_length_is_given(tmp_path: Path) -> None:
+    """And descriptions as they are, unless something is to be done to them."""
+    (plan,) = load_suite(_write(tmp_path, SHAPES.replace("iterations = 2\n", ""))).plans.values()
+    assert (plan.generations, plan.wording) == (6, Wording())
+
+
+def test_one_drawing_needs_no_describer(tmp_path: Path) -> None:
+    """A text-first chain of one generation is drawn and never described."""
+    text = SHAPES.replace("iterations = 2", 'start = "text"\ngenerations = 1')
+    text = text.replace('describe = "describe"', "").replace("[metrics.gc]\n", "")
+    (plan,) = load_suite(_write(tmp_path, text)).plans.values()
+    assert (plan.describes(1), plan.describe) == (False, "")
+
+
+def test_a_metric_is_read_by_its_kind(tmp_path: Path) -> None:
+    """Its table's name, or `kind` under a name of its own; encoders and presets stand beside it."""
+    more = """\
+[metrics.late]
+kind = "gc"
+at = 1
+pool = "samples"
+[encoders]
+other = "shapes:"
+[presets.sketch]
+model = "shapes:"
+parameters = { miss = 0.1, fast = true, steps = 4, note = "x" }
+"""
+    suite = load_suite(_write(tmp_path, SHAPES + more))
+    late = suite.metrics["late"]
+    assert (late.kind, late.pool, late.tolerance) == ("gc", "samples", None)
+    assert isinstance(late, SimilarityTable)
+    assert (late.at, late.encoder) == (1, "encoder")
+    assert suite.table.encoders == {"other": "shapes:"}
+    assert suite.table.presets["sketch"].parameters["fast"] is True
 
 
 def test_the_nearest_tolerance_counts(tmp_path: Path) -> None:
@@ -61,6 +110,44 @@ def test_the_nearest_tolerance_counts(tmp_path: Path) -> None:
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
         ("[chain]", "[gate]\ngate = 'luck'\n[chain]", r"Invalid enum value 'luck'"),
         ("[chain]", "[chain", "suite.toml"),
+        ("iterations = 2", "iterations = 2\ngenerations = 4", "two names of one length: give one"),
+        ("iterations = 2", "generations = 0", "chain.generations = 0: at least 1 is expected"),
+        ("iterations = 2", "generations = -3", "chain.generations = -3: at least 1 is expected"),
+        ("iterations = 2", "generations = 2.5", r"Expected `int . null`, got `float`"),
+        (
+            '"describe"',
+            '"describe"\nmax_words = 0',
+            "prompts.max_words = 0: at least 1 is expected",
+        ),
+        (
+            '"describe"',
+            '"describe"\nclean = 1',
+            r"Expected `bool`, got `int` - at `\$.prompts.clean`",
+        ),
+        ('describe = "describe"', "", "prompts.describe is missing: the chains of this suite are"),
+        (
+            "[metrics.gc]",
+            "[encoders]\nencoder = 'x'\n[metrics.gc]",
+            "encoder 'encoder' is the name",
+        ),
+        ("[metrics.gc]", "[encoders]\ndetector = 'x'\n[metrics.gc]", "encoder 'detector' is the n"),
+        ("[metrics.gc]", "[encoders]\n'A B' = 'x'\n[metrics.gc]", "encoder 'A B' is the name of a"),
+        ("[metrics.gc]", "[presets.x]\n[metrics.gc]", "missing required field `model`"),
+        ("[metrics.gc]", "[presets.x]\nmodel='m'\nsteps=1\n[metrics.gc]", "unknown field `steps`"),
+        ("[metrics.gc]", "[presets.x]\nmodel='m'\nparameters={a=[1]}\n[metrics.gc]", "got `array`"),
+        ("[metrics.gc]", "[metrics.x]\nkind = 'gx'", "unknown metric 'gx'"),
+        ("[metrics.gc]", "[metrics.x]", "unknown metric 'x'"),
+        ("[metrics.gc]", "[metrics.'G C']\nkind='gc'", "metric 'G C': lower-case letters, digits"),
+        ("[metrics.gc]", "[metrics.gc]\nmappings = {}", "'gc': .* unknown field `mappings`"),
+        ("[metrics.gc]", "[metrics.mcd]\nat = 1", "metric 'mcd': .* unknown field `at`"),
+        ("[metrics.gc]", "[metrics.kid]\nthreshold = 1", "'kid': .* unknown field `threshold`"),
+        ("tolerance = 0.0", "encoder = 'x'", "metric 'failures': .* unknown field `encoder`"),
+        ("[metrics.gc]", "[metrics.gc]\nat = 'two'", "metric 'gc': Expected `int . null`"),
+        ("[metrics.gc]", "[metrics.gc]\npool = 'all'", "metric 'gc': Invalid enum value 'all'"),
+        ("[metrics.gc]", "[metrics.gc]\nparts = 'few'", "metric 'gc': Invalid enum value 'few'"),
+        ("[metrics.gc]", "[metrics.gc]\nstart = 'both'", "metric 'gc': Invalid enum value 'both'"),
+        ("[metrics.gc]", "[metrics.mgg]\nrules = 'own'", "metric 'mgg': Invalid enum value 'own'"),
+        ("[metrics.gc]", "[metrics.mgg]\ncolors = 'eye'", "metric 'mgg': Invalid enum value 'eye'"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -125,16 +125,18 @@ def build_mask2former(
     return folder
 
 
-def favour(folder: Path, name: str) -> None:
-    """Make a saved Mask2Former sure that whatever it looks at is of one class."""
+def favour(folder: Path, *names: str) -> Path:
+    """Make a saved Mask2Former find these classes in everything, each with equal probability."""
     from safetensors.torch import load_file, save_file
 
     labels = json.loads((folder / "config.json").read_text())["id2label"]
-    index = next(int(number) for number, label in labels.items() if label == name)
     file = folder / "model.safetensors"
     tensors = load_file(file)
-    tensors["class_predictor.bias"][index] = 1000.0
+    for index in (int(number) for number, label in labels.items() if label in names):
+        tensors["class_predictor.weight"][index] = 0.0
+        tensors["class_predictor.bias"][index] = 1000.0
     save_file(tensors, file, metadata={"format": "pt"})
+    return folder
 
 
 def build_yolos(folder: Path) -> Path:

@@ -35,9 +35,7 @@ def t5_tokenizer() -> Any:
     return T5Tokenizer(vocab=pieces, extra_ids=0, model_max_length=TEXT_LENGTH)
 
 
-def build_stable_diffusion(
-    folder: Path, *, safety_checker: bool = False, seed: int = 21
-) -> Path:
+def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: int = 21) -> Path:
     """A StableDiffusionPipeline with DDIM; with `safety_checker`, one that flags next to nothing."""
     import torch
     from diffusers import DDIMScheduler, StableDiffusionPipeline

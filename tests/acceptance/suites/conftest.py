@@ -64,7 +64,9 @@ def _builders() -> dict[str, Callable[[Path], Path]]:
         "unicom": lambda path: weights_files.build_unicom(path / "FP16-ViT-L-14-336px.pt"),
         "inception": weights_files.build_inception,
         "owlv2": partial(detectors.build_owl, version=2),
-        "mask2former": partial(detectors.build_mask2former, classes=OBJECTS),
+        "mask2former-of-two": lambda path: detectors.favour(
+            detectors.build_mask2former(path, classes=OBJECTS), "umbrella", "scissors"
+        ),
     }
 
 

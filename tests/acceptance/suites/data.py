@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -85,13 +86,13 @@ def write_captions(path: Path, captions: Mapping[str, str]) -> Path:
 
 SDP_CAPTIONS = {
     "0001.png": "two red circles on a small square",
-    "0002.png": 'a "large" blue triangle,\nand a green cross at the top',
-    "0003.png": "one yellow shape in the middle " * 8,
+    "0002.png": 'a "large" blue triangle,\nand a green cross at the top, ' * 4,
+    "0003.png": "one yellow shape in the middle",
 }
 
 
 def write_sdp(root: Path) -> Path:
-    """Pairs where the authors' code looks for them; the last caption is longer than CLIP reads."""
+    """Pairs where the authors' code looks for them; one caption is longer than CLIP reads."""
     write_captions(root / "text-first" / "gen-0.csv", SDP_CAPTIONS)
     for place, name in enumerate(SDP_CAPTIONS):
         save(picture(300 + place), root / "image-first" / "gen-0" / name)
@@ -119,27 +120,28 @@ def write_listed(root: Path) -> Path:
     return root
 
 
+_DOG: dict[str, Any] = {"class": "dog", "count": 1}
+_CAT: dict[str, Any] = {"class": "cat", "count": 1}
+
+REWRITTEN: Sequence[Mapping[str, Any]] = (
+    {"tag": "single_object", "include": [_DOG], "prompt": "a photo of a dog"},
+    {"tag": "single_object", "include": [_CAT], "prompt": "a photo of a cat"},
+    {"tag": "two_object", "include": [_DOG, _CAT], "prompt": "a photo of a dog and a cat"},
+    {
+        "tag": "counting",
+        "include": [_DOG | {"count": 2}],
+        "exclude": [_DOG | {"count": 3}],
+        "prompt": "a photo of two dogs",
+    },
+    {"tag": "colors", "include": [_DOG | {"color": "red"}], "prompt": "a photo of a red dog"},
+)
+
+
 def write_rewritten(path: Path) -> Path:
     """GenEval-Rewritten: clauses, the short prompt, and a long caption for each."""
-    dog, cat = {"class": "dog", "count": 1}, {"class": "cat", "count": 1}
-    entries = [
-        ("single_object", [dog], "a photo of a dog"),
-        ("single_object", [cat], "a photo of a cat"),
-        ("two_object", [dog, cat], "a photo of a dog and a cat"),
-        ("counting", [{"class": "dog", "count": 2}], "a photo of two dogs"),
-        ("colors", [dog | {"color": "red"}], "a photo of a red dog"),
-    ]
+    long = ", small, on the left of a large green square."
     return write_lines(
-        path,
-        [
-            {
-                "tag": tag,
-                "include": include,
-                "prompt": prompt,
-                "detailed_caption": f"{prompt}, small, on the left of a large green square.",
-            }
-            for tag, include, prompt in entries
-        ],
+        path, [{**one, "detailed_caption": f"{one['prompt']}{long}"} for one in REWRITTEN]
     )
 
 

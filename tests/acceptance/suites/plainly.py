@@ -18,6 +18,7 @@ from PIL import Image
 FloatArray = npt.NDArray[np.float64]
 
 _HALF = ((0.5,) * 3, (0.5,) * 3)
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
 
@@ -62,7 +63,7 @@ def clip_images(folder: Path, images: Sequence[Image.Image]) -> FloatArray:
     cropped = [_crop(image, 32, 32, Image.Resampling.BICUBIC) for image in images]
     model = CLIPModel.from_pretrained(folder)
     pooled = _ask(model.vision_model, pixel_values=_tensor(cropped, *_CLIP)).pooler_output
-    return _array(model.visual_projection(pooled))
+    return _array(_ask(model.visual_projection, pooled))
 
 
 def clip_texts(folder: Path, texts: Sequence[str]) -> FloatArray:
@@ -74,7 +75,7 @@ def clip_texts(folder: Path, texts: Sequence[str]) -> FloatArray:
     for text in texts:
         tokens = tokenizer(text, truncation=True, max_length=32, return_tensors="pt")
         pooled = _ask(model.text_model, **tokens).pooler_output
-        rows.append(_array(model.text_projection(pooled))[0])
+        rows.append(_array(_ask(model.text_projection, pooled))[0])
     return np.stack(rows)
 
 
@@ -103,6 +104,53 @@ def inception(file: Path, images: Sequence[Image.Image]) -> FloatArray:
         model = torch.jit.load(str(file))
     pixels = torch.from_numpy(np.stack([resize(image) for image in images]))
     return _array(_ask(model, (pixels - 128) / 128))
+
+
+def object_on_grey(folder: Path, image: Image.Image, index: int) -> Image.Image:
+    """The surest object of a class by a Mask2Former, cut out, with #999 around it.
+
+    The image has the side that the checkpoint takes, so that nothing is resized or padded.
+    """
+    import torch
+    from transformers import Mask2FormerForUniversalSegmentation
+
+    model = Mask2FormerForUniversalSegmentation.from_pretrained(folder)
+    output = _ask(model, pixel_values=_tensor([image], *_IMAGENET))
+    sure = output.class_queries_logits[0].softmax(dim=-1)[:, index]
+    masks = torch.nn.functional.interpolate(
+        output.masks_queries_logits, size=image.size[::-1], mode="bilinear", align_corners=False
+    )[0]
+    inside = masks > 0
+    quality = (masks.sigmoid() * inside).sum(dim=(1, 2)) / inside.sum(dim=(1, 2)).clamp(min=1)
+    best = inside[int((sure * quality).argmax())].numpy()
+    rows, columns = np.flatnonzero(best.any(axis=1)), np.flatnonzero(best.any(axis=0))
+    pixels = np.where(best[:, :, None], np.asarray(image), 0x99).astype(np.uint8)
+    return Image.fromarray(pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+
+
+def zero_shot(folder: Path, image: Image.Image, texts: Sequence[Sequence[str]]) -> int:
+    """Which row of texts an image is nearest to, by a CLIP; a row is the mean of its texts."""
+    rows = []
+    for row in texts:
+        vectors = clip_texts(folder, row)
+        rows.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0))
+    image_vectors = np.repeat(clip_images(folder, [image]), len(rows), axis=0)
+    return int(cosines(image_vectors, np.stack(rows)).argmax())
+
+
+def owl_counts(folder: Path, image: Image.Image, queries: Sequence[str]) -> list[int]:
+    """How many boxes an OWLv2 gives each query at a score over 0.1."""
+    import torch
+    from transformers import Owlv2ForObjectDetection, Owlv2Processor
+
+    processor = Owlv2Processor.from_pretrained(folder)
+    inputs = processor(text=[list(queries)], images=image, return_tensors="pt")
+    output = _ask(Owlv2ForObjectDetection.from_pretrained(folder), **inputs)
+    (found,) = processor.post_process_grounded_object_detection(
+        output, threshold=0.1, target_sizes=torch.tensor([image.size[::-1]])
+    )
+    labels = found["labels"].tolist()
+    return [labels.count(number) for number in range(len(queries))]
 
 
 def cosines(first: FloatArray, second: FloatArray) -> FloatArray:

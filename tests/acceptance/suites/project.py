@@ -143,4 +143,3 @@ def assert_held_unasked(run: Run, cases: int) -> None:
     assert run.verdicts == {"held"}
     assert all(case["difference"] == 0 for case in run.report["cases"])
     assert (run.spent("loads"), run.spent("inputs")) == (0, 0)
-

@@ -141,9 +141,7 @@ def test_another_checkpoint_is_compared_by_its_own_chains(
     assert later.code == (1 if "regressed" in later.verdicts else 0)
 
 
-def test_all_failed_chains_are_no_verdict(
-    gated: Gated, tiny: Checkpoint, tmp_path: Path
-) -> None:
+def test_all_failed_chains_are_no_verdict(gated: Gated, tiny: Checkpoint, tmp_path: Path) -> None:
     """A set of no images has no distance, and the case says what stopped the chains."""
     broken = Path(shutil.copytree(tiny("flux"), tmp_path / "broken"))
     poison_decoder(broken)

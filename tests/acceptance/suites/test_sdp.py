@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
@@ -38,9 +39,7 @@ def cast(tiny: Checkpoint, data: Path, describer: str) -> Cast:
     """LLaVA, Stable Diffusion, and the three encoders: MPNet, CLIP, DINO."""
     return Cast(
         model=f"{tiny(describer)}?max_new_tokens=8",
-        roles={
-            "generator": f"{tiny('stable-diffusion')}?num_inference_steps=2&height=64&width=64"
-        },
+        roles={"generator": f"{tiny('stable-diffusion')}?num_inference_steps=2&height=64&width=64"},
         encoders={
             "text": str(tiny("mpnet")),
             "cross": str(tiny("clip")),
@@ -106,9 +105,9 @@ def test_both_chains_and_all_mappings_are_measured(gated: Gated) -> None:
     assert len(gated.run.cases) == CASES
     value = {name.removeprefix("sdp/"): c["value"] for name, c in gated.run.cases.items()}
     mappings = [f"{a}-to-{b}/mcd" for a in ("text", "image") for b in ("text", "image")]
-    assert value["overall/mcd"] == pytest.approx(mean(value[name] for name in mappings))
+    assert value["overall/mcd"] == pytest.approx(mean(value[name] for name in mappings), abs=2e-6)
     own = [f"{one}-to-{one}/mcd-clip" for one in ("text", "image")]
-    assert value["overall/mcd-clip"] == pytest.approx(mean(value[name] for name in own))
+    assert value["overall/mcd-clip"] == pytest.approx(mean(value[name] for name in own), abs=2e-6)
 
 
 def test_starts_are_the_published_pairs(gated: Gated) -> None:
@@ -182,9 +181,8 @@ def test_texts_longer_than_clip_reads_are_told(gated: Gated) -> None:
     that so small a vocabulary spells letter by letter.
     """
     notes = gated.run.cases["sdp/text-to-text/mcd-clip"]["notes"]
-    cut = [note for note in notes if "texts were longer than the 32 tokens" in note]
-    assert len(cut) == 1
-    assert cut[0].startswith("text-to-text: 1 of ")
+    said = r"text-to-text: [1-9]\d* of \d+ texts were longer than the 32 tokens"
+    assert [bool(re.match(said, note)) for note in notes].count(True) == 1
 
 
 def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:

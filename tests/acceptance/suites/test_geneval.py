@@ -1,0 +1,187 @@
+"""suites/geneval: the built-in prompts with Mask2Former, GenEval-Rewritten over generations with OWLv2."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import ge, lt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.datasets.geneval.objects import OBJECTS
+from tests.acceptance.suites import plainly
+from tests.acceptance.suites.conftest import Checkpoint, MakeProject
+from tests.acceptance.suites.data import REWRITTEN, write_lines, write_rewritten
+from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked
+
+pytestmark = pytest.mark.models
+
+TINY = "num_inference_steps=2&height=64&width=64&dtype=float32"
+
+TASKS = ("single_object", "two_object", "counting", "colors", "position", "color_attr")
+
+PROMPTS = ("suites/geneval/test_geneval.py::test_tasks",)
+
+GENERATIONS = ("suites/geneval/test_geneval.py::test_generations",)
+
+COLORS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
+
+COLOR_TEXTS = [
+    [
+        f"a photo of a {color} scissors",
+        f"a photo of a {color}-colored scissors",
+        f"a photo of a {color} object",
+    ]
+    for color in COLORS
+]
+"""As GenEval's evaluator asks."""
+
+IMAGES = range(1, 20, 2)
+
+
+class Gated(NamedTuple):
+    """The project, what was typed, and the run that accepted it."""
+
+    project: Project
+    cast: Cast
+    run: Run
+
+
+@pytest.fixture(scope="module")
+def prompts(make_project: MakeProject, tiny: Checkpoint) -> Gated:
+    """The prompt suite, two images of each task, with a first generator accepted."""
+    detector = tiny("mask2former-of-two")
+    cast = Cast(
+        model=f"preset:sd-1-5?model={tiny('stable-diffusion')}&{TINY}",
+        roles={"detector": str(detector)},
+        encoders={"color": str(tiny("clip"))},
+        samples=2,
+    )
+    project = make_project("geneval")
+    return Gated(project, cast, project.accept(cast, paths=PROMPTS))
+
+
+def test_built_in_prompts_are_judged_by_task(prompts: Gated) -> None:
+    """The umbrella of one prompt is found, nothing else that is asked for: half a task, 1/12 in all."""
+    cases = prompts.run.cases
+    assert set(cases) == {
+        *(f"geneval/{part}/geneval" for part in (*TASKS, "overall")),
+        "geneval/overall/failures",
+    }
+    assert {cases[f"geneval/{task}/geneval"]["n"] for task in TASKS} == {2}
+    value = {task: cases[f"geneval/{task}/geneval"]["value"] for task in TASKS}
+    assert value == dict.fromkeys(TASKS, 0.0) | {"single_object": 0.5}
+    assert cases["geneval/overall/geneval"]["value"] == pytest.approx(0.5 / 6, abs=1e-6)
+    scores = prompts.project.scores("geneval/single_object/geneval")["single_object"]
+    chains = prompts.project.chains(prompts.cast, "geneval/suite.toml", "text")
+    texts = {chains[name][0].text: score for name, score in scores.items()}
+    assert texts == {"a photo of an umbrella": 1.0, "a photo of a cell phone": 0.0}
+
+
+def test_the_same_generator_holds_without_a_model(prompts: Gated) -> None:
+    """Drawings, detections and colors are all in the store."""
+    assert_held_unasked(prompts.project.run(prompts.cast, paths=PROMPTS), len(TASKS) + 2)
+
+
+def test_another_generator_is_looked_at(prompts: Gated, tiny: Checkpoint) -> None:
+    """Its images are drawn and searched: equal scores are no short cut."""
+    model = f"preset:sd-1-5?model={tiny('stable-diffusion-later')}&{TINY}"
+    run = prompts.project.run(replace(prompts.cast, model=model), "-k", "object", paths=PROMPTS)
+    assert set(run.cases) == {"geneval/single_object/geneval", "geneval/two_object/geneval"}
+    assert run.spent("inputs") >= 2 * 4
+    assert run.verdicts <= {"held", "regressed"}
+
+
+def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
+    prompts: Gated, make_project: MakeProject, tiny: Checkpoint, tmp_path: Path
+) -> None:
+    """Scissors are asked for in each of ten colors: right is the one that a plain Mask2Former and a
+    plain CLIP tell of the image.
+    """
+    entries = [
+        {
+            "tag": "colors",
+            "include": [{"class": "scissors", "count": 1, "color": color}],
+            "prompt": f"a photo of a {color} scissors",
+        }
+        for color in COLORS
+    ]
+    file = write_lines(tmp_path / "evaluation_metadata.jsonl", entries)
+    cast = replace(prompts.cast, data={"geneval": file}, samples=None)
+    project = make_project("geneval")
+    project.accept(cast, paths=PROMPTS)
+
+    scores = project.scores("geneval/overall/geneval")["colors"]
+    chains = project.chains(cast, "geneval/suite.toml", "text")
+    assert len(chains) == 4 * len(COLORS)
+    detector, clip = tiny("mask2former-of-two"), tiny("clip")
+    for name, (start, link) in list(chains.items())[::3]:
+        (image,) = project.drawn([link])
+        found = plainly.object_on_grey(detector, image, OBJECTS.index("scissors"))
+        told = COLORS[plainly.zero_shot(clip, found, COLOR_TEXTS)]
+        assert scores[name] == float(start.text == f"a photo of a {told} scissors")
+    assert 0 < sum(scores.values()) < len(scores)
+
+
+@pytest.fixture(scope="module")
+def generations(
+    tmp_path_factory: pytest.TempPathFactory, make_project: MakeProject, tiny: Checkpoint
+) -> Gated:
+    """The suite of long captions over ten generations, with a first describer accepted."""
+    cast = Cast(
+        model=f"{tiny('llava')}?max_new_tokens=8",
+        roles={
+            "generator": f"{tiny('stable-diffusion')}?num_inference_steps=2&height=64&width=64",
+            "detector": f"{tiny('owlv2')}?threshold=0.1",
+        },
+        encoders={"color": str(tiny("clip"))},
+        data={"geneval-r": write_rewritten(tmp_path_factory.mktemp("R") / "metadata.jsonl")},
+    )
+    project = make_project("geneval")
+    return Gated(project, cast, project.accept(cast, paths=GENERATIONS))
+
+
+def test_mgg_is_what_plain_owl_finds_over_the_generations(
+    generations: Gated, tiny: Checkpoint
+) -> None:
+    """A prompt's score is the share of its ten images that are right, by the counts of the boxes."""
+    chains = generations.project.chains(generations.cast, "geneval/mgg.toml", "text")
+    scores = generations.project.scores("mgg/overall/mgg")
+    for number, entry in enumerate(REWRITTEN):
+        task, name = entry["tag"], f"{number:05}"
+        links = chains[name]
+        assert links[0].text == f"{entry['prompt']}, small, on the left of a large green square."
+        if task == "colors":
+            continue
+        queries = [f"a photo of a {clause['class']}" for clause in entry["include"]]
+        right = []
+        for image in generations.project.drawn([links[g] for g in IMAGES]):
+            counts = plainly.owl_counts(tiny("owlv2"), image, queries)
+            least = [clause["count"] for clause in entry["include"]]
+            most = [clause["count"] for clause in entry.get("exclude", ())]
+            right.append(all(map(ge, counts, least)) and all(map(lt, counts, most)))
+        assert scores[task][name] == pytest.approx(np.mean(right))
+    by_task = [np.mean(list(found.values())) for found in scores.values()]
+    case = generations.run.cases["mgg/overall/mgg"]
+    assert case["value"] == pytest.approx(np.mean(by_task), abs=1e-6)
+    assert case["value"] == pytest.approx(np.mean(case["curve"]), abs=1e-6)
+    assert len(case["curve"]) == len(IMAGES)
+    assert 0 < case["value"] < 1
+
+
+def test_mgg_holds_without_a_model(generations: Gated) -> None:
+    """19 generations of each prompt, none made again."""
+    assert_held_unasked(generations.project.run(generations.cast, paths=GENERATIONS), 4 + 2)
+
+
+def test_mgg_of_another_describer_is_of_its_own_chains(
+    generations: Gated, tiny: Checkpoint
+) -> None:
+    """Only the first drawing is shared: what comes after follows the new descriptions."""
+    later = replace(generations.cast, model=f"{tiny('llava-later')}?max_new_tokens=8")
+    run = generations.project.run(later, "-k", "counting", paths=GENERATIONS)
+    assert set(run.cases) == {"mgg/counting/mgg"}
+    assert run.spent("inputs") >= 9 * 3
+    assert run.spent("hits") >= 2

@@ -1,0 +1,161 @@
+"""`--model=replay:PATH`: chains that another tool has generated, gated like any others."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.datasets.replay.files import put, put_table
+from tests.plugin.project import PHOTOS, Color, Project, assert_one_message
+
+COLORS: dict[str, Color] = {
+    "red.png": (200, 10, 10), "green.png": (10, 200, 10), "blue.png": (10, 10, 200),
+}  # fmt: skip
+
+REPLAY = "--model=replay:made"
+
+
+def _write_chains(project: Project, *, faithful: bool = True) -> Path:
+    """Image-first chains of all photos over two iterations, as the Semantic Drift Protocol has them."""
+    root = project.path / "made" / "image-first"
+    photos = project.path / "photos"
+    names = list(COLORS)
+    for generation in (1, 3):
+        rows = [[name, " ".join(map(str, COLORS[name]))] for name in names]
+        put_table(root / f"gen-{generation}.csv", [["filename", "caption"], *rows])
+        folder = root / f"gen-{generation + 1}"
+        folder.mkdir()
+        for place, name in enumerate(names):
+            source = name if faithful else names[place - 1]
+            shutil.copy(photos / source, folder / name)
+    return root
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """Three photos and an encoder; nobody is there who describes or draws."""
+    lines = PHOTOS.splitlines(keepends=True)
+    text = "".join(one for one in lines if not one.startswith(("describer", "generator")))
+    project.suite(text)
+    project.photos(COLORS)
+    return project
+
+
+def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
+    """No model is asked but the encoder; the header says whose chains these are."""
+    _write_chains(photos)
+    first = photos.run(REPLAY, "--snapshot-update")
+    assert first.ret == pytest.ExitCode.OK
+    first.stdout.fnmatch_lines(["cepbench: chains under test: replay:made*"])
+    first.stdout.fnmatch_lines(
+        ["cepbench: suite photos gates replay replay:made (encoder python:user_models:encoder) *"]
+    )
+    gc, failures = photos.report()["cases"]
+    assert (gc["value"], failures["value"]) == (1.0, 0.0)
+    assert gc["model"] == {
+        "role": "replay",
+        "spec": "replay:made",
+        "identity": "layout=sdp version=1",
+    }
+    assert gc["identity"]["under test"] == "replay"
+    assert not {"describer", "generator"} & set(gc["identity"])
+    assert photos.run(REPLAY).ret == pytest.ExitCode.OK
+    assert set(photos.verdicts().values()) == {"held"}
+    assert photos.effort() == (0, 0)
+
+
+def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> None:
+    """The same numbers in every way to run, with the pictures of the other tool in the report."""
+    _write_chains(photos)
+    assert photos.run(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
+    shutil.rmtree(photos.path / "made")
+    _write_chains(photos, faithful=False)
+    assert photos.run(*mode, REPLAY).ret == pytest.ExitCode.TESTS_FAILED
+    assert photos.verdicts() == {"overall-gc": "regressed", "overall-failures": "held"}
+    chain = photos.report()["cases"][0]["chains"][0]
+    assert [link["text"] is None for link in chain["links"]] == [True, False, True, False, True]
+    html = (photos.path / ".cepbench" / "report.html").read_text()
+    assert html.count("<img") == 3 * 3
+    assert "no longer in the store" not in html
+
+
+def test_what_is_missing_counts_as_failed(photos: Project) -> None:
+    """By kind, with the sample named; what is there keeps its score."""
+    root = _write_chains(photos)
+    assert photos.run(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
+    (root / "gen-4" / "green.png").unlink()
+    (root / "gen-2" / "blue.png").write_text("no picture")
+    result = photos.run(REPLAY)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    gc, failures = photos.report()["cases"]
+    assert gc["failures"] == failures["failures"] == {"missing": 1, "bad-image": 1}
+    assert gc["value"] == pytest.approx((1 + 1 / 3 + 0) / 3, abs=1e-6)
+    assert failures["value"] == pytest.approx(2 / 3, abs=1e-6)
+    result.stdout.fnmatch_lines(["  failed chains: 1 x bad-image, 1 x missing"])
+    result.stdout.fnmatch_lines(
+        ["  green.png * missing at generation 4: made holds no image of it"]
+    )
+
+
+def test_they_are_not_compared_with_a_model(photos: Project) -> None:
+    """A baseline of chains that were grown here says nothing of them, nor theirs of a model."""
+    _write_chains(photos)
+    grown = [f"--{role}=python:user_models:{role}" for role in ("describer", "generator")]
+    assert photos.run(*grown, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = photos.run(REPLAY)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"incomparable"}
+    result.stdout.fnmatch_lines(["  under test: baseline describer, now replay"])
+
+
+def test_chains_too_short_for_a_metric_give_no_number(photos: Project) -> None:
+    """An error that says which generation is wanted; it can accept nothing."""
+    root = _write_chains(photos)
+    shutil.rmtree(root / "gen-4")
+    (root / "gen-3.csv").unlink()
+    result = photos.run(REPLAY, "--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(
+        ["*made (sdp) are image-first without the image of generation 4, which this metric needs"]
+    )
+    assert not list(photos.baselines.rglob("*.toml"))
+
+
+def test_chains_of_other_samples_are_an_error(photos: Project) -> None:
+    """Files that match nothing are not taken for a run in which everything failed."""
+    put(photos.path / "made", "image-first/gen-2/dog.png", "image-first/gen-4/dog.png")
+    result = photos.run(REPLAY)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(["*made (sdp) holds nothing of these samples; it has 'dog'*"])
+
+
+def test_a_part_of_the_samples_is_gated_by_a_part_of_the_chains(photos: Project) -> None:
+    """`--cep-samples` takes its choice of the data set; other files stay unread."""
+    _write_chains(photos)
+    photos.run(REPLAY, "--cep-samples=2")
+    assert {case["n"] for case in photos.report()["cases"]} == {2}
+    assert photos.report()["cases"][0]["failures"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pieces"),
+    [
+        ([REPLAY, "--generator=shapes:"], ["brings its chains with it: drop --generator"]),
+        ([REPLAY, "--cep-role=generator"], ["brings its chains with it: drop --cep-role"]),
+        (
+            ["--generator=replay:made"],
+            ["'replay:made': chains made elsewhere are given with --mod"],
+        ),
+        (["--model=replay:gone"], ["replay:gone: there is no such file or folder"]),
+        (["--model=replay:made?layout=mine"], ["unknown layout 'mine'", "sdp"]),
+        (["--model=replay:made?colour=1"], ["unknown parameter of layout 'sdp' 'colour'"]),
+    ],
+)
+def test_a_mistake_is_one_message(photos: Project, arguments: list[str], pieces: list[str]) -> None:
+    """Before anything is collected."""
+    _write_chains(photos)
+    assert_one_message(photos.run(*arguments), *pieces)

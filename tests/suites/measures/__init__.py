@@ -1,0 +1,1 @@
+"""Tests of the metrics as suites use them: cases, evidence, scores."""

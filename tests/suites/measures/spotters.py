@@ -1,0 +1,62 @@
+"""Detectors of the world's shapes that tell no colors, as a user writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
+from pytest_cepbench.datasets.shapes import locate
+
+
+class Spotter:
+    """Finds shapes. queries: what it may be asked. score: its confidence in everything."""
+
+    what = "a spotter"
+
+    def __init__(self, queries: str, score: float) -> None:
+        self.fingerprint = f"spotter/1/{queries}/{score}"
+        self.queries = queries
+        self.score = score
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> list[Detections | Failure]:
+        """The shapes that answer a query: by name, or in words, with a color or without."""
+        return [self._one(*pair) for pair in zip(images, queries, strict=True)]
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        seen = locate(ImageArtifact.from_pil(image))
+        found = [
+            Detection(query, self.score, one.box)
+            for one in seen
+            for query in asked
+            if query in _answers(one.what.shape, one.what.color)
+        ]
+        return Detections(tuple(found))
+
+
+class Weak(Spotter):
+    """Cannot bear pictures with a circle."""
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        seen = locate(ImageArtifact.from_pil(image))
+        if any(one.what.shape == "circle" for one in seen):
+            return Failure("bad-boxes", "a circle")
+        found = [Detection(s.what.shape, 1.0, s.box, color=s.what.color) for s in seen]
+        return Detections(tuple(one for one in found if one.query in asked))
+
+
+def _answers(shape: str, color: str) -> tuple[str, ...]:
+    return shape, f"a photo of a {shape}", f"a photo of a {color} {shape}"
+
+
+def spotter(queries: str = "classes", score: str = "1.0") -> Spotter:
+    """A spotter."""
+    return Spotter(queries, float(score))
+
+
+def weak() -> Weak:
+    """A weak one."""
+    return Weak("classes", 1.0)

@@ -1,0 +1,281 @@
+"""Who plays which part: the command line's models, the suite's for what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.suites import (
+    Lineup,
+    NotConcernedError,
+    RoleChoices,
+    cast_suite,
+    load_suite,
+    named_seat,
+)
+from tests.datasets.replay.files import put
+
+HEAD = """\
+name = "cast"
+version = 1
+[data]
+loader = "shapes"
+[chain]
+start = "both"
+generations = 4
+[prompts]
+describe = "describe"
+"""
+
+ROLES = """\
+[roles]
+describer = "shapes:?miss=0.1"
+generator = "shapes:?move=0.1"
+encoder = "shapes:"
+detector = "shapes:"
+"""
+
+ENCODERS = """\
+[encoders]
+cross = "python:tests.plugin.user_models:encoder"
+[metrics.mcd.mappings]
+text-to-image = "cross"
+image-to-image = "encoder"
+"""
+
+PRESETS = """\
+[presets.plain]
+model = "shapes:"
+[presets.lossy]
+model = "shapes:?miss=0.1&move=0.3"
+parameters = { miss = 0.2, recolor = 0.5, swap = 0 }
+"""
+
+GC = "[metrics.gc]\n"
+
+GENEVAL = '[metrics.geneval]\ncolor_encoder = "cross"\n'
+
+
+def _cast(tmp_path: Path, text: str, **choices: Any) -> Lineup:
+    path = tmp_path / "suite.toml"
+    path.write_text(HEAD + text)
+    lineup, _ = cast_suite(load_suite(path), RoleChoices(**choices))
+    return lineup
+
+
+def _specs(lineup: Lineup) -> Mapping[str, str]:
+    return {name: seat.spec for name, seat in lineup.seats.items()}
+
+
+def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
+    """Only the seats that chains and metrics need; the describer is gated."""
+    lineup = _cast(tmp_path, ROLES + GC)
+    assert _specs(lineup) == {
+        "describer": "shapes:?miss=0.1", "generator": "shapes:?move=0.1", "encoder": "shapes:",
+    }  # fmt: skip
+    assert (lineup.under_test, lineup.subject) == ("describer", "shapes:?miss=0.1")
+
+
+def test_the_model_goes_before_an_option_and_an_option_before_the_suite(tmp_path: Path) -> None:
+    """Seat by seat, and each seat knows who filled it."""
+    lineup = _cast(
+        tmp_path, ROLES + GC, model="shapes:?miss=0.9", roles={"generator": "shapes:?move=0.9"}
+    )
+    assert _specs(lineup) == {
+        "describer": "shapes:?miss=0.9", "generator": "shapes:?move=0.9", "encoder": "shapes:",
+    }  # fmt: skip
+    sources = [seat.source for seat in lineup.seats.values()]
+    assert sources == ["--model", "--generator", "suite cast"]
+    assert (lineup.under_test, lineup.subject) == ("describer", "shapes:?miss=0.9")
+
+
+def test_a_model_that_plays_several_roles_takes_the_first_that_is_free(tmp_path: Path) -> None:
+    """The describer, unless one is named; `--cep-role` says otherwise."""
+    free = {"describer": "shapes:"}
+    assert _cast(tmp_path, ROLES + GC, model="shapes:", roles=free).under_test == "generator"
+    assert _cast(tmp_path, ROLES + GC, model="shapes:", role="encoder").under_test == "encoder"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing", "message"),
+    [
+        (ROLES + GC, "describer", "'cast' needs a describer: give one with --describer="),
+        (ROLES + GC, "generator", "'cast' needs a generator: give one with --generator="),
+        (ROLES + GC, "encoder", "'cast' needs an encoder: give one with --encoder="),
+        (ROLES + GENEVAL, "detector", "'cast' needs a detector: give one with --detector="),
+    ],
+)
+def test_a_seat_that_nobody_takes_is_named(
+    tmp_path: Path, text: str, missing: str, message: str
+) -> None:
+    """With the option that fills it."""
+    open_seat = "\n".join(line for line in text.split("\n") if not line.startswith(missing))
+    with pytest.raises(SpecError, match=message):
+        _cast(tmp_path, open_seat)
+    roles = {missing: "shapes:"}
+    if missing != "detector":
+        assert _specs(_cast(tmp_path, open_seat, roles=roles))[missing] == "shapes:"
+
+
+def test_a_further_encoder_that_nobody_names_is_named(tmp_path: Path) -> None:
+    """With both ways to name it."""
+    with pytest.raises(
+        SpecError,
+        match=r"needs the encoder 'cross': give one with --encoder cross=FOLDER_OR_HUB_ID, or name "
+        r"it under \[encoders\]",
+    ):
+        _cast(tmp_path, ROLES + GENEVAL)
+
+
+def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path: Path) -> None:
+    """`--encoder NAME=SPEC` goes before the file; the unnamed one keeps its own seat."""
+    own = _cast(tmp_path, ROLES + ENCODERS)
+    assert _specs(own)["cross"] == "python:tests.plugin.user_models:encoder"
+    assert own.seats["cross"].role == "encoder"
+    given = _cast(tmp_path, ROLES + ENCODERS, encoders={"cross": "shapes:"})
+    assert _specs(given)["cross"] == "shapes:"
+    assert given.seats["cross"].source == "--encoder cross"
+    both = _cast(
+        tmp_path,
+        ROLES + ENCODERS,
+        encoders={"cross": "shapes:"},
+        roles={"encoder": "python:tests.plugin.user_models:encoder"},
+    )
+    assert _specs(both)["encoder"] == "python:tests.plugin.user_models:encoder"
+    assert _specs(both)["cross"] == "shapes:"
+
+
+def test_an_encoder_that_no_metric_names_has_no_seat(tmp_path: Path) -> None:
+    """Whatever the file or the command line offer: nobody is loaded in vain."""
+    lineup = _cast(tmp_path, ROLES + GC + "[encoders]\nspare = 'shapes:'\n",
+                   encoders={"another": "shapes:"})  # fmt: skip
+    assert set(lineup.seats) == {"describer", "generator", "encoder"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("preset:plain", "shapes:"),
+        ("preset:plain?miss=0.4", "shapes:?miss=0.4"),
+        # The model's own parameters go before the preset's, and what was typed before both.
+        ("preset:lossy", "shapes:?miss=0.1&recolor=0.5&swap=0&move=0.3"),
+        ("preset:lossy?move=0.7&miss=0", "shapes:?miss=0&recolor=0.5&swap=0&move=0.7"),
+        ("preset:lossy?model=shapes:", "shapes:?miss=0.2&recolor=0.5&swap=0"),
+        ("preset:plain?model=python:tests.plugin.user_models:generator",
+         "python:tests.plugin.user_models:generator"),
+    ],
+)  # fmt: skip
+def test_a_preset_stands_for_a_model_with_its_parameters(
+    tmp_path: Path, spec: str, expected: str
+) -> None:
+    """As the model under test, by option, and in the suite's own roles."""
+    lineup = _cast(tmp_path, ROLES + GC + PRESETS, model=spec)
+    assert (lineup.under_test, lineup.subject) == ("generator", expected)
+    lineup = _cast(tmp_path, ROLES + GC + PRESETS, roles={"generator": spec})
+    assert _specs(lineup)["generator"] == expected
+    assert lineup.seats["generator"].source == f"--generator {spec}"
+    lineup = _cast(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
+    assert _specs(lineup)["generator"] == expected
+
+
+def test_a_preset_may_be_a_folder_with_odd_parameters(tmp_path: Path) -> None:
+    """Values of all kinds are written as a spec has them, and come back as they were."""
+    from pytest_cepbench.models.spec import parse_spec
+
+    presets = """\
+[presets.own]
+model = "models/sd 3"
+parameters = { steps = 28, scale = 3.5, fast = true, note = "a&b=c" }
+"""
+    lineup = _cast(tmp_path, ROLES + GC + presets, roles={"generator": "preset:own"})
+    spec = parse_spec(_specs(lineup)["generator"])
+    assert spec.target == "models/sd 3"
+    assert spec.params == {"steps": "28", "scale": "3.5", "fast": "true", "note": "a&b=c"}
+
+
+def test_an_unknown_preset_is_named_with_those_that_exist(tmp_path: Path) -> None:
+    """By suite; a suite without presets says so."""
+    with pytest.raises(CepError, match=r"'cast': unknown preset 'losy'. Did you mean 'lossy'\?"):
+        _cast(tmp_path, ROLES + GC + PRESETS, model="preset:losy")
+    with pytest.raises(CepError, match=r"unknown preset 'lossy'. Known: \(none\)"):
+        _cast(tmp_path, ROLES + GC, model="preset:lossy")
+
+
+def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> None:
+    """Said before anybody is missed: such a suite is skipped, whatever else it needs."""
+    for text in (ROLES + GC, GC):
+        with pytest.raises(NotConcernedError, match="the detector under test plays no part in"):
+            _cast(tmp_path, text, model="shapes:", role="detector")
+    drawn = HEAD.replace('"both"\ngenerations = 4', '"text"\ngenerations = 1')
+    path = tmp_path / "drawn.toml"
+    path.write_text(drawn + ROLES + '[metrics.geneval]\ncolors = "detector"\n')
+    with pytest.raises(
+        NotConcernedError,
+        match="the describer under test plays no part in suite 'cast': name with --model what is",
+    ):
+        cast_suite(load_suite(path), RoleChoices())
+    lineup, _ = cast_suite(load_suite(path), RoleChoices("shapes:", role="generator"))
+    assert list(lineup.seats) == ["generator", "detector"]
+
+
+def test_a_detector_under_test(tmp_path: Path) -> None:
+    """It is gated where pictures are judged."""
+    text = ROLES + '[metrics.geneval]\ncolors = "detector"\n'
+    lineup = _cast(tmp_path, text, model="shapes:", role="detector")
+    assert (lineup.under_test, lineup.subject) == ("detector", "shapes:")
+    assert list(lineup.seats) == ["describer", "generator", "detector"]
+
+
+def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:
+    """Nobody grows anything; encoders and detectors are cast as ever, missing ones named."""
+    spec = f"replay:{put(tmp_path / 'made', 'image-first/gen-2/a.png')}"
+    lineup = _cast(tmp_path, ROLES + GC, model=spec)
+    assert list(lineup.seats) == ["encoder"]
+    assert (lineup.under_test, lineup.subject) == ("replay", spec)
+    assert lineup.replay is not None
+    assert lineup.replay.name == "sdp"
+    with pytest.raises(SpecError, match="needs an encoder"):
+        _cast(tmp_path, GC, model=spec)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (
+            {"roles": {"describer": "shapes:"}},
+            "--model=replay:made brings its chains .*--describer",
+        ),
+        (
+            {"roles": {"generator": "shapes:"}},
+            "--model=replay:made brings its chains .*--generator",
+        ),
+        ({"role": "generator"}, "--model=replay:made brings its chains with it: drop --cep-role"),
+        ({"model": "shapes:", "roles": {"generator": "replay:made"}}, "are given with --model"),
+        ({"model": "shapes:", "encoders": {"cross": "replay:made"}}, "are given with --model"),
+    ],
+)
+def test_chains_made_elsewhere_are_no_role(
+    tmp_path: Path, choices: dict[str, Any], message: str
+) -> None:
+    """They come with `--model`, and with nobody beside them who would have to make some."""
+    with pytest.raises(SpecError, match=message):
+        _cast(tmp_path, ROLES + ENCODERS, **({"model": "replay:made"} | choices))
+
+
+def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
+    """The options that take them are named."""
+    taken = RoleChoices("python:tests.plugin.user_models:describer", roles={"describer": "shapes:"})
+    with pytest.raises(SpecError, match="and --describer is given as well: drop one"):
+        _ = taken.under_test
+
+
+def test_a_seat_by_name_needs_somebody_named() -> None:
+    """Fixtures outside a suite take what the command line names, and say what is missing."""
+    choices = RoleChoices(roles={"detector": "shapes:"})
+    assert named_seat(choices, "detector").spec == "shapes:"
+    with pytest.raises(SpecError, match="nobody plays the encoder: give one with --encoder="):
+        named_seat(choices, "encoder")
