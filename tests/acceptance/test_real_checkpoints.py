@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_cepbench.chains import Tally
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     RoleChoices,
     Roster,
     SuiteRun,
-    choose_roles,
+    cast_suite,
     list_cases,
     load_data,
     load_suite,
@@ -59,12 +60,20 @@ def suite_run(
         },
     )
     dataset = load_data(suite, {"folder": photos})
-    return SuiteRun(suite, dataset, choose_roles(suite, choices), Roster(store, threads=1))
+    chosen, measures = cast_suite(suite, choices)
+    return SuiteRun(suite, dataset, chosen, measures, Roster(store, threads=1))
+
+
+def tally_of(run: SuiteRun, seat: str) -> Tally:
+    """What the model of a seat did."""
+    return run.evidence.runner(seat).tally
 
 
 def measure_all(run: SuiteRun) -> list[Measurement]:
     """Every case of the run."""
-    return [run.measure(case) for case in list_cases(run.suite, run.dataset)]
+    table = run.suite.table
+    cases = list_cases(run.measures, table.name, run.dataset, table.groups)
+    return [run.measure(case) for case in cases]
 
 
 @pytest.mark.parametrize("lineup", LINEUPS, ids="+".join)
@@ -82,7 +91,7 @@ def test_whole_chains_over_photographs(
     assert set(overall.scores) == {
         "people", "animals and things", "science/sky", "science/medicine", "greys",
     }  # fmt: skip
-    traces = run.traces(run.dataset.samples)
+    traces = run.evidence.traces("image", "encoder", (2, 4, 6), run.dataset.samples)
     whole = [trace for trace in traces.values() if trace.failure is None]
     # Random weights may fall silent on a picture; that is a failure that is counted, not a crash.
     silent = [
@@ -107,8 +116,7 @@ def test_second_run_asks_no_model(photos: Path, store: Store, checkpoint: Checkp
     after = measure_all(again)
 
     assert [m.scores for m in after] == [m.scores for m in before]
-    crew = again.crew
-    tallies = [crew.describer.tally, crew.generator.tally, crew.encoder.tally]
+    tallies = [tally_of(again, role) for role in ("describer", "generator", "encoder")]
     assert [(tally.loads, tally.inputs) for tally in tallies] == [(0, 0)] * 3
 
 
@@ -121,7 +129,7 @@ def test_photographs_are_encoded_once_for_all_describers(
         second = suite_run(photos, own, checkpoint, ("blip", "stable-diffusion", "clip"))
         measure_all(second)
 
-    tally = second.crew.encoder.tally
+    tally = tally_of(second, "encoder")
     assert tally.hits >= COUNT
     assert tally.inputs <= 3 * COUNT
 
@@ -138,7 +146,7 @@ def test_every_role_can_be_under_test(photos: Path, store: Store, checkpoint: Ch
         others = {name: other for name, other in specs.items() if name != role}
         choices = RoleChoices(model=spec, roles=others)  # type: ignore[arg-type] # role names
 
-        lineup = choose_roles(suite, choices)
+        lineup, _ = cast_suite(suite, choices)
 
         assert lineup.under_test == role
         assert lineup.seats[lineup.under_test].source == "--model"
