@@ -73,17 +73,28 @@ class Evidence:
     def features(
         self, start: Modality, seat: str, generation: int, samples: Sequence[Sample]
     ) -> Iterator[list[tuple[Chain, Vector | Failure]]]:
-        """Chain and features of each sample that has an artifact at the generation, shard by shard."""
+        """Chain and features of each sample that has an artifact at the generation, shard by shard.
+
+        In an order that depends on the samples alone, not on what was measured before: the last
+        bits of a sum, and the blocks of a kernel distance, depend on it.
+        """
         self.require_recorded(start, [generation])
         wanted = {sample.id for sample in samples}
-        runner = self.runner(seat)
+        for shard in _shards([s for s in self.dataset.samples if s.id in wanted]):
+            yield self._features_of(shard, start, self.runner(seat), generation)
+
+    def _features_of(
+        self, shard: Sequence[Sample], start: Modality, runner: RoleRunner, generation: int
+    ) -> list[tuple[Chain, Vector | Failure]]:
+        names = {sample.id for sample in shard}
 
         def read(chains: Sequence[Chain]) -> list[tuple[Chain, Vector | Failure]]:
-            able = [c for c in chains if c.sample.id in wanted and c.has(generation)]
+            able = [c for c in chains if c.sample.id in names and c.has(generation)]
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
-        for game in self._games_of(start, wanted):
-            yield game.read(read)
+        read_from = [game.read(read) for game in self._games_of(start, names)]
+        found = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
+        return [found[sample.id] for sample in shard if sample.id in found]
 
     def named(self, sample_id: str) -> list[Sample]:
         """The sample of this id, in a list."""
@@ -142,7 +153,8 @@ class Evidence:
         if self.replay is None:
             return
         for generation in generations:
-            if not self.replay.records(start, generation):
+            # The start is the data set's own.
+            if generation > 0 and not self.replay.records(start, generation):
                 modality = self.plans[start].modality(generation)
                 msg = (
                     f"the chains of {self.replay.path} ({self.replay.name}) are {start}-first "

@@ -53,3 +53,52 @@ def test_a_users_own_choice_of_distribution_stands(project: Project) -> None:
     result = project.run("-n", "2", "-v", "--dist", "loadfile", "--model=shapes:?miss=0.2")
 
     assert len(set().union(*_workers(result).values())) == 1
+
+
+MAPPINGS = SHAPES.replace("[chain]", '[chain]\nstart = "both"').replace(
+    "[metrics.gc]", '[metrics.gc]\nstart = "image"\n[metrics.mcd]\n[metrics.mcd-2]\nkind = "mcd"'
+)
+
+
+def test_mappings_are_judged_by_the_worker_that_judges_the_whole(project: Project) -> None:
+    """They read the same chains of all samples: two workers would grow all of them twice."""
+    project.suite(MAPPINGS)
+
+    result = project.run("-n", "2", "-v", "--model=shapes:?miss=0.2")
+
+    lines = [line for line in result.outlines if "test_drift[" in line]
+    shared = [
+        line[1:4]
+        for line in lines
+        if line.startswith("[gw") and ("-to-" in line or "overall" in line)
+    ]
+    assert len(shared) == 2 * (4 + 1) + 2
+    assert len(set(shared)) == 1
+    others = {line[1:4] for line in lines if line.startswith("[gw") and "[c" in line}
+    assert others | set(shared) == {"gw0", "gw1"}
+
+
+@pytest.mark.parametrize(
+    ("case", "scope"),
+    [
+        ("test_x.py::test_drift[color-gc]", "test_x.py::test_drift[color"),
+        ("test_x.py::test_drift[a-b-gc]", "test_x.py::test_drift[a-b"),
+        ("test_x.py::test_drift[a[b]::c-gc]", "test_x.py::test_drift[a[b]::c"),
+        ("test_x.py::test_drift[overall-mcd-clip]", "test_x.py::test_drift[overall"),
+        ("test_x.py::test_drift[text-to-image-mcd-clip]", "test_x.py::test_drift[overall"),
+        ("test_x.py::test_drift[image-to-image-sdr]", "test_x.py::test_drift[overall"),
+        (
+            "a[1]/test_x.py::TestX::test_drift[overall-gc]",
+            "a[1]/test_x.py::TestX::test_drift[overall",
+        ),
+        ("test_x.py::test_other[data-absent]", "test_x.py::test_other[data"),
+        ("a-b[c]/test_x.py::test_plain", "a-b[c]/test_x.py::test_plain"),
+        ("test_x.py::test_plain[one]", "test_x.py::test_plain[one]"),
+    ],
+)
+def test_what_belongs_together(case: str, scope: str) -> None:
+    """Metrics of a category by its name; the whole and the mappings; other tests alone."""
+    from pytest_cepbench.plugin.scheduling import CategoryScheduling
+
+    scheduling = CategoryScheduling.__new__(CategoryScheduling)  # its set-up asks a running xdist
+    assert scheduling._split_scope(case) == scope

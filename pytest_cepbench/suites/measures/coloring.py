@@ -17,7 +17,7 @@ from pytest_cepbench.chains import (
     Step,
     load_link,
 )
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.metrics.geneval import (
     Prompt,
     Settings,
@@ -86,7 +86,12 @@ def _crop_step(picture: Picture, detection: Detection, encoder: RoleRunner, stor
 
     def load() -> object:
         image = load_link(picture.chain, picture.generation, store)
-        return None if image is None else crop_object(image, detection)
+        try:
+            return None if image is None else crop_object(image, detection)
+        except ValueError as error:
+            name = picture.chain.sample.id
+            msg = f"what the detector found in {name!r} cannot be cut out: {error}"
+            raise ModelError(msg) from error
 
     return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
 

@@ -69,8 +69,9 @@ class MappingMeasure:
 
     @property
     def label(self) -> str:
-        """MCD or SDR."""
-        return "SDR" if self.rates else "MCD"
+        """MCD or SDR, and the metric's own name where a suite has it as another."""
+        kind = "SDR" if self.rates else "MCD"
+        return kind if self.name == kind.lower() else f"{kind} [{self.name}]"
 
     @property
     def identity(self) -> str:

@@ -110,8 +110,8 @@ def write_listed(root: Path) -> Path:
             save(picture(400 + place), docci / "images" / f"{name}.jpg")
         else:
             images.append({"id": int(name), "file_name": f"beef0{name}.jpg"})
-            for caption in (f"two green shapes, {place}.", "another"):
-                annotations.append({"image_id": int(name), "caption": caption})
+            written = (f"two green shapes, {place}.", "another")
+            annotations += [{"image_id": int(name), "caption": caption} for caption in written]
             save(picture(400 + place), nocaps / "images" / f"beef0{name}.jpg")
     write_lines(root / "nd400.jsonl", [{"source": s, "image_id": i} for s, i in LISTED])
     write_lines(docci / "docci_descriptions.jsonlines", described)

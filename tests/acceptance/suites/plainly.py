@@ -32,7 +32,7 @@ def vit_cls(folder: Path, images: Sequence[Image.Image]) -> FloatArray:
 
 
 def dino_cls(folder: Path, images: Sequence[Image.Image]) -> FloatArray:
-    """timm's CLS token after the last norm: shorter side 36 = 32 / 0.875, bilinear, center 32."""
+    """Timm's CLS token after the last norm: shorter side 36 = 32 / 0.875, bilinear, center 32."""
     import timm
     from safetensors.torch import load_file
 

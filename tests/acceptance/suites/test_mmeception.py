@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -91,7 +90,7 @@ def test_scores_are_those_of_the_libraries_themselves(
     for category in ("OCR", "scene"):
         names = sorted(name for name in chains if name.startswith(f"{category}/"))
         home = data / category / ("images" if category == "scene" else "")
-        sets = [[Image.open(home / Path(name).name) for name in names]]
+        sets: list[list[Image.Image]] = [[Image.open(home / Path(name).name) for name in names]]
         sets += [gated.project.drawn([chains[name][g] for name in names]) for g in (2, 4, 6)]
 
         start, *later = [plainly.vit_cls(tiny("vit"), images) for images in sets]

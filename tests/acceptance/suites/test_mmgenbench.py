@@ -95,7 +95,7 @@ def seeds(gated: Gated) -> dict[str, Image.Image]:
     found = {}
     with (gated.cast.data["mmgenbench"] / "MMGenBench-Test.tsv").open(newline="") as stream:
         for row in csv.DictReader(stream, delimiter="\t"):
-            image = Image.open(BytesIO(b64decode(row["image"])))
+            image: Image.Image = Image.open(BytesIO(b64decode(row["image"])))
             if image.mode.startswith("I"):
                 image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
             found[f"{int(row['index']):06}"] = ImageOps.exif_transpose(image).convert("RGB")

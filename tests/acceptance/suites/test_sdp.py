@@ -103,6 +103,8 @@ def curves(
 def test_both_chains_and_all_mappings_are_measured(gated: Gated) -> None:
     """Four mappings by the paper's encoders, two by CLIP as well, and the means of both."""
     assert len(gated.run.cases) == CASES
+    labels = {case["label"] for case in gated.run.cases.values()}
+    assert labels == {"MCD", "MCD [mcd-clip]", "failure rate"}
     value = {name.removeprefix("sdp/"): c["value"] for name, c in gated.run.cases.items()}
     mappings = [f"{a}-to-{b}/mcd" for a in ("text", "image") for b in ("text", "image")]
     assert value["overall/mcd"] == pytest.approx(mean(value[name] for name in mappings), abs=2e-6)

@@ -29,12 +29,16 @@ def gated(make_project: MakeProject) -> Gated:
 
 
 def test_perfect_models_lose_nothing(gated: Gated) -> None:
-    """Every similarity and share is 1, every distance and failure rate 0, in all three suites."""
+    """Every similarity and share is 1, every distance and failure rate 0, in all three suites.
+
+    KID alone is not: without bias it can fall below 0, and of so few images it does.
+    """
     assert {case["suite"] for case in gated.run.cases.values()} == {
         "shapes", "shapes-drift", "shapes-tasks",
     }  # fmt: skip
     for case in gated.run.cases.values():
-        assert case["value"] == pytest.approx(float(case["higher_is_better"]), abs=1e-5)
+        if case["metric"] != "kid":
+            assert case["value"] == pytest.approx(float(case["higher_is_better"]), abs=1e-5)
 
 
 def test_the_same_describer_holds_without_a_model(gated: Gated) -> None:
@@ -43,15 +47,16 @@ def test_the_same_describer_holds_without_a_model(gated: Gated) -> None:
 
 
 def test_a_describer_that_forgets_objects_regresses_in_every_suite(gated: Gated) -> None:
-    """GC, SIM, MCD of every mapping, MGG: none of the means is the accepted one."""
+    """GC, SIM, FID, MCD of every mapping, MGG: none of the means is the accepted one."""
     run = gated.project.run(FORGETFUL)
     assert run.code == pytest.ExitCode.TESTS_FAILED
     means = {name: case for name, case in run.cases.items() if "/overall/" in name}
     mappings = {name: case for name, case in run.cases.items() if "-to-" in name}
     assert len(mappings) == 4
     for name, case in {**means, **mappings}.items():
-        # GenEval is of the first drawing, which the describer has no part in; no chain stops.
-        if not name.endswith(("failures", "geneval")):
+        # No chain stops; GenEval is of the first drawing, which the describer has no part in; KID
+        # of so few images is within its tolerance.
+        if not name.endswith(("failures", "geneval", "kid")):
             assert case["verdict"] == "regressed", name
             assert case["difference"] < -case["tolerance"]
     assert run.cases["shapes-tasks/overall/geneval"]["verdict"] == "held"

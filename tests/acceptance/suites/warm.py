@@ -6,6 +6,7 @@ is forked from it. This project is not among them: each run imports it anew.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -43,6 +44,8 @@ def _run(folder: str, arguments: list[str], printed: str) -> None:
     with Path(printed).open("wb") as stream:
         for descriptor in (1, 2):
             os.dup2(stream.fileno(), descriptor)
+    gc.freeze()  # pytest collects garbage several times; the libraries' objects are none
     code = pytest.main(arguments)
     sys.stdout.flush()
-    sys.exit(int(code))
+    sys.stderr.flush()
+    os._exit(int(code))  # taking the libraries apart takes longer than many a run

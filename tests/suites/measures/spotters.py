@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
+from pytest_cepbench.artifacts import (
+    Detection,
+    Detections,
+    Failure,
+    ImageArtifact,
+    Mask,
+)
 from pytest_cepbench.datasets.shapes import locate
 
 
@@ -48,6 +55,16 @@ class Weak(Spotter):
         return Detections(tuple(one for one in found if one.query in asked))
 
 
+class Masked(Spotter):
+    """Draws masks of another size than the picture's."""
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        found = super()._one(image, asked)
+        assert isinstance(found, Detections)
+        mask = Mask(2, 2, (4,))
+        return Detections(tuple(replace(one, mask=mask) for one in found.found))
+
+
 def _answers(shape: str, color: str) -> tuple[str, ...]:
     return shape, f"a photo of a {shape}", f"a photo of a {color} {shape}"
 
@@ -60,3 +77,8 @@ def spotter(queries: str = "classes", score: str = "1.0") -> Spotter:
 def weak() -> Weak:
     """A weak one."""
     return Weak("classes", 1.0)
+
+
+def masked() -> Masked:
+    """One whose masks do not fit."""
+    return Masked("classes", 1.0)

@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
 from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import locate
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import MeasurementError, ModelError, SuiteError
 from pytest_cepbench.metrics.geneval import (
     COLORS,
     TASKS,
@@ -194,6 +194,17 @@ def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) ->
     }
     assert 0.0 in scores.values()
     assert staged.run.measures["geneval"].seats == ("detector", "encoder")
+
+
+def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
+    tmp_path: Path, store: Store
+) -> None:
+    """Said of the sample in words, where a color has to be cut out."""
+    masked = "python:tests.suites.measures.spotters:masked"
+    staged = stage(tmp_path / "suite", _tasks(masked, "clip"), store)
+    expected = r"in 'colors/000\d' cannot be cut out: a mask of 2 x 2 pixels does not fit"
+    with pytest.raises(ModelError, match=expected):
+        staged.measure("colors-geneval")
 
 
 def test_colors_asked_of_the_detector_in_words(tmp_path: Path, store: Store) -> None:

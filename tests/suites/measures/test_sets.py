@@ -113,6 +113,7 @@ def test_labels_and_direction_say_how_to_read_a_distance(staged: Staged) -> None
     assert found["gc_fid"].curve == pytest.approx(
         [found["fid"].value, found["last"].value], abs=1e-6
     )
+    assert [len(one.curve) for one in found.values()] == [2, 1, 1, 1]
     assert found["gc_fid"].identity["sets"].startswith("a 10 against 10, 10 (D = ")
 
 
@@ -234,3 +235,31 @@ def test_no_chain_is_shown_for_a_distance(staged: Staged) -> None:
     sample = staged.run.dataset.samples[0].id
     assert staged.run.show(staged.cases["a-fid"], sample) is None
     assert staged.run.show(staged.cases["overall-failures"], sample) is not None
+
+
+@pytest.mark.parametrize("metric", ["gc_fid", "kid", "pooled"])
+def test_a_distance_does_not_depend_on_what_was_measured_before(
+    tmp_path: Path, store: Store, metric: str
+) -> None:
+    """To the last bit: another worker has met the categories in another order, or none of them."""
+    curves = []
+    for order in ((), ("a", "b"), ("b", "a")):
+        staged = stage(tmp_path / "suite", SUITE + METRICS, store)
+        for category in order:
+            staged.measure(f"{category}-{metric}")
+        curves.append(staged.measure(f"overall-{metric}").curve)
+    assert curves[0] == curves[1] == curves[2]
+
+
+def test_features_come_in_one_order(tmp_path: Path, store: Store) -> None:
+    """That of home category and id, whichever shards the chains were grown in."""
+    orders = []
+    for first in ("a", "b", None):
+        staged = stage(tmp_path / "suite", SUITE + METRICS, store)
+        evidence = staged.run.evidence
+        if first is not None:
+            evidence.chains("image", evidence.dataset.in_category(first))
+        found = evidence.features("image", "encoder", 2, evidence.dataset.samples)
+        orders.append([chain.sample.id for shard in found for chain, _ in shard])
+    assert orders[0] == orders[1] == orders[2]
+    assert sorted(orders[0]) == [sample.id for sample in staged.run.dataset.samples]
