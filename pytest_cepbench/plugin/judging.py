@@ -147,10 +147,10 @@ def _chains(run: SuiteRun, case: Case, losers: Sequence[Loser], store: Store) ->
             continue
         chain = shown.chain
         pictures = len(found) < _CHAINS_SHOWN
-        failure, at = shown.failure or chain.failure, shown.failed_at
-        if shown.failure is None:
-            at = chain.failed_at
-        stopped = f"{failure.kind} at generation {at}: {failure.detail}" if failure else None
+        failure = shown.failure or chain.failure
+        at = chain.failed_at if shown.failure is None else shown.failed_at
+        where = "" if at is None else f" at generation {at}"
+        stopped = f"{failure.kind}{where}: {failure.detail}" if failure else None
         found.append(
             ChainShown(
                 sample=loser.sample,

@@ -249,6 +249,13 @@ def make_compliance(
     """
     plan = stage.plan(name, "text")
     last = 1 if kind == "geneval" else plan.generations
+    colors = table.colors or ("query" if table.rules == "mgg-code" else "clip")
+    if table.rules == "mgg-code" and colors != "query":
+        msg = (
+            f"suite {stage.suite!r}, metric {name!r}: rules = 'mgg-code' asks the detector for "
+            f"colors in words: colors = 'query' is expected, got {colors!r}"
+        )
+        raise SuiteError(msg)
     named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
     given = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
     try:
@@ -262,7 +269,7 @@ def make_compliance(
         plan=plan,
         generations=tuple(range(1, last + 1, 2)),
         settings=settings,
-        colors=table.colors,
+        colors=colors,
         color_encoder=table.color_encoder,
         pool=table.pool or "categories",
         parts=table.parts or "all",

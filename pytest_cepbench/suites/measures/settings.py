@@ -78,7 +78,7 @@ class ComplianceTable(MetricTable, frozen=True, kw_only=True):
     above which the less confident of two boxes of a class is dropped; 1 drops none.
     position_threshold: share of the summed sizes that two centers must be apart.
     colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), "detector" (one that
-    does so by itself), "query" (asked of the detector in words, as the Telephone Game's code does).
+    does so by itself), "query" (asked of the detector in words; the only way of "mgg-code").
     color_encoder: the seat of the dual encoder that tells colors.
     """
 
@@ -88,7 +88,7 @@ class ComplianceTable(MetricTable, frozen=True, kw_only=True):
     max_objects: int | None = None
     max_overlap: float | None = None
     position_threshold: float | None = None
-    colors: Literal["clip", "detector", "query"] = "clip"
+    colors: Literal["clip", "detector", "query"] | None = None
     color_encoder: str = ENCODER
 
 

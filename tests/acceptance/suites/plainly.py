@@ -128,18 +128,24 @@ def object_on_grey(folder: Path, image: Image.Image, index: int) -> Image.Image:
     return Image.fromarray(pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
 
 
-def zero_shot(folder: Path, image: Image.Image, texts: Sequence[Sequence[str]]) -> int:
-    """Which row of texts an image is nearest to, by a CLIP; a row is the mean of its texts."""
+def color_names(folder: Path, texts: Sequence[Sequence[str]]) -> FloatArray:
+    """(rows, d) directions of rows of texts by a CLIP: the mean of each row's unit vectors."""
     rows = []
     for row in texts:
         vectors = clip_texts(folder, row)
         rows.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0))
-    image_vectors = np.repeat(clip_images(folder, [image]), len(rows), axis=0)
-    return int(cosines(image_vectors, np.stack(rows)).argmax())
+    return np.stack(rows)
 
 
-def owl_counts(folder: Path, image: Image.Image, queries: Sequence[str]) -> list[int]:
-    """How many boxes an OWLv2 gives each query at a score over 0.1."""
+def nearest(folder: Path, image: Image.Image, names: FloatArray) -> int:
+    """Which of some directions an image is nearest to, by a CLIP."""
+    return int(cosines(np.repeat(clip_images(folder, [image]), len(names), axis=0), names).argmax())
+
+
+def owl_counts(
+    folder: Path, image: Image.Image, queries: Sequence[str], threshold: float
+) -> list[int]:
+    """How many boxes an OWLv2 gives each query at a score over the threshold."""
     import torch
     from transformers import Owlv2ForObjectDetection, Owlv2Processor
 
@@ -147,7 +153,7 @@ def owl_counts(folder: Path, image: Image.Image, queries: Sequence[str]) -> list
     inputs = processor(text=[list(queries)], images=image, return_tensors="pt")
     output = _ask(Owlv2ForObjectDetection.from_pretrained(folder), **inputs)
     (found,) = processor.post_process_grounded_object_detection(
-        output, threshold=0.1, target_sizes=torch.tensor([image.size[::-1]])
+        output, threshold=threshold, target_sizes=torch.tensor([image.size[::-1]])
     )
     labels = found["labels"].tolist()
     return [labels.count(number) for number in range(len(queries))]

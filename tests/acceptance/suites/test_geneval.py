@@ -40,6 +40,9 @@ COLOR_TEXTS = [
 
 IMAGES = range(1, 20, 2)
 
+SURE = 0.625
+"""A score that so small an OWLv2 reaches in some images and not in others."""
+
 
 class Gated(NamedTuple):
     """The project, what was typed, and the run that accepted it."""
@@ -97,8 +100,8 @@ def test_another_generator_is_looked_at(prompts: Gated, tiny: Checkpoint) -> Non
 def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
     prompts: Gated, make_project: MakeProject, tiny: Checkpoint, tmp_path: Path
 ) -> None:
-    """Scissors are asked for in each of ten colors: right is the one that a plain Mask2Former and a
-    plain CLIP tell of the image.
+    """Blue and yellow scissors are asked for, which are most of what so small a CLIP tells: right is
+    what a plain Mask2Former and a plain CLIP tell of the image.
     """
     entries = [
         {
@@ -106,7 +109,7 @@ def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
             "include": [{"class": "scissors", "count": 1, "color": color}],
             "prompt": f"a photo of a {color} scissors",
         }
-        for color in COLORS
+        for color in ("blue", "yellow") * 4
     ]
     file = write_lines(tmp_path / "evaluation_metadata.jsonl", entries)
     cast = replace(prompts.cast, data={"geneval": file}, samples=None)
@@ -115,13 +118,16 @@ def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
 
     scores = project.scores("geneval/overall/geneval")["colors"]
     chains = project.chains(cast, "geneval/suite.toml", "text")
-    assert len(chains) == 4 * len(COLORS)
     detector, clip = tiny("mask2former-of-two"), tiny("clip")
-    for name, (start, link) in list(chains.items())[::5]:
+    names = plainly.color_names(clip, COLOR_TEXTS)
+    expected = {}
+    for name, (start, link) in chains.items():
         (image,) = project.drawn([link])
         found = plainly.object_on_grey(detector, image, OBJECTS.index("scissors"))
-        told = COLORS[plainly.zero_shot(clip, found, COLOR_TEXTS)]
-        assert scores[name] == float(start.text == f"a photo of a {told} scissors")
+        told = COLORS[plainly.nearest(clip, found, names)]
+        expected[name] = float(start.text == f"a photo of a {told} scissors")
+    assert scores == expected
+    assert len(scores) == 4 * len(entries)
     assert 0 < sum(scores.values()) < len(scores)
 
 
@@ -134,7 +140,7 @@ def generations(
         model=f"{tiny('llava')}?max_new_tokens=8",
         roles={
             "generator": f"{tiny('stable-diffusion')}?num_inference_steps=2&height=64&width=64",
-            "detector": f"{tiny('owlv2')}?threshold=0.1",
+            "detector": f"{tiny('owlv2')}?threshold={SURE}",
         },
         encoders={"color": str(tiny("clip"))},
         data={"geneval-r": write_rewritten(tmp_path_factory.mktemp("R") / "metadata.jsonl")},
@@ -158,7 +164,7 @@ def test_mgg_is_what_plain_owl_finds_over_the_generations(
         queries = [f"a photo of a {clause['class']}" for clause in entry["include"]]
         right = []
         for image in generations.project.drawn([links[g] for g in IMAGES]):
-            counts = plainly.owl_counts(tiny("owlv2"), image, queries)
+            counts = plainly.owl_counts(tiny("owlv2"), image, queries, SURE)
             least = [clause["count"] for clause in entry["include"]]
             most = [clause["count"] for clause in entry.get("exclude", ())]
             right.append(all(map(ge, counts, least)) and all(map(lt, counts, most)))
@@ -168,7 +174,8 @@ def test_mgg_is_what_plain_owl_finds_over_the_generations(
     assert case["value"] == pytest.approx(np.mean(by_task), abs=1e-6)
     assert case["value"] == pytest.approx(np.mean(case["curve"]), abs=1e-6)
     assert len(case["curve"]) == len(IMAGES)
-    assert 0 < case["value"] < 1
+    shares = {share for found in scores.values() for share in found.values()}
+    assert shares - {0.0, 1.0}
 
 
 def test_mgg_holds_without_a_model(generations: Gated) -> None:
