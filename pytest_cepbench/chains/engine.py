@@ -13,7 +13,7 @@ from pytest_cepbench.chains.chain import (
     damaged_keys,
     load_link,
 )
-from pytest_cepbench.chains.plan import PLACEHOLDER, ChainPlan, derive_seed
+from pytest_cepbench.chains.plan import ChainPlan, derive_seed
 from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step
 from pytest_cepbench.datasets.sample import (
     EmbeddedImage,
@@ -137,7 +137,7 @@ def _worded(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[C
 def _loader(plan: ChainPlan, chain: Chain, index: int, store: Store) -> Callable[[], object]:
     text = chain.links[index].text
     if text is not None:
-        prompt = plan.generate.replace(PLACEHOLDER, plan.wording.apply(text))
+        prompt = plan.drawing_prompt(text)
         return lambda: prompt
     return lambda: load_link(chain, index, store)
 

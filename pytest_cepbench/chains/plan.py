@@ -42,6 +42,10 @@ class ChainPlan:
         """Whether this generation (counted from 1) is a description rather than a drawing."""
         return (generation % 2 == 1) == (self.start == "image")
 
+    def drawing_prompt(self, description: str) -> str:
+        """What the generator is asked for a description."""
+        return self.generate.replace(PLACEHOLDER, self.wording.apply(description))
+
     def modality(self, generation: int) -> Modality:
         """Of the artifact at a generation, 0 being the start."""
         if generation == 0:

@@ -120,7 +120,9 @@ class RoleRunner:
 
         def ask(model: Model, texts: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Generator)
-            return [admit_image(image) for image in model.generate(texts, seeds)]
+            images = [admit_image(image) for image in model.generate(texts, seeds)]
+            self._note_cuts(model, texts)
+            return images
 
         return self._run(steps, ask)
 
@@ -131,22 +133,25 @@ class RoleRunner:
             assert isinstance(model, Encoder)
             encode = model.encode_images if kind == "image" else model.encode_texts
             vectors = admit_vectors(encode(inputs), len(inputs))
-            if kind == "text" and isinstance(model, CountsTokens):
-                # Before the vectors are: a text whose vector is in the store is not looked at again.
-                self._keep_cuts(inputs, *model.text_lengths(inputs))
+            if kind == "text":
+                self._note_cuts(model, inputs)
             return vectors
 
         return self._run(steps, ask)
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
-        """Those of the texts that were longer than the encoder reads -> "tokens of most tokens".
+        """Those of the texts that were longer than the model reads -> "tokens of most tokens".
 
-        Known from when they were encoded, also by another run.
+        Known from when they were encoded or drawn, also by another run.
         """
         keys = {self._cut_key(text): text for text in texts}
         return {keys[key]: str(found) for key, found in self.store.get(keys).items()}
 
-    def _keep_cuts(self, texts: Sequence[str], lengths: Sequence[int], most: int) -> None:
+    def _note_cuts(self, model: Model, texts: Sequence[str]) -> None:
+        """Store which texts were cut, before what the model made of them: that is not asked again."""
+        if not isinstance(model, CountsTokens):
+            return
+        lengths, most = model.text_lengths(texts)
         cut = [
             StoredResult(self._cut_key(text), f"{length} of {most}")
             for text, length in zip(texts, lengths, strict=True)

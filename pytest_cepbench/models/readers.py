@@ -14,6 +14,8 @@ def features_name(text: str) -> str:
     if spec.scheme == "cleanfid":
         return "Inception"
     last = spec.target.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    if spec.scheme == "unicom":  # a file, where others are folders and ids
+        last = last.removesuffix(".pt").removesuffix(".safetensors")
     return last or spec.scheme
 
 

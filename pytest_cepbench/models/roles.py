@@ -63,7 +63,10 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """An encoder that can say which texts are longer than it reads; others read any length."""
+    """An encoder or generator that can say which texts are longer than it reads.
+
+    Those without this method are taken to read any length.
+    """
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are read; without a forward pass."""

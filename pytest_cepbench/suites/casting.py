@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
-from pytest_cepbench.errors import CepError, SpecError, unknown_name
+from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 from pytest_cepbench.suites.choices import PRESET, RoleChoices, Seat
@@ -24,7 +24,7 @@ _ARTICLES: Mapping[RoleName, str] = {
 
 
 class NotConcernedError(Exception):
-    """The model under test has no part in a suite: its cases are skipped with this reason."""
+    """The models that were named are not for this suite: its cases are skipped with this reason."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
     naming the option that is missing, SuiteError for metrics that do not fit the suite, the errors
-    of `RoleChoices`, and NotConcernedError where the model under test has nothing to do.
+    of `RoleChoices`, and NotConcernedError where the model under test has nothing to do, or a preset
+    is named that the suite does not have.
     """
     known = _known_seats(suite, choices)
     specs = {name: seat.spec for name, seat in known.items()}
@@ -115,7 +116,7 @@ def _expand(suite: Suite, spec: ModelSpec) -> str:
     presets = suite.table.presets
     if spec.target not in presets:
         msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
-        raise CepError(msg)
+        raise NotConcernedError(msg)
     preset = presets[spec.target]
     given = dict(spec.params)
     model = parse_spec(given.pop("model", preset.model))

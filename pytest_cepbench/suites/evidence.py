@@ -115,16 +115,20 @@ class Evidence:
             for generation, link in enumerate(chain.links)
             if generation in generations and link.text is not None
         ]
-        runner = self.runner(seat)
-        cut = runner.cut_texts(texts)
-        if not cut:
+        return _cut(self.runner(seat), texts, "texts", "compared by their beginning")
+
+    def cut_prompts(self, plan: ChainPlan, samples: Sequence[Sample]) -> str:
+        """The same on the descriptions that were cut for the generator."""
+        generator = self._crew.generator
+        if generator is None:
             return ""
-        most = next(iter(cut.values())).rpartition(" ")[2]
-        number = sum(text in cut for text in texts)
-        return (
-            f"{number} of {len(texts)} texts were longer than the {most} tokens that "
-            f"{runner.bound.spec} reads, and were compared by their beginning"
-        )
+        prompts = [
+            plan.drawing_prompt(link.text)
+            for chain in self.chains(plan.start, samples).values()
+            for generation, link in enumerate(chain.links)
+            if link.text is not None and generation < plan.generations
+        ]
+        return _cut(generator, prompts, "prompts", "drawn by their beginning")
 
     def per_sample(
         self,
@@ -180,3 +184,15 @@ def _shards(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
     for part in home.values():
         for low in range(0, len(part), SHARD):
             yield part[low : low + SHARD]
+
+
+def _cut(runner: RoleRunner, texts: Sequence[str], what: str, so: str) -> str:
+    cut = runner.cut_texts(texts)
+    if not cut:
+        return ""
+    most = next(iter(cut.values())).rpartition(" ")[2]
+    number = sum(text in cut for text in texts)
+    return (
+        f"{number} of {len(texts)} {what} were longer than the {most} tokens that "
+        f"{runner.bound.spec} reads, and were {so}"
+    )

@@ -73,7 +73,7 @@ class SuiteRun:
             model=self._model(),
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
-            notes=measured.notes,
+            notes=(*measured.notes, *self._cut_prompts(measure, measured.samples)),
         )
 
     def show(self, case: Case, sample_id: str) -> Shown | None:
@@ -81,6 +81,10 @@ class SuiteRun:
         if not self.evidence.named(sample_id):
             return None
         return self.measures[case.key.metric].show(case, sample_id, self.evidence)
+
+    def _cut_prompts(self, measure: Measure, samples: Sequence[Sample]) -> list[str]:
+        notes = [self.evidence.cut_prompts(plan, samples) for plan in measure.plans]
+        return [note for note in dict.fromkeys(notes) if note]
 
     def _runner(self, seat: str) -> RoleRunner:
         return self._roster.runner(self.lineup.seats[seat])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -164,9 +166,14 @@ def test_any_curve_gets_an_answer(similarities: list[float]) -> None:
 
 
 def test_a_rate_reads_as_a_sentence() -> None:
-    """Reports show the rate with its interval."""
-    found = fit_drift_rate(EVEN.tolist(), curve(EVEN, 0.4, 0.2, 0.4).tolist())
-    assert str(found) == "b = 0.2 per generation (95%: 0.2 to 0.2)"
+    """Reports show the rate with its interval, and the other two with their errors."""
+    noise = 0.001 * np.cos(np.arange(len(EVEN)))
+    found = fit_drift_rate(EVEN.tolist(), (curve(EVEN, 0.4, 0.2, 0.4) + noise).tolist())
+    assert re.fullmatch(
+        r"b = 0\.\d+ per generation \(95%: 0\.1\d* to 0\.2\d*\), "
+        r"a = 0\.\d+ ± 0\.00\d+, c = 0\.\d+ ± 0\.00\d+",
+        str(found),
+    )
     assert str(DriftRate(3, 0.95, reason="too short")) == "no rate, too short"
 
 

@@ -22,6 +22,7 @@ from pytest_cepbench.models.generators.params import (
     GeneratorParams,
     decisive_params,
 )
+from pytest_cepbench.models.generators.prompt_length import prompt_lengths
 from pytest_cepbench.models.loading import check_vocabulary, loading, no_random_weights
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, ImageLike
@@ -196,6 +197,11 @@ class DiffusersGenerator:
             raise ModelError(msg)
         flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(texts)
         return [_judge(image, bool(flag)) for image, flag in zip(images, flagged, strict=True)]
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, and the most that are drawn; see `prompt_lengths`."""
+        with quiet():
+            return prompt_lengths(self._pipeline, self._call, texts)
 
 
 def _judge(image: Any, flagged: bool) -> ImageLike | Failure:  # noqa: FBT001 - one private caller

@@ -23,7 +23,7 @@ from pytest_cepbench.suites.measures.measure import (
     shown_trace,
     unique,
 )
-from pytest_cepbench.suites.measures.settings import Parts, Pool, SimilarityTable
+from pytest_cepbench.suites.measures.settings import ENCODER, Parts, Pool, SimilarityTable
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -68,8 +68,9 @@ class SimilarityMeasure:
 
     @property
     def label(self) -> str:
-        """Such as GC@3."""
-        return FORMULAS[self.kind].label.format(T=self.at)
+        """Such as GC@3, with the encoder where it is a further one."""
+        label = FORMULAS[self.kind].label.format(T=self.at)
+        return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
 
     @property
     def identity(self) -> str:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.chains import load_link
+from pytest_cepbench.datasets.shapes import Knobs
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.models.shapes import ShapesGenerator
 from pytest_cepbench.store import Store
 from tests.chains.roles import ShortRuler
 from tests.suites.world import SUITE, Staged, stage, vector
@@ -165,6 +167,39 @@ def test_texts_that_were_cut_for_the_encoder_are_noted(tmp_path: Path, store: St
     (note,) = measured.notes
     assert note.startswith(f"{len(cut)} of {len(texts)} texts were longer than the 16 tokens that ")
     assert stage(tmp_path / "other", SUITE + METRICS, store).measure("a-gc").notes == ()
+
+
+class Sketcher(ShapesGenerator):
+    """The world's generator, reading no more than so many words."""
+
+    fingerprint = "sketcher/1"
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """A token a word."""
+        return [len(text.split()) for text in texts], 16
+
+
+def sketcher() -> Sketcher:
+    """One that knows no faults."""
+    return Sketcher(Knobs())
+
+
+def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store: Store) -> None:
+    """How many of all that were drawn; the same again from the store, where nobody is asked."""
+    generator = "python:tests.suites.measures.test_similarity:sketcher"
+    text = SUITE.replace('generator = "shapes:"', f'generator = "{generator}"') + "[metrics.gc]\n"
+    staged = stage(tmp_path / "suite", text, store)
+    measured = staged.measure("overall-gc")
+    chains = staged.run.evidence.chains("image", staged.run.dataset.samples).values()
+    drawn = [link.text for chain in chains for link in chain.links if link.text is not None]
+    cut = [one for one in drawn if len(one.split()) > 16]
+    assert 0 < len(cut) < len(drawn)
+    (note,) = measured.notes
+    assert note.startswith(f"{len(cut)} of {len(drawn)} prompts were longer than the 16 tokens ")
+    assert note.endswith(f"that {generator} reads, and were drawn by their beginning")
+    again = stage(tmp_path / "suite", text, store)
+    assert again.measure("overall-gc").notes == measured.notes
+    assert again.run.evidence.runner("encoder").tally.inputs == 0
 
 
 def _texts(staged: Staged, generations: Sequence[int]) -> list[Any]:
