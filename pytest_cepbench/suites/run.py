@@ -15,7 +15,7 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.evidence import Evidence
-from pytest_cepbench.suites.measures import Measure, Outcome, Shown
+from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
 from pytest_cepbench.suites.roster import Roster, describe_role
 
 _LONGEST_PROMPT_SHOWN = 60
@@ -69,7 +69,7 @@ class SuiteRun:
             higher_is_better=measure.higher_is_better,
             scores=measured.scores,
             sizes=measured.sizes,
-            identity=self._identity(measure, measured.samples) | dict(measured.identity),
+            identity=self._identity(measure, measured) | dict(measured.identity),
             model=self._model(),
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
@@ -122,13 +122,14 @@ class SuiteRun:
         bound = self._runner(self.lineup.under_test).bound
         return {"role": bound.role, "spec": bound.spec, "identity": describe_role(bound)}
 
-    def _identity(self, measure: Measure, samples: Sequence[Sample]) -> dict[str, str]:
+    def _identity(self, measure: Measure, measured: Measured) -> dict[str, str]:
         """What a comparable number must share, as short texts that a reviewer can read."""
-        plans = measure.plans
+        plans = measure.plans if measured.plans is None else measured.plans
+        seats = measure.seats if measured.seats is None else measured.seats
         identity = {
             "suite": f"{self.suite.name}/{self.suite.table.version}",
             "metric": measure.identity,
-            "samples": self._samples(plans, samples),
+            "samples": self._samples(plans, measured.samples),
             "data": " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items())),
             "chain": "; ".join(_chain(plan) for plan in plans),
             "describe prompt": _short(plans[0].describe),
@@ -136,7 +137,7 @@ class SuiteRun:
             "descriptions": str(plans[0].wording),
             "under test": self.lineup.under_test,
         }
-        fixed = (*(role for role in _GROWERS if role in self.lineup.seats), *measure.seats)
+        fixed = (*(role for role in _GROWERS if role in self.lineup.seats), *seats)
         for name in dict.fromkeys(fixed):
             if name != self.lineup.under_test:
                 identity[name] = describe_role(self._runner(name).bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.measure import (
     Measured,
+    Outcome,
     Shown,
     Stage,
     by_category,
     outcome_of,
     shown_trace,
-    unique,
 )
 from pytest_cepbench.suites.measures.settings import ENCODER, MappingTable, Parts, Pool
 
@@ -96,41 +96,42 @@ class MappingMeasure:
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
-        parts = by_category(case, evidence)
-        samples = unique(sample for part in parts.values() for sample in part)
-        names = self._mappings_of(case)
-        traces = {name: self.courses[name].traces(evidence, samples) for name in names}
+        (samples,) = by_category(case, evidence).values()
+        own = replace(self, courses=self._courses_of(case))
+        traces = {name: one.traces(evidence, samples) for name, one in own.courses.items()}
         curves = {
             name: np.array([trace.similarities for trace in found.values()])
             for name, found in traces.items()
         }
-        outcomes = [
-            outcome_of(trace, self.courses[name].plan, self.courses[name].encoder)
-            for name, found in traces.items()
-            for trace in found.values()
-        ]
         rates = {
-            name: fit_drift_rate(self.courses[name].generations, curve.mean(axis=0).tolist())
+            name: fit_drift_rate(own.courses[name].generations, curve.mean(axis=0).tolist())
             for name, curve in curves.items()
         }
-        curve = curves[names[0]].mean(axis=0) if len(names) == 1 else ()
-        notes = (
-            *(f"SDR {name}: {rate}" for name, rate in rates.items()),
-            *self._cuts(traces, evidence),
+        first = next(iter(curves))
+        measured = Measured(
+            scores={},
+            samples=samples,
+            outcomes=self._outcomes(traces),
+            curve=tuple(curves[first].mean(axis=0).tolist()) if len(curves) == 1 else (),
+            notes=(
+                *(f"SDR {name}: {rate}" for name, rate in rates.items()),
+                *self._cuts(traces, evidence),
+            ),
+            identity={"metric": own.identity},
+            plans=own.plans,
+            seats=own.seats,
         )
+        part = case.key.part
         if self.rates:
-            scores = {case.key.part: {_ALL: _rate(case, rates[names[0]])}}
-            sizes = {case.key.part: len(samples)}
-            return Measured(scores, samples, outcomes, tuple(curve), sizes, notes)
+            sizes = {part: len(samples)}
+            return replace(measured, scores={part: {_ALL: _rate(case, rates[first])}}, sizes=sizes)
         means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
-        scores = {
-            name: dict(zip([s.id for s in samples], means.tolist(), strict=True)) for name in parts
-        }
-        return Measured(scores, samples, outcomes, tuple(curve), notes=notes)
+        scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
+        return replace(measured, scores={part: scores})
 
     def show(self, case: Case, sample_id: str, evidence: Evidence) -> Shown:
         """The chain of the mapping, or of the first one for the mean, with its similarities."""
-        course = self.courses[self._mappings_of(case)[0]]
+        course = next(iter(self._courses_of(case).values()))
         trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, course.generations)
 
@@ -142,8 +143,17 @@ class MappingMeasure:
             if note:
                 yield f"{name}: {note}"
 
-    def _mappings_of(self, case: Case) -> list[str]:
-        return [case.key.part] if case.key.part in self.courses else list(self.courses)
+    def _outcomes(self, traces: Mapping[str, Mapping[str, Trace]]) -> list[Outcome]:
+        return [
+            outcome_of(trace, self.courses[name].plan, self.courses[name].encoder)
+            for name, found in traces.items()
+            for trace in found.values()
+        ]
+
+    def _courses_of(self, case: Case) -> dict[str, Course]:
+        """The mapping that the case is about, or all of them."""
+        part = case.key.part
+        return {part: self.courses[part]} if part in self.courses else dict(self.courses)
 
 
 _ALL = "all chains"
@@ -168,7 +178,13 @@ def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> Map
             raise SuiteError(msg)
         start, modality = MAPPINGS[mapping]
         plan = stage.plan(name, start)
-        generations = tuple(mapping_generations(start, modality, plan.generations))
+        generations = mapping_generations(start, modality, plan.generations)
+        if not generations:
+            msg = (
+                f"suite {stage.suite!r}, metric {name!r}: mapping {mapping!r} has no generation in "
+                f"chains of {plan.generations}"
+            )
+            raise SuiteError(msg)
         courses[mapping] = Course(plan, generations, encoder)
     if kind == "sdr":  # rates of different mappings have no mean
         return MappingMeasure(name, courses, parts=None, rates=True)

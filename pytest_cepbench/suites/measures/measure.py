@@ -33,7 +33,8 @@ class Measured:
 
     scores, sizes, curve, notes: as in `Measurement`. samples: those that the numbers come from.
     outcomes: one for every chain that was read. identity: what else must be equal for the numbers
-    to be comparable.
+    to be comparable, "metric" among it where only a part of the measure was at work. plans, seats: in
+    that case, the chains and readers of the part.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -43,6 +44,8 @@ class Measured:
     sizes: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
+    plans: tuple[ChainPlan, ...] | None = None
+    seats: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,10 @@ def test_the_rates_of_decay_are_noted(staged: Staged) -> None:
 def test_only_the_chains_that_a_mapping_reads_are_part_of_its_meaning(staged: Staged) -> None:
     """A mapping of texts does not become incomparable where only image-first chains change."""
     text = staged.measure("text-to-text-mcd").identity
-    assert text["metric"].startswith("mcd/1 text-to-text by encoder, text-to-image by encoder")
+    assert text["metric"] == "mcd/1 text-to-text by encoder"
+    assert text["chain"] == "text-first, 9 generations, seed 0"
     whole = staged.measure("overall-mcd").identity
+    assert whole["metric"].startswith("mcd/1 text-to-text by encoder, text-to-image by encoder")
     assert whole["chain"] == (
         "text-first, 9 generations, seed 0; image-first, 9 generations, seed 0"
     )
@@ -110,6 +112,16 @@ def test_mappings_that_are_named_have_their_own_encoders(tmp_path: Path, store: 
     assert "other" in measured.identity["other"] or "wordy" in measured.identity["other"]
     assert "shapes" in measured.identity["encoder"]
     assert staged.run.measures["mcd"].seats == ("other", "encoder")
+    images = staged.measure("image-to-image-mcd").identity
+    assert images["metric"] == "mcd/1 image-to-image by encoder"
+    assert "other" not in images
+
+
+def test_a_mapping_without_a_generation_is_refused(tmp_path: Path, store: Store) -> None:
+    """A single drawing never comes back to a text."""
+    text = BOTH.replace("generations = 9", "generations = 1") + "[metrics.mcd]\n"
+    with pytest.raises(SuiteError, match=r"'text-to-text' has no generation in chains of 1"):
+        stage(tmp_path / "suite", text, store)
 
 
 class Wordy(ShortRuler):
