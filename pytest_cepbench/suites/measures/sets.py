@@ -107,6 +107,7 @@ class SetMeasure:
             outcomes=[outcome for one in found.values() for outcome in one.outcomes],
             curve=tuple(np.mean([one.by_iteration for one in found.values()], axis=0).tolist()),
             sizes={name: one.images[0] for name, one in found.items()},
+            notes=tuple(f"images of {name}: {one}" for name, one in found.items()),
             identity={"sets": "; ".join(f"{name} {one}" for name, one in found.items())},
         )
 

@@ -127,6 +127,7 @@ def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Sto
     assert measured.value == pytest.approx(EXPECTED["gc_fid"](staged, None), rel=1e-5)
     width = len(_features(staged, None, 0)[0])
     assert measured.identity["sets"] == f"overall 12 against {left[1]}, {left[2]} (D = {width})"
+    assert measured.notes == (f"images of overall: 12 against {left[1]}, {left[2]} (D = {width})",)
     assert measured.failures == {"blank-image": 12 - left[2]}
     assert staged.measure("overall-failures").value == pytest.approx((12 - left[2]) / 12, abs=0.1)
     kid = staged.measure("a-kid")
