@@ -1,11 +1,17 @@
 """Growing chains: steps in batches, each looked up in the store before a model is asked."""
 
-from pytest_cepbench.chains.chain import Chain, DamagedChainsError, Link, load_link
+from pytest_cepbench.chains.chain import (
+    Chain,
+    DamagedChainsError,
+    Link,
+    load_link,
+    naming_damage,
+)
 from pytest_cepbench.chains.engine import Crew
 from pytest_cepbench.chains.game import Game
 from pytest_cepbench.chains.plan import ChainPlan, Modality
 from pytest_cepbench.chains.reading import Trace, boxes, trace, vectors
-from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step, Tally
+from pytest_cepbench.chains.runner import RoleRunner, Step, Tally
 from pytest_cepbench.chains.wording import Wording
 
 __all__ = [
@@ -13,7 +19,6 @@ __all__ = [
     "ChainPlan",
     "Crew",
     "DamagedChainsError",
-    "DamagedInputsError",
     "Game",
     "Link",
     "Modality",
@@ -24,6 +29,7 @@ __all__ = [
     "Wording",
     "boxes",
     "load_link",
+    "naming_damage",
     "trace",
     "vectors",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +81,15 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
         raise ImageError(msg) from error
 
 
-def damaged_keys(chains: Sequence[Chain], index: int, damage: DamagedInputsError) -> list[str]:
-    """Keys of the steps that made the damaged inputs; seeds are read from the data set anew."""
-    keys = [chains[i].links[index].key for i in damage.indices]
-    return [key for key in keys if key is not None]
+@contextmanager
+def naming_damage(chains: Sequence[Chain], index: int) -> Iterator[None]:
+    """Turn damaged inputs of steps, one for each chain, into the keys of what made them.
+
+    chains, index: whose artifacts the steps start from. Seeds have no key: they are read from the
+    data set anew. Raises DamagedChainsError.
+    """
+    try:
+        yield
+    except DamagedInputsError as damage:
+        keys = [chains[i].links[index].key for i in damage.indices]
+        raise DamagedChainsError([key for key in keys if key is not None]) from damage

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
-from pytest_cepbench.chains.chain import (
-    Chain,
-    DamagedChainsError,
-    Link,
-    damaged_keys,
-    load_link,
-)
+from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.plan import ChainPlan, derive_seed
-from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step
+from pytest_cepbench.chains.runner import RoleRunner, Step
 from pytest_cepbench.datasets.sample import (
     EmbeddedImage,
     FileImage,
     Sample,
     SeedImage,
+    load_seed_image,
 )
-from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.store import ImageRef, Result, Store
 
 
@@ -82,21 +78,19 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
             msg = f"{sample.id}: has no text: a text-first chain cannot start from it"
             raise DatasetError(msg)
         return Link("text", digest_text(sample.text), text=sample.text)
-    if sample.image is None:
-        msg = f"{sample.id}: has no image: an image-first chain cannot start from it"
-        raise DatasetError(msg)
-    try:
-        image = sample.image
-        digest = look_at(image, "pixels", lambda: image.load().digest, store)
-        return Link("image", digest, source=image)
-    except ImageError as error:
-        msg = f"{sample.id}: {error}"
-        raise DatasetError(msg) from error
+
+    def pixels() -> str:
+        return load_seed_image(sample).digest
+
+    image = sample.image
+    digest = pixels() if image is None else look_at(image, "pixels", pixels, store)
+    return Link("image", digest, source=image)
 
 
 def _advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew) -> None:
     before = generation - 1
-    if plan.describes(generation):
+    describes = plan.describes(generation)
+    if describes:
         runner, prompt = crew.describer, plan.describe
     else:
         runner, prompt = crew.generator, plan.generate
@@ -109,13 +103,8 @@ def _advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Cr
         seed = derive_seed(plan.seed, chain.sample.id, generation)
         key = runner.key(prompt, seed, link.kind, digest)
         steps.append(Step(key, seed, _loader(plan, chain, before, crew.store)))
-    try:
-        if plan.describes(generation):
-            results = runner.describe(prompt, steps)
-        else:
-            results = runner.generate(steps)
-    except DamagedInputsError as damage:
-        raise DamagedChainsError(damaged_keys(chains, before, damage)) from damage
+    with naming_damage(chains, before):
+        results = runner.describe(prompt, steps) if describes else runner.generate(steps)
     for chain, step, result in zip(chains, steps, results, strict=True):
         _append(chain, generation, step.key, result)
 
@@ -136,10 +125,9 @@ def _worded(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[C
 
 def _loader(plan: ChainPlan, chain: Chain, index: int, store: Store) -> Callable[[], object]:
     text = chain.links[index].text
-    if text is not None:
-        prompt = plan.drawing_prompt(text)
-        return lambda: prompt
-    return lambda: load_link(chain, index, store)
+    if text is None:
+        return partial(load_link, chain, index, store)
+    return partial(plan.drawing_prompt, text)
 
 
 def _append(chain: Chain, generation: int, key: str, result: Result) -> None:

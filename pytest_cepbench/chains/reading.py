@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pytest_cepbench.artifacts import Detections, Failure, canonical_json
-from pytest_cepbench.chains.chain import Chain, DamagedChainsError, damaged_keys, load_link
-from pytest_cepbench.chains.runner import DamagedInputsError, RoleRunner, Step
+from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
+from pytest_cepbench.chains.runner import RoleRunner, Step
 from pytest_cepbench.metrics.similarity import cosine_to_start
-from pytest_cepbench.store import Result, Store, Vector
+from pytest_cepbench.store import Store, Vector
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,8 @@ def vectors(
         key = encoder.key("", 0, kind, chain.links[generation].digest)
         return Step(key, 0, lambda: load_link(chain, generation, store))
 
-    def ask(steps: Sequence[Step]) -> list[Result]:
-        return encoder.encode(kind, steps)
-
-    results = _ask(chains, generation, [step(chain) for chain in chains], ask)
+    with naming_damage(chains, generation):
+        results = encoder.encode(kind, [step(chain) for chain in chains])
     assert all(isinstance(result, np.ndarray | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
 
@@ -105,18 +103,7 @@ def boxes(
         digest = chain.links[generation].digest
         return Step(detector.key(canonical_json(wanted), 0, "image", digest), 0, load)
 
-    results = _ask(chains, generation, [step(chain) for chain in chains], detector.detect)
+    with naming_damage(chains, generation):
+        results = detector.detect([step(chain) for chain in chains])
     assert all(isinstance(result, Detections | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
-
-
-def _ask(
-    chains: Sequence[Chain],
-    generation: int,
-    steps: Sequence[Step],
-    ask: Callable[[Sequence[Step]], list[Result]],
-) -> list[Result]:
-    try:
-        return ask(steps)
-    except DamagedInputsError as damage:
-        raise DamagedChainsError(damaged_keys(chains, generation, damage)) from damage

@@ -29,8 +29,8 @@ class Ledger:
 
     expected: node ids of cases. collected: ids by their place in the order of collection; all of
     them under xdist, the cases in a single process. reported: ids whose last report came.
-    skipped: cases that were not to be judged, with the reason. unjudged: cases without a verdict. results: the judged cases. failures: what else makes
-    the run incomplete.
+    skipped: cases that were not to be judged, with the reason. unjudged: cases without a verdict.
+    results: the judged cases. failures: what else makes the run incomplete.
     """
 
     expected: set[str] = field(default_factory=set)

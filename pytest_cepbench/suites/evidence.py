@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, TypeVar
 
 from pytest_cepbench.artifacts import Failure
@@ -107,28 +115,51 @@ class Evidence:
         found = {chain.sample.id: chain for game in games for chain in game.chains}
         return {sample.id: found[sample.id] for sample in samples}
 
-    def cut_texts(self, seat: str, chains: Sequence[Chain], generations: Sequence[int]) -> str:
-        """One sentence on the texts that were cut for the encoder of a seat; empty where none was."""
-        texts = [
-            link.text
-            for chain in chains
-            for generation, link in enumerate(chain.links)
-            if generation in generations and link.text is not None
-        ]
-        return _cut(self.runner(seat), texts, "texts", "compared by their beginning")
+    def cut_texts(
+        self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
+    ) -> str:
+        """One sentence on the texts at these generations that were cut for the encoder of a seat.
+
+        Empty where none was.
+        """
+
+        def texts(chain: Chain) -> list[str]:
+            links = enumerate(chain.links)
+            return [one.text for at, one in links if at in generations and one.text is not None]
+
+        runner = self.runner(seat)
+        cut = self._cuts(("cut", seat, *generations), start, samples, runner, texts)
+        return _sentence(cut, runner, "texts", "compared by their beginning")
 
     def cut_prompts(self, plan: ChainPlan, samples: Sequence[Sample]) -> str:
         """The same on the descriptions that were cut for the generator."""
-        generator = self._crew.generator
-        if generator is None:
+        runner = self._crew.generator
+        if runner is None:
             return ""
-        prompts = [
-            plan.drawing_prompt(link.text)
-            for chain in self.chains(plan.start, samples).values()
-            for generation, link in enumerate(chain.links)
-            if link.text is not None and generation < plan.generations
-        ]
-        return _cut(generator, prompts, "prompts", "drawn by their beginning")
+
+        def prompts(chain: Chain) -> list[str]:
+            drawn = chain.links[: plan.generations]
+            return [plan.drawing_prompt(link.text) for link in drawn if link.text is not None]
+
+        cut = self._cuts("cut prompts", plan.start, samples, runner, prompts)
+        return _sentence(cut, runner, "prompts", "drawn by their beginning")
+
+    def _cuts(
+        self,
+        key: Hashable,
+        start: Modality,
+        samples: Sequence[Sample],
+        runner: RoleRunner,
+        texts_of: Callable[[Chain], list[str]],
+    ) -> Iterable[list[str | None]]:
+        """For each sample its texts: None for one that was read whole, else how long it was."""
+
+        def read(game: Game) -> dict[str, list[str | None]]:
+            texts = {chain.sample.id: texts_of(chain) for chain in game.chains}
+            cut = runner.cut_texts(text for own in texts.values() for text in own)
+            return {name: [cut.get(text) for text in own] for name, own in texts.items()}
+
+        return self.per_sample(key, start, samples, read).values()
 
     def per_sample(
         self,
@@ -186,13 +217,13 @@ def _shards(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
             yield part[low : low + SHARD]
 
 
-def _cut(runner: RoleRunner, texts: Sequence[str], what: str, so: str) -> str:
-    cut = runner.cut_texts(texts)
+def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, so: str) -> str:
+    every = [one for own in cuts for one in own]
+    cut = [one for one in every if one is not None]
     if not cut:
         return ""
-    most = next(iter(cut.values())).rpartition(" ")[2]
-    number = sum(text in cut for text in texts)
+    most = cut[0].rpartition(" ")[2]
     return (
-        f"{number} of {len(texts)} {what} were longer than the {most} tokens that "
+        f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
         f"{runner.bound.spec} reads, and were {so}"
     )

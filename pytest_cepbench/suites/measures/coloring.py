@@ -9,14 +9,7 @@ from functools import partial
 import numpy as np
 
 from pytest_cepbench.artifacts import Detection, Failure, digest_json, digest_text
-from pytest_cepbench.chains import (
-    Chain,
-    DamagedChainsError,
-    DamagedInputsError,
-    RoleRunner,
-    Step,
-    load_link,
-)
+from pytest_cepbench.chains import Chain, RoleRunner, Step, load_link, naming_damage
 from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.metrics.geneval import (
     Prompt,
@@ -41,17 +34,20 @@ class Picture:
     """One image of a chain, the prompt that it is judged by, and the objects found in it by class."""
 
     chain: Chain
-    generation: int
     prompt: Prompt
     objects: Mapping[str, Sequence[Detection]]
 
 
 def tell_colors(
-    pictures: Sequence[Picture], settings: Settings, encoder: RoleRunner, store: Store
+    pictures: Sequence[Picture],
+    generation: int,
+    settings: Settings,
+    encoder: RoleRunner,
+    store: Store,
 ) -> list[dict[ToColor, str]]:
     """For each picture the color of every object whose color its prompt asks for.
 
-    Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
+    generation: at which the pictures stand in their chains. Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
     and the others of the encoder, DamagedChainsError where a stored image is damaged.
     """
     wanted = [
@@ -59,13 +55,13 @@ def tell_colors(
         for number, picture in enumerate(pictures)
         for one in objects_to_color(picture.prompt, picture.objects, settings)
     ]
-    steps = [_crop_step(pictures[number], one.detection, encoder, store) for number, one in wanted]
-    try:
+    chains = [pictures[number].chain for number, _ in wanted]
+    steps = [
+        _crop_step(chain, generation, one.detection, encoder, store)
+        for chain, (_, one) in zip(chains, wanted, strict=True)
+    ]
+    with naming_damage(chains, generation):
         vectors = encoder.encode("image", steps)
-    except DamagedInputsError as damage:
-        links = [pictures[wanted[i][0]] for i in damage.indices]
-        keys = [picture.chain.links[picture.generation].key for picture in links]
-        raise DamagedChainsError([key for key in keys if key is not None]) from damage
     names = {one.name: _name_vectors(one.name, encoder) for _, one in wanted}
     told: list[dict[ToColor, str]] = [{} for _ in pictures]
     for (number, one), vector in zip(wanted, vectors, strict=True):
@@ -77,20 +73,21 @@ def tell_colors(
     return told
 
 
-def _crop_step(picture: Picture, detection: Detection, encoder: RoleRunner, store: Store) -> Step:
-    link = picture.chain.links[picture.generation]
+def _crop_step(
+    chain: Chain, generation: int, detection: Detection, encoder: RoleRunner, store: Store
+) -> Step:
+    link = chain.links[generation]
     # Named by the image and the place, so that what is known needs no decoding.
     place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
     if detection.mask is not None:
         place["mask"] = asdict(detection.mask)
 
     def load() -> object:
-        image = load_link(picture.chain, picture.generation, store)
+        image = load_link(chain, generation, store)
         try:
             return None if image is None else crop_object(image, detection)
         except ValueError as error:
-            name = picture.chain.sample.id
-            msg = f"what the detector found in {name!r} cannot be cut out: {error}"
+            msg = f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
             raise ModelError(msg) from error
 
     return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)

@@ -37,8 +37,8 @@ from pytest_cepbench.suites.measures.measure import (
     Shown,
     Stage,
     by_category,
-    grower,
-    unique,
+    everyone,
+    outcome_of_chain,
 )
 from pytest_cepbench.suites.measures.settings import ComplianceTable, Parts, Pool
 
@@ -108,7 +108,7 @@ class ComplianceMeasure:
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One score per prompt."""
         parts = by_category(case, evidence)
-        samples = unique(sample for part in parts.values() for sample in part)
+        samples = everyone(parts)
         marked = self._marked(evidence, samples)
         correct = np.array([marked[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]
@@ -168,8 +168,8 @@ class ComplianceMeasure:
                     failures[name] = found
                 else:
                     objects = objects_by_class(found, asked[name])
-                    pictures.append(Picture(chain, generation, prompts[name], objects))
-            colors = self._colors(pictures, evidence)
+                    pictures.append(Picture(chain, prompts[name], objects))
+            colors = self._colors(pictures, generation, evidence)
             for picture, told in zip(pictures, colors, strict=True):
                 verdict = judge(picture.prompt, picture.objects, told, self.settings)
                 judged[picture.chain.sample.id].append((generation, verdict))
@@ -203,11 +203,11 @@ class ComplianceMeasure:
         return "colored photo"
 
     def _colors(
-        self, pictures: Sequence[Picture], evidence: Evidence
+        self, pictures: Sequence[Picture], generation: int, evidence: Evidence
     ) -> Sequence[Mapping[ToColor, str]]:
         if self.colors == "clip":
             runner = evidence.runner(self.color_encoder)
-            return tell_colors(pictures, self.settings, runner, evidence.store)
+            return tell_colors(pictures, generation, self.settings, runner, evidence.store)
         for picture in pictures:
             untold = objects_to_color(picture.prompt, picture.objects, self.settings)
             if untold:
@@ -232,10 +232,8 @@ class ComplianceMeasure:
             generation, verdict = wrong[0]
             where = f"generation {generation}: " if len(self.generations) > 1 else ""
             reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
-        outcome = Outcome(name)
-        if chain.failure is not None and chain.failed_at is not None:
-            outcome = Outcome(name, chain.failure, grower(self.plan, chain.failed_at))
-        elif name in failures:
+        outcome = outcome_of_chain(chain, self.plan)
+        if chain.failure is None and name in failures:
             outcome = Outcome(name, failures[name], DETECTOR)
         return Marked(tuple(g in right for g in self.generations), reasons, outcome)
 

@@ -15,9 +15,9 @@ from pytest_cepbench.suites.measures.measure import (
     Shown,
     Stage,
     by_category,
-    grower,
+    everyone,
     outcome_of,
-    unique,
+    outcome_of_chain,
 )
 from pytest_cepbench.suites.measures.settings import FailuresTable, Parts, Pool
 
@@ -52,7 +52,7 @@ class FailureMeasure:
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """A share per sample."""
         parts = by_category(case, evidence)
-        samples = unique(sample for part in parts.values() for sample in part)
+        samples = everyone(parts)
         by_chain = [self._outcomes(plan, samples, evidence) for plan in self.plans]
         shares = {
             sample.id: sum(found[sample.id].failure is not None for found in by_chain)
@@ -81,11 +81,8 @@ class FailureMeasure:
     ) -> dict[str, Outcome]:
         encoder = self.encoders.get(plan.start)
         if encoder is None:
-            found = {}
-            for name, chain in evidence.chains(plan.start, samples).items():
-                blamed = None if chain.failed_at is None else grower(plan, chain.failed_at)
-                found[name] = Outcome(name, chain.failure, blamed)
-            return found
+            chains = evidence.chains(plan.start, samples)
+            return {name: outcome_of_chain(chain, plan) for name, chain in chains.items()}
         generations = tuple(range(2, plan.generations + 1, 2))
         traces = evidence.traces(plan.start, encoder, generations, samples)
         return {name: outcome_of(trace, plan, encoder) for name, trace in traces.items()}

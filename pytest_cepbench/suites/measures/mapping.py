@@ -111,11 +111,11 @@ class MappingMeasure:
         measured = Measured(
             scores={},
             samples=samples,
-            outcomes=self._outcomes(traces),
+            outcomes=_outcomes(own.courses, traces),
             curve=tuple(curves[first].mean(axis=0).tolist()) if len(curves) == 1 else (),
             notes=(
                 *(f"SDR {name}: {rate}" for name, rate in rates.items()),
-                *self._cuts(traces, evidence),
+                *_cuts(own.courses, samples, evidence),
             ),
             identity={"metric": own.identity},
             plans=own.plans,
@@ -135,21 +135,6 @@ class MappingMeasure:
         trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, course.generations)
 
-    def _cuts(self, traces: Mapping[str, Mapping[str, Trace]], evidence: Evidence) -> Iterator[str]:
-        for name, found in traces.items():
-            course = self.courses[name]
-            chains = [trace.chain for trace in found.values()]
-            note = evidence.cut_texts(course.encoder, chains, (0, *course.generations))
-            if note:
-                yield f"{name}: {note}"
-
-    def _outcomes(self, traces: Mapping[str, Mapping[str, Trace]]) -> list[Outcome]:
-        return [
-            outcome_of(trace, self.courses[name].plan, self.courses[name].encoder)
-            for name, found in traces.items()
-            for trace in found.values()
-        ]
-
     def _courses_of(self, case: Case) -> dict[str, Course]:
         """The mapping that the case is about, or all of them."""
         part = case.key.part
@@ -157,6 +142,26 @@ class MappingMeasure:
 
 
 _ALL = "all chains"
+
+
+def _outcomes(
+    courses: Mapping[str, Course], traces: Mapping[str, Mapping[str, Trace]]
+) -> list[Outcome]:
+    return [
+        outcome_of(trace, course.plan, course.encoder)
+        for name, course in courses.items()
+        for trace in traces[name].values()
+    ]
+
+
+def _cuts(
+    courses: Mapping[str, Course], samples: Sequence[Sample], evidence: Evidence
+) -> Iterator[str]:
+    for name, course in courses.items():
+        compared = (0, *course.generations)
+        note = evidence.cut_texts(course.plan.start, course.encoder, compared, samples)
+        if note:
+            yield f"{name}: {note}"
 
 
 def _rate(case: Case, rate: DriftRate) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -137,13 +137,16 @@ class Stage:
 
 def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> Outcome:
     """Whose step it was that stopped a chain, growing or reading by the seat."""
-    sample = trace.chain.sample.id
-    if trace.failure is None:
-        return Outcome(sample)
-    assert trace.failed_at is not None
-    if trace.chain.failure is not trace.failure:
-        return Outcome(sample, trace.failure, seat)
-    return Outcome(sample, trace.failure, grower(plan, trace.failed_at))
+    if trace.chain.failure is trace.failure:
+        return outcome_of_chain(trace.chain, plan)
+    return Outcome(trace.chain.sample.id, trace.failure, seat)
+
+
+def outcome_of_chain(chain: Chain, plan: ChainPlan) -> Outcome:
+    """Whose step it was that stopped a chain growing."""
+    if chain.failure is None or chain.failed_at is None:
+        return Outcome(chain.sample.id)
+    return Outcome(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
 
 
 def shown_trace(trace: Trace, generations: Sequence[int]) -> Shown:
@@ -162,10 +165,10 @@ def by_category(case: Case, evidence: Evidence) -> dict[str, tuple[Sample, ...]]
     parts = {name: evidence.dataset.in_category(name) for name in case.categories}
     if case.pool == "categories":
         return parts
-    return {case.key.part: unique(sample for part in parts.values() for sample in part)}
+    return {case.key.part: everyone(parts)}
 
 
-def unique(samples: Iterable[Sample]) -> tuple[Sample, ...]:
-    """Every sample once, by id."""
-    found = {sample.id: sample for sample in samples}
+def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
+    """Every sample of the parts once, by id."""
+    found = {sample.id: sample for part in parts.values() for sample in part}
     return tuple(found[name] for name in sorted(found))

@@ -25,13 +25,15 @@ from pytest_cepbench.suites.measures.measure import (
     Outcome,
     Stage,
     by_category,
-    grower,
-    unique,
+    everyone,
+    outcome_of_chain,
 )
 from pytest_cepbench.suites.measures.settings import Parts, Pool, SetTable
 from pytest_cepbench.suites.measures.similarity import last_iteration
 
 _ALL = "all images"
+
+_FEWEST = 2
 
 LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 """Fréchet distance at one iteration (MMGenBench, Eq. 5), its weighted mean over iterations
@@ -103,7 +105,7 @@ class SetMeasure:
         found = {name: self._distances(name, part, evidence) for name, part in parts.items()}
         return Measured(
             scores={name: {_ALL: self._value(one)} for name, one in found.items()},
-            samples=unique(sample for part in parts.values() for sample in part),
+            samples=everyone(parts),
             outcomes=[outcome for one in found.values() for outcome in one.outcomes],
             curve=tuple(np.mean([one.by_iteration for one in found.values()], axis=0).tolist()),
             sizes={name: one.images[0] for name, one in found.items()},
@@ -127,17 +129,20 @@ class SetMeasure:
         first = self.at if self.kind == "fid" else 1
         walk = _Walk(self, samples, evidence)
         starts = walk.gather(0)
-        sets = [walk.gather(2 * t) for t in range(first, self.at + 1)]
-        sizes = tuple(one.n for one in (starts, *sets))
-        walk.require_two(sizes)
-        distances = tuple(frechet_distance(starts, one) for one in sets)
-        return _Distances(distances, sizes, walk.width, walk.outcomes())
+        sizes, distances = [starts.n], []
+        for t in range(first, self.at + 1):  # two sets at a time: each may be some D x D matrices
+            one = walk.gather(2 * t)
+            sizes.append(one.n)
+            if min(sizes) >= _FEWEST:
+                distances.append(frechet_distance(starts, one))
+        walk.require_enough(sizes)
+        return _Distances(tuple(distances), tuple(sizes), walk.width, walk.outcomes())
 
     def _kernel(self, samples: Sequence[Sample], evidence: Evidence) -> _Distances:
         walk = _Walk(self, samples, evidence)
         ends = (0, 2 * self.at)
         sizes = tuple(sum(map(len, walk.features(generation))) for generation in ends)
-        walk.require_two(sizes)
+        walk.require_enough(sizes)
         blocks = KernelBlocks(*sizes)
         # In step, so that no more than a block of each set is held.
         for x, y in zip_longest(*map(walk.features, ends)):
@@ -186,20 +191,20 @@ class _Walk:
     def outcomes(self) -> tuple[Outcome, ...]:
         """One for every chain."""
         plan = self._measure.plan
-        found = []
-        for name, chain in self._evidence.chains(plan.start, self._samples).items():
-            outcome = self._failed.get(name, Outcome(name))
-            if chain.failure is not None and chain.failed_at is not None:
-                outcome = Outcome(name, chain.failure, grower(plan, chain.failed_at))
-            found.append(outcome)
-        return tuple(found)
+        chains = self._evidence.chains(plan.start, self._samples)
+        return tuple(
+            outcome_of_chain(chain, plan)
+            if chain.failure is not None or name not in self._failed
+            else self._failed[name]
+            for name, chain in chains.items()
+        )
 
-    def require_two(self, sizes: Sequence[int]) -> None:
+    def require_enough(self, sizes: Sequence[int]) -> None:
         """Raise MeasurementError for a set of fewer than two images, which has no covariance."""
-        if min(sizes) < 2:
+        if min(sizes) < _FEWEST:
             stopped = Counter(o.failure.kind for o in self.outcomes() if o.failure is not None)
             msg = (
-                f"{self._measure.label} needs at least 2 images in every set, and there are "
+                f"{self._measure.label} needs at least {_FEWEST} images in every set, and there are "
                 f"{', '.join(map(str, sizes))}"
                 + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,9 @@ from pytest_cepbench.suites.measures.measure import (
     Shown,
     Stage,
     by_category,
+    everyone,
     outcome_of,
     shown_trace,
-    unique,
 )
 from pytest_cepbench.suites.measures.settings import ENCODER, Parts, Pool, SimilarityTable
 
@@ -90,31 +90,28 @@ class SimilarityMeasure:
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One score per chain."""
         parts = by_category(case, evidence)
-        samples = unique(sample for part in parts.values() for sample in part)
+        samples = everyone(parts)
         traces = self._traces(evidence, samples)
         scores = {}
         for name, part in parts.items():
             similarities = np.array([traces[sample.id].similarities for sample in part])
             values = FORMULAS[self.kind].score(similarities).tolist()
             scores[name] = dict(zip([sample.id for sample in part], values, strict=True))
+        compared = (0, *self._generations)
+        note = evidence.cut_texts(self.plan.start, self.encoder, compared, samples)
         curve = mean_similarity(np.array([trace.similarities for trace in traces.values()]))
         return Measured(
             scores=scores,
             samples=samples,
             outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
             curve=tuple(curve.tolist()),
-            notes=self._notes(traces.values(), evidence),
+            notes=(note,) if note else (),
         )
 
     def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
         """The chain with its similarities."""
         trace = self._traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, self._generations)
-
-    def _notes(self, traces: Iterable[Trace], evidence: Evidence) -> tuple[str, ...]:
-        chains = [trace.chain for trace in traces]
-        note = evidence.cut_texts(self.encoder, chains, (0, *self._generations))
-        return (note,) if note else ()
 
     @property
     def _generations(self) -> tuple[int, ...]:
