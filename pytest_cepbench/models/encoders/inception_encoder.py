@@ -53,21 +53,25 @@ def inception_weights(spec: ModelSpec) -> Path | None:
     file = place / WEIGHTS_NAME if place.is_dir() else place
     if not file.is_file() or file.name != WEIGHTS_NAME:
         return None
-    if "weights" not in spec.params and not _is_own(file):
+    if _params(spec).weights is None and not _is_own(file):
         return None
     return file.absolute()
 
 
-def _place(spec: ModelSpec) -> Path:
+def _params(spec: ModelSpec) -> InceptionParams:
     if spec.target:
         msg = (
             f"model spec {spec.text!r}: nothing but parameters can follow 'cleanfid:', got "
             f"{spec.target!r}; write cleanfid: or cleanfid:?weights=PATH"
         )
         raise SpecError(msg)
-    params = parse_params(spec, InceptionParams, f"the encoder {WHAT}")
-    if params.weights is not None:
-        return Path(params.weights).expanduser()
+    return parse_params(spec, InceptionParams, f"the encoder {WHAT}")
+
+
+def _place(spec: ModelSpec) -> Path:
+    named = _params(spec).weights
+    if named is not None:
+        return Path(named).expanduser()
     return Path() if platform.system() == "Windows" else Path("/tmp")  # noqa: S108 - clean-fid's
 
 
@@ -83,9 +87,9 @@ def bind_inception(spec: ModelSpec, context: BindContext) -> BoundRole:
     """
     file = inception_weights(spec)
     require("torch", "torchvision", "cleanfid")
+    params = _params(spec)
     if file is None:
-        raise CheckpointError(_absent(_place(spec), given="weights" in spec.params))
-    params = parse_params(spec, InceptionParams, f"the encoder {WHAT}")
+        raise CheckpointError(_absent(_place(spec), given=params.weights is not None))
     plan = plan_file(spec, file, WHAT, params, context, {})
     code = {"clean-fid": metadata.version("clean-fid"), "resize": _MODE}
     return bind_file(plan, adapter=ADAPTER, load=lambda: _load(plan), params={}, code=code)

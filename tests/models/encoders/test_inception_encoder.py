@@ -88,12 +88,13 @@ def test_absent_weights_say_which_file_goes_where(tmp_path: Path) -> None:
         bind_encoder(f"cleanfid:?weights={tmp_path}")
 
 
+@pytest.mark.parametrize("text", ["cleanfid:", "cleanfid:?weights=none", "cleanfid:?weights="])
 def test_where_clean_fid_keeps_it_only_an_own_file_counts(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """Anyone can write to /tmp, and the file is code: another user's is as good as none."""
     monkeypatch.setattr(inception_encoder, "_place", lambda _spec: tmp_path)
-    spec = parse_spec("cleanfid:")
+    spec = parse_spec(text)
     assert inception_weights(spec) is None
     file = tmp_path / INCEPTION_NAME
     file.write_bytes(weights.read_bytes())
@@ -104,7 +105,7 @@ def test_where_clean_fid_keeps_it_only_an_own_file_counts(
         monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
     assert inception_weights(spec) is None
     with pytest.raises(CheckpointError, match="no such file of this user's or root's"):
-        bind_encoder("cleanfid:")
+        bind_encoder(text)
 
 
 def test_its_place_is_clean_fids_own(monkeypatch: pytest.MonkeyPatch) -> None:
