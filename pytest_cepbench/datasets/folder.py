@@ -56,7 +56,7 @@ def walk_images(root: Path) -> Iterator[Path]:
     Raises DatasetError for a folder that cannot be listed: its images would be missing silently.
     """
     seen: set[str] = set()
-    for folder, below, files in os.walk(root, onerror=_refuse, followlinks=True):
+    for folder, below, files in os.walk(root, onerror=refuse_unreadable, followlinks=True):
         real = os.path.realpath(folder)
         if real in seen:  # a link to a folder that is being walked already
             below.clear()
@@ -68,7 +68,8 @@ def walk_images(root: Path) -> Iterator[Path]:
                 yield Path(folder) / name
 
 
-def _refuse(error: OSError) -> None:
+def refuse_unreadable(error: OSError) -> None:
+    """Raises DatasetError for a folder that `os.walk` cannot list."""
     msg = f"folder {error.filename!r} cannot be read: {error.strerror}"
     raise DatasetError(msg) from error
 

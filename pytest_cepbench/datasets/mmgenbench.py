@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_cepbench.datasets.folder import ROOT_CATEGORY
 from pytest_cepbench.datasets.json_files import read_json
-from pytest_cepbench.datasets.names import list_folder, some_of
+from pytest_cepbench.datasets.names import only_file, some_of
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
 from pytest_cepbench.datasets.tables import Row, read_rows
 from pytest_cepbench.errors import DatasetError
@@ -86,12 +86,7 @@ def _table(path: Path, file: str | None) -> Path:
         raise DatasetError(msg)
     if file is not None:
         return path / file
-    tables = [entry for entry in list_folder(path) if entry.suffix.lower() == ".tsv"]
-    if len(tables) != 1:
-        found = some_of(table.name for table in tables) or "none"
-        msg = f"{str(path)!r}: one .tsv is expected, found {found}; name it with the option file"
-        raise DatasetError(msg)
-    return tables[0]
+    return only_file(path, (".tsv",), ".tsv", "name it with the option file")
 
 
 def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:

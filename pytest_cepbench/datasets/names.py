@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from pytest_cepbench.datasets.folder import SUFFIXES
+from pytest_cepbench.datasets.folder import SUFFIXES, sample_name
 from pytest_cepbench.errors import DatasetError
 
 _SHOWN = 5
@@ -55,6 +55,20 @@ def list_folder(folder: Path) -> list[Path]:
         raise DatasetError(msg) from error
 
 
+def only_file(folder: Path, suffixes: Collection[str], what: str, remedy: str) -> Path:
+    """The one file of these suffixes directly in a folder; hidden ones are passed over.
+
+    what, remedy: what the file is and what to do where it is not clear, for the message.
+    Raises DatasetError when the folder cannot be listed, and for none or several.
+    """
+    files = [file for file in list_folder(folder) if file.suffix.lower() in suffixes]
+    if len(files) != 1:
+        found = some_of(file.name for file in files) or "none"
+        msg = f"{str(folder)!r}: one {what} is expected, found {found}; {remedy}"
+        raise DatasetError(msg)
+    return files[0]
+
+
 def images_by_stem(folder: Path) -> dict[str, Path]:
     """The image files directly in a folder by their stems; hidden ones are passed over.
 
@@ -65,10 +79,7 @@ def images_by_stem(folder: Path) -> dict[str, Path]:
     for file in list_folder(folder):
         if file.suffix.lower() not in SUFFIXES:
             continue
-        key = stem(file.name)
-        if any("\ud800" <= letter <= "\udfff" for letter in key):
-            msg = f"the file name {file.name!r} in {str(folder)!r} is not UTF-8: rename it"
-            raise DatasetError(msg)
+        key = stem(sample_name(folder, file))
         if key in found:
             msg = f"{str(folder)!r} holds {found[key].name!r} and {file.name!r}: keep one of them"
             raise DatasetError(msg)

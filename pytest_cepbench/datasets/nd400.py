@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_cepbench.datasets.json_files import read_json, read_json_lines
-from pytest_cepbench.datasets.names import list_folder, some_of, stem, unsafe
+from pytest_cepbench.datasets.names import only_file, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.tables import read_rows
 from pytest_cepbench.errors import DatasetError, unknown_name
@@ -87,12 +87,8 @@ def _list_file(path: Path, ids: str | None) -> Path:
         raise DatasetError(msg)
     if ids is not None:
         return path / ids
-    lists = [file for file in list_folder(path) if file.suffix.lower() in _LISTS]
-    if len(lists) != 1:
-        found = some_of(file.name for file in lists) or "none"
-        msg = f"{str(path)!r}: one id list ({', '.join(_LISTS)}) is expected, found {found}; name it with the option ids"
-        raise DatasetError(msg)
-    return lists[0]
+    what = f"id list ({', '.join(_LISTS)})"
+    return only_file(path, _LISTS, what, "name it with the option ids")
 
 
 def _wanted(table: Path) -> dict[str, str]:
@@ -172,15 +168,8 @@ def _nocaps(folder: Path) -> dict[str, _Pair]:
 def _captions_file(path: Path) -> Path:
     if path.is_file():
         return path
-    files = [file for file in list_folder(path) if file.suffix.lower() == ".json"]
-    if len(files) != 1:
-        found = some_of(file.name for file in files) or "none"
-        msg = (
-            f"{str(path)!r}: one .json with NoCaps' captions is expected, found {found}; give the "
-            f"file itself as the option nocaps"
-        )
-        raise DatasetError(msg)
-    return files[0]
+    what, remedy = ".json with NoCaps' captions", "give the file itself as the option nocaps"
+    return only_file(path, (".json",), what, remedy)
 
 
 def _table(path: Path, tables: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:

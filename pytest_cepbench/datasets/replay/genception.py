@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_cepbench.datasets.folder import SUFFIXES
+from pytest_cepbench.datasets.folder import SUFFIXES, refuse_unreadable
 from pytest_cepbench.datasets.names import some_of, stem
 from pytest_cepbench.datasets.replay.files import images_in, refuse_outside
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start, stems
@@ -83,18 +83,13 @@ def _home(parts: tuple[str, ...]) -> PurePosixPath:
 
 def _folders(root: Path) -> Iterator[tuple[Path, str]]:
     """Every folder below, with the name of the results_ folder that it is in, if any."""
-    for place, below, _ in os.walk(root, onerror=_refuse):
+    for place, below, _ in os.walk(root, onerror=refuse_unreadable):
         folder = Path(place)
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in below:
             refuse_outside(root, folder / name)
         parts = folder.relative_to(root).parts
         yield folder, next((part for part in parts if part.startswith(_RESULTS)), "")
-
-
-def _refuse(error: OSError) -> None:
-    msg = f"folder {error.filename!r} cannot be read: {error.strerror}"
-    raise DatasetError(msg) from error
 
 
 def _nothing(path: Path) -> DatasetError:

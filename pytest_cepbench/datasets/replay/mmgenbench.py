@@ -81,9 +81,9 @@ def _one(root: Path, what: str, tables: list[Path], params: Mapping[str, str]) -
     return tables[0] if tables else None
 
 
-def _predictions(table: Path, encoding: str) -> dict[str, Artifact]:
+def _predictions(table: Path, encoding: str) -> Mapping[str, Artifact]:
     if table.suffix.lower() == ".xlsx":
-        return dict(_sheet_predictions(table))
+        return _sheet_predictions(table)
     found: dict[int, str] = {}
     for row in read_rows(table, "\t", ("index", "prediction"), encoding):
         found[row_index(row, found)] = row.text("prediction")

@@ -167,3 +167,19 @@ def scene_of(cells: Sequence[int], looks: Sequence[Look]) -> Scene:
 def count_few(per_number: Callable[[int], int]) -> int:
     """Scenes of two to four objects, given how many there are for a choice of n cells."""
     return sum(comb(CELLS, n) * per_number(n) for n in range(2, MAX_OBJECTS + 1))
+
+
+def _one(rng: np.random.Generator) -> Scene:
+    return scene_of([below(rng, CELLS)], [any_look(rng)])
+
+
+def _equal(rng: np.random.Generator) -> Scene:
+    number = few(rng)
+    return scene_of(some(rng, range(CELLS), number), [any_look(rng)] * number)
+
+
+ONE = Family(_one, CELLS * len(LOOKS))
+"""One object."""
+
+EQUAL = Family(_equal, count_few(lambda _: len(LOOKS)))
+"""Two to four objects that are equal but for their places."""

@@ -18,7 +18,9 @@ import numpy as np
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.families import (
+    EQUAL,
     LOOKS,
+    ONE,
     PAIRS_IN_LINE,
     Family,
     Look,
@@ -51,15 +53,6 @@ def load_shapes(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     return build_dataset("shapes", _FAMILIES, samples_per_category, seed)
-
-
-def _existence(rng: np.random.Generator) -> Scene:
-    return scene_of([below(rng, CELLS)], [any_look(rng)])
-
-
-def _count(rng: np.random.Generator) -> Scene:
-    number = few(rng)
-    return scene_of(some(rng, range(CELLS), number), [any_look(rng)] * number)
 
 
 def _color(rng: np.random.Generator) -> Scene:
@@ -100,8 +93,8 @@ def _crowded(rng: np.random.Generator) -> Scene:
 
 
 _FAMILIES = {
-    "existence": Family(_existence, CELLS * len(LOOKS)),
-    "count": Family(_count, count_few(lambda _: len(LOOKS))),
+    "existence": ONE,
+    "count": EQUAL,
     "color": Family(_color, count_few(lambda n: perm(len(COLORS), n) * len(SIZES) * len(SHAPES))),
     "shape": Family(_shape, count_few(lambda n: perm(len(SHAPES), n) * len(SIZES) * len(COLORS))),
     "size": Family(_size, count_few(lambda n: (2**n - 2) * len(COLORS) * len(SHAPES))),

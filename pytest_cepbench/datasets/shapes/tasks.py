@@ -17,16 +17,14 @@ import numpy as np
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.families import (
-    LOOKS,
+    EQUAL,
+    ONE,
     PAIRS_IN_LINE,
     Family,
     Look,
     any_look,
-    below,
     build_dataset,
     cells_in_line,
-    count_few,
-    few,
     scene_of,
     some,
 )
@@ -65,21 +63,12 @@ def _metadata(task: str, index: int, scene: Scene) -> dict[str, Any]:
     return prompt_metadata(_prompt(cast("Task", task), scene.objects, index))
 
 
-def _one(rng: np.random.Generator) -> Scene:
-    return scene_of([below(rng, CELLS)], [any_look(rng)])
-
-
 def _two_shapes(rng: np.random.Generator) -> list[Look]:
     return [(*any_look(rng)[:2], shape) for shape in some(rng, SHAPES, 2)]
 
 
 def _two_object(rng: np.random.Generator) -> Scene:
     return scene_of(some(rng, range(CELLS), 2), _two_shapes(rng))
-
-
-def _counting(rng: np.random.Generator) -> Scene:
-    number = few(rng)
-    return scene_of(some(rng, range(CELLS), number), [any_look(rng)] * number)
 
 
 def _position(rng: np.random.Generator) -> Scene:
@@ -95,15 +84,14 @@ def _color_attr(rng: np.random.Generator) -> Scene:
     return scene_of(some(rng, range(CELLS), 2), looks)
 
 
-_ONES = CELLS * len(LOOKS)
 _SHAPE_PAIRS = perm(len(SHAPES), 2) * (len(SIZES) * len(COLORS)) ** 2
 _COLORED_PAIRS = perm(len(SHAPES), 2) * perm(len(COLORS), 2) * len(SIZES) ** 2
 
 _FAMILIES: dict[str, Family] = {
-    "single_object": Family(_one, _ONES),
+    "single_object": ONE,
     "two_object": Family(_two_object, comb(CELLS, 2) * _SHAPE_PAIRS),
-    "counting": Family(_counting, count_few(lambda _: len(LOOKS))),
-    "colors": Family(_one, _ONES),
+    "counting": EQUAL,
+    "colors": ONE,
     "position": Family(_position, PAIRS_IN_LINE * _SHAPE_PAIRS),
     "color_attr": Family(_color_attr, comb(CELLS, 2) * _COLORED_PAIRS),
 }

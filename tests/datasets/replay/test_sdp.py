@@ -26,7 +26,7 @@ def build(root: Path) -> Path:
             put(root, f"{start}/gen-{generation}/b.jpg", f"{start}/gen-{generation}/a.webp")
     (root / "m_image-first_image_to_image_with_dino.pkl").write_bytes(b"never opened")
     (root / "text-first" / "final.png").write_bytes(b"")
-    return root  # fmt: skip
+    return root
 
 
 def opened(root: Path) -> Replay:
