@@ -72,19 +72,23 @@ def bind_plan(
     load: Callable[[], Model],
     params: Mapping[str, Any],
     seeded: bool = False,
+    identified: str | None = None,
 ) -> BoundRole:
-    """The bound role of a plan; its fingerprint is that of the files that loading can read.
+    """The bound role of a plan.
 
-    adapter, load, params, seeded: as in `BoundRole`. Raises CheckpointError where no fingerprint
-    can vouch for what would be loaded.
+    adapter, load, params, seeded: as in `BoundRole`. identified: the fingerprint where the adapter
+    takes it itself; None is that of the files that loading can read. Raises CheckpointError where
+    no fingerprint can vouch for what would be loaded.
     """
     checkpoint = plan.checkpoint
-    options = asdict(file_options(plan.spec))
+    if identified is None:
+        options = asdict(file_options(plan.spec))
+        identified = fingerprint(checkpoint, plan.context.hash_file, **options)
     return BoundRole(
         role=plan.role,
         spec=plan.spec.text,
         what=checkpoint.what,
-        fingerprint=fingerprint(checkpoint, plan.context.hash_file, **options),
+        fingerprint=identified,
         adapter=adapter,
         load=load,
         params=params,

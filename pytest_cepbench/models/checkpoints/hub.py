@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.files import MODULES_FILE
 from pytest_cepbench.models.torch_runtime import require
 
 INDEX_FILES = ("model_index.json", "open_clip_config.json", "config.json")
@@ -29,7 +30,7 @@ def fetch_index(repository: str, revision: str | None) -> Path:
 
     Raises CheckpointError saying what was tried when it can be neither reached nor found cached.
     """
-    return _snapshot(repository, revision, [*INDEX_FILES, "modules.json", "adapter_config.json"])
+    return _snapshot(repository, revision, [*INDEX_FILES, MODULES_FILE, "adapter_config.json"])
 
 
 def fetch_files(repository: str, commit: str, choose: Callable[[list[str]], Sequence[str]]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
-
-from PIL import Image
 
 from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
 from pytest_cepbench.models.loading import loading, refuse_missing
@@ -38,15 +35,3 @@ def load_parts(
         model = model.to(plan.device).eval()
     refuse_missing(plan.checkpoint, info["missing_keys"])
     return model, processor
-
-
-def same_sizes(images: Sequence[Image.Image]) -> Iterator[list[int]]:
-    """Indices of the images of each size, so that a batch needs no padding to a common one.
-
-    Padding reaches the features of these networks: what is found in an image would depend on the
-    sizes of its neighbours.
-    """
-    groups: dict[tuple[int, int], list[int]] = {}
-    for index, image in enumerate(images):
-        groups.setdefault(image.size, []).append(index)
-    yield from groups.values()

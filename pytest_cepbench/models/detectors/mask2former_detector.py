@@ -14,22 +14,24 @@ boxes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detections, Failure, Mask
+from pytest_cepbench.artifacts import Failure, Mask
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.class_names import ClassNames
-from pytest_cepbench.models.detectors.keeping import Candidates, keep
-from pytest_cepbench.models.detectors.loading import load_parts, same_sizes
+from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector
+from pytest_cepbench.models.detectors.keeping import Candidates
+from pytest_cepbench.models.detectors.loading import load_parts
 from pytest_cepbench.models.detectors.params import ClassesParams, identity_params
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import quiet, require
+from pytest_cepbench.models.torch_runtime import require
 
 if TYPE_CHECKING:
     import torch
@@ -49,90 +51,66 @@ def bind_mask2former(spec: ModelSpec, checkpoint: Checkpoint, context: BindConte
     return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=identity_params(plan))
 
 
-def _load(plan: LoadPlan[ClassesParams]) -> Mask2FormerDetector:
+def _load(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     model, processor = load_parts(plan, "AutoModelForUniversalSegmentation")
     classes = ClassNames(plan.checkpoint, model.config.id2label)
-    return Mask2FormerDetector(model, processor, classes, plan.params)
+    look = partial(_look, model, processor, plan.params.threshold)
+    return ClassesDetector(classes, plan.params, look)
 
 
-class Mask2FormerDetector:
-    """A loaded Mask2Former; satisfies the Detector Protocol."""
+def _look(
+    model: Any,
+    processor: Any,
+    threshold: float,
+    images: Sequence[Image.Image],
+    asked: Sequence[Asked],
+) -> Iterator[Candidates | Failure]:
+    inputs = processor(images=list(images), return_tensors="pt")
+    inputs = inputs.to(model.device, dtype=model.dtype)
+    output = model(**inputs)
+    # One by one: the masks of all images at their full size would be much to hold at once.
+    for row, (image, wanted) in enumerate(zip(images, asked, strict=True)):
+        classes = output.class_queries_logits[row].float()
+        masks = output.masks_queries_logits[row].float()
+        yield _propose(classes, masks, inputs["pixel_mask"][row], image.size, wanted, threshold)
 
-    def __init__(
-        self, model: Any, processor: Any, classes: ClassNames, params: ClassesParams
-    ) -> None:
-        self._model = model
-        self._processor = processor
-        self._classes = classes
-        self._params = params
 
-    def detect(
-        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
-    ) -> list[Detections | Failure]:
-        """Objects of the classes that are asked for, with masks of the image's size.
+def _propose(
+    class_logits: torch.Tensor,
+    mask_logits: torch.Tensor,
+    seen: torch.Tensor,
+    size: tuple[int, int],
+    asked: Asked,
+    threshold: float,
+) -> Candidates | Failure:
+    """Objects of the classes asked for in one image; masks only of those above the threshold.
 
-        Raises RoleError for a query that is no class of the checkpoint.
-        """
-        import torch
+    class_logits: (queries, classes + 1), the last for no object. mask_logits: (queries, h, w).
+    seen: (height, width) of the network's input, 1 where it is image and not padding.
+    """
+    import torch
 
-        asked = [self._classes.asked(wanted) for wanted in queries]
-        found: dict[int, Detections | Failure] = {}
-        with quiet(), torch.inference_mode():
-            for indices in same_sizes(images):
-                inputs = self._processor(images=[images[i] for i in indices], return_tensors="pt")
-                inputs = inputs.to(self._model.device, dtype=self._model.dtype)
-                output = self._model(**inputs)
-                for row, i in enumerate(indices):
-                    classes = output.class_queries_logits[row].float()
-                    masks = output.masks_queries_logits[row].float()
-                    seen = inputs["pixel_mask"][row]
-                    found[i] = self._one(classes, masks, seen, images[i].size, asked[i])
-        return [found[i] for i in range(len(images))]
-
-    def _one(
-        self,
-        class_logits: torch.Tensor,
-        mask_logits: torch.Tensor,
-        seen: torch.Tensor,
-        size: tuple[int, int],
-        asked: dict[int, tuple[str, ...]],
-    ) -> Detections | Failure:
-        """Objects of one image.
-
-        class_logits: (queries, classes + 1), the last for no object. mask_logits: (queries, h, w).
-        seen: (height, width) of the network's input, 1 where it is image and not padding.
-        """
-        import torch
-
-        probabilities = class_logits.softmax(dim=-1)[:, :-1]
-        if not (probabilities.isfinite().all() and mask_logits.isfinite().all()):
-            return Failure("bad-boxes", "classes or masks are NaN or infinite")
-        pairs = probabilities.flatten().topk(min(_TOP_PAIRS, probabilities.numel()))
-        labels = pairs.indices % probabilities.shape[1]
-        rows = pairs.indices // probabilities.shape[1]
-        # A mask can only lower the score, so what is below the threshold already needs none.
-        wanted = torch.isin(labels, torch.tensor(list(asked), device=labels.device))
-        wanted &= pairs.values > self._params.threshold
-        logits = _at_image_size(mask_logits[rows[wanted]], seen, size)
-        inside = logits > 0
-        area = inside.sum(dim=(1, 2))
-        means = (logits.sigmoid() * inside).sum(dim=(1, 2)) / area.clamp(min=1)
-        there = area > 0
-        inside_array = inside[there].cpu().numpy()
-        candidates = Candidates(
-            boxes=_tight_boxes(inside_array),
-            scores=(pairs.values[wanted] * means)[there].cpu().numpy(),
-            labels=labels[wanted][there].cpu().numpy(),
-            mask=lambda index: Mask.from_array(inside_array[index]),
-        )
-        params = self._params
-        return keep(
-            candidates,
-            asked,
-            threshold=params.threshold,
-            nms=params.nms,
-            most_per_class=params.max_per_class,
-        )
+    probabilities = class_logits.softmax(dim=-1)[:, :-1]
+    if not (probabilities.isfinite().all() and mask_logits.isfinite().all()):
+        return Failure("bad-boxes", "classes or masks are NaN or infinite")
+    pairs = probabilities.flatten().topk(min(_TOP_PAIRS, probabilities.numel()))
+    labels = pairs.indices % probabilities.shape[1]
+    rows = pairs.indices // probabilities.shape[1]
+    # A mask can only lower the score, so what is below the threshold already needs none.
+    wanted = torch.isin(labels, torch.tensor(list(asked), device=labels.device))
+    wanted &= pairs.values > threshold
+    logits = _at_image_size(mask_logits[rows[wanted]], seen, size)
+    inside = logits > 0
+    area = inside.sum(dim=(1, 2))
+    means = (logits.sigmoid() * inside).sum(dim=(1, 2)) / area.clamp(min=1)
+    there = area > 0
+    inside_array = inside[there].cpu().numpy()
+    return Candidates(
+        boxes=_tight_boxes(inside_array),
+        scores=(pairs.values[wanted] * means)[there].cpu().numpy(),
+        labels=labels[wanted][there].cpu().numpy(),
+        mask=lambda index: Mask.from_array(inside_array[index]),
+    )
 
 
 def _at_image_size(logits: torch.Tensor, seen: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:

@@ -9,10 +9,10 @@ from typing import Any
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.plan import CheckpointParams, LoadPlan
+from pytest_cepbench.models.plan import CheckpointParams, LoadPlan, bind_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, Encoder
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import library_versions, resolve_device, resolve_dtype
+from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
 
 _VERSION = 1
 
@@ -61,14 +61,5 @@ def bind_file(
     and has no place in the file.
     """
     weights = plan.context.hash_file(plan.checkpoint.path)
-    return BoundRole(
-        role="encoder",
-        spec=plan.spec.text,
-        what=plan.checkpoint.what,
-        fingerprint=digest_json({"version": _VERSION, "weights": weights, "code": dict(code)}),
-        adapter=adapter,
-        load=load,
-        params=params,
-        batch_size=plan.params.batch_size,
-        provenance={"device": plan.device, **library_versions()},
-    )
+    identified = digest_json({"version": _VERSION, "weights": weights, "code": dict(code)})
+    return bind_plan(plan, adapter=adapter, load=load, params=params, identified=identified)
