@@ -23,7 +23,11 @@ from pytest_cepbench.errors import SpecError, unknown_name
 ENCODER_SCHEMES = ("unicom", "cleanfid")
 """Schemes that name an encoder and nothing else: files of weights with no configuration."""
 
-SUITE_SCHEMES = ("preset", "replay")
+PRESET = "preset"
+
+REPLAY = "replay"
+
+SUITE_SCHEMES = (PRESET, REPLAY)
 """Schemes that name no model by themselves: settings that a suite holds, chains made elsewhere."""
 
 SCHEMES = ("shapes", "python", *ENCODER_SCHEMES, *SUITE_SCHEMES)

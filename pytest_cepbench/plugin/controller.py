@@ -67,8 +67,7 @@ class Controller:
     def _model_lines(self) -> Iterator[str]:
         from pytest_cepbench.models.binding import detect
         from pytest_cepbench.models.roles import ROLE_NAMES
-        from pytest_cepbench.models.spec import parse_spec
-        from pytest_cepbench.suites.choices import PRESET
+        from pytest_cepbench.models.spec import PRESET, SUITE_SCHEMES, parse_spec
         from pytest_cepbench.suites.roster import describe_role
 
         process = self.process()
@@ -85,10 +84,10 @@ class Controller:
                 continue
             bound = process.roster.runner(seat).bound
             yield f"{gated}{name}: {seat.spec} ({describe_role(bound)})"
-        if choices.model is not None and choices.role is None and choices.replay is None:
-            if parse_spec(choices.model).scheme == PRESET:
-                return
-            others = [r for r in detect(parse_spec(choices.model)).roles if r not in seats]
+        if choices.model is not None and choices.role is None:
+            model = parse_spec(choices.model)
+            known = () if model.scheme in SUITE_SCHEMES else detect(model).roles
+            others = [role for role in known if role not in seats]
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 

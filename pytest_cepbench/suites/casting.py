@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_spec
-from pytest_cepbench.suites.choices import PRESET, RoleChoices, Seat
+from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
+from pytest_cepbench.suites.choices import RoleChoices, Seat
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, Stage, make_measures
 from pytest_cepbench.suites.measures.measure import grower

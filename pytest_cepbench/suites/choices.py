@@ -10,12 +10,7 @@ from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
-from pytest_cepbench.models.spec import parse_spec
-
-PRESET = "preset"
-
-REPLAY = "replay"
-"""Schemes of specs that name no model by themselves: settings of a suite, chains made elsewhere."""
+from pytest_cepbench.models.spec import PRESET, REPLAY, parse_spec
 
 
 @dataclass(frozen=True)
