@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
@@ -15,6 +16,35 @@ def split_name(text: str) -> tuple[str | None, str]:
     """
     match = _NAMED.fullmatch(text)
     return (None, text) if match is None or Path(text).exists() else (match[1], match[2])
+
+
+def named_specs(texts: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+    """The last spec without a name, and specs by name; see `split_name`."""
+    unnamed: str | None = None
+    named: dict[str, str] = {}
+    for name, spec in map(split_name, texts):
+        if name is None:
+            unnamed = spec
+        else:
+            named[name] = spec
+    return unnamed, named
+
+
+def split_pair(text: str, source: str) -> tuple[str, str]:
+    """Name and path of `NAME=PATH`. source: who said it. Raises ValueError when it is none."""
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        msg = f"{source} {text!r}: NAME=PATH is expected, such as folder=photos"
+        raise ValueError(msg)
+    return name, path
+
+
+def at_least_one(text: str, source: str) -> int:
+    """A count. source: who said it. Raises ValueError for anything but a number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{source} {text!r}: a number of at least 1 is expected"
+        raise ValueError(msg)
+    return int(text)
 
 
 def keep_out_of_git(home: Path, path: Path) -> None:

@@ -11,7 +11,7 @@ from pytest_cepbench.chains.engine import Crew
 from pytest_cepbench.chains.game import Game
 from pytest_cepbench.chains.plan import ChainPlan, Modality
 from pytest_cepbench.chains.reading import Trace, boxes, trace, vectors
-from pytest_cepbench.chains.runner import RoleRunner, Step, Tally
+from pytest_cepbench.chains.runner import RoleRunner, Step, Tally, total
 from pytest_cepbench.chains.wording import Wording
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "boxes",
     "load_link",
     "naming_damage",
+    "total",
     "trace",
     "vectors",
 ]

@@ -57,6 +57,17 @@ class Tally:
     seconds: float = 0.0
 
 
+def total(tallies: Iterable[Tally]) -> Tally:
+    """What several roles did together."""
+    together = Tally()
+    for tally in tallies:
+        together.loads += tally.loads
+        together.inputs += tally.inputs
+        together.hits += tally.hits
+        together.seconds += tally.seconds
+    return together
+
+
 class DamagedInputsError(Exception):
     """Stored images that steps start from are damaged; indices: which steps."""
 

@@ -34,12 +34,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     study = commands.add_parser("study", help=about, description=f"Measure {about}.")
     kinds = study.add_subparsers(dest="study", metavar="STUDY", required=True)
     for name, help_ in _STUDIES.items():
-        _add_study(kinds.add_parser(name, help=help_, description=f"{help_}.", epilog=_EXIT_CODES))
+        kind = kinds.add_parser(name, help=help_, description=f"{help_}.", epilog=_EXIT_CODES)
+        _add_study(kind, name)
     return parser.parse_args(argv)
 
 
-def _add_study(parser: argparse.ArgumentParser) -> None:
-    study = parser.prog.rsplit(maxsplit=1)[-1]
+def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
     parser.add_argument(
         "suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file"
     )

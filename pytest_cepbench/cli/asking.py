@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
-from pytest_cepbench.cli.arguments import ROLES
-from pytest_cepbench.conventions import split_name
+from pytest_cepbench.conventions import at_least_one, named_specs, split_name, split_pair
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
 from pytest_cepbench.studies import Named, Question
 from pytest_cepbench.suites.definition import FILE_NAME
 
@@ -25,12 +24,12 @@ def read_question(given: Namespace) -> Question:
         variants=_variants(given),
         seat=given.seat if given.study == "encoders" else "encoder",
         role=given.role,
-        roles=cast("Mapping[RoleName, str]", roles),
+        roles=roles,
         encoders=encoders,
-        data=dict(_pair(text) for text in given.data),
+        data=_data(given.data),
         samples=_samples(given.samples),
-        metrics=_list("--metrics", given.metrics),
-        parts=_list("--parts", given.parts) or (),
+        metrics=_names("--metrics", given.metrics),
+        parts=_names("--parts", given.parts) or (),
     )
 
 
@@ -49,7 +48,7 @@ def _named(texts: Sequence[str]) -> tuple[Named, ...]:
 
 def _variants(given: Namespace) -> tuple[Named, ...]:
     if given.study == "seeds":
-        return tuple(_seed(text) for text in _list("--seeds", given.seeds) or ())
+        return tuple(_seed(text) for text in _split("--seeds", given.seeds))
     if given.study in ("generators", "encoders"):
         return _named(getattr(given, given.study.removesuffix("s")))
     return ()
@@ -59,45 +58,48 @@ def _seed(text: str) -> Named:
     if not (text.isascii() and text.isdecimal()):
         msg = f"--seeds: {text!r} is no seed; whole numbers from 0 on are expected, as in --seeds=0,1,2"
         raise SpecError(msg)
-    return Named(str(int(text)), str(int(text)))
+    seed = str(int(text))
+    return Named(seed, seed)
 
 
-def _fixed_roles(given: Namespace) -> tuple[dict[str, str], dict[str, str]]:
+def _fixed_roles(given: Namespace) -> tuple[dict[RoleName, str], dict[str, str]]:
     """Specs of the roles that are the same for all, and of the suite's further encoders."""
     exchanged = given.study.removesuffix("s")
-    roles = {r: getattr(given, r) for r in ROLES if r not in (exchanged, "encoder")}
+    roles = {r: getattr(given, r) for r in ROLE_NAMES if r not in (exchanged, "encoder")}
     encoders: dict[str, str] = {}
     if exchanged != "encoder":
-        for name, spec in map(split_name, given.encoder):
-            if name is None:
-                roles["encoder"] = spec
-            else:
-                encoders[name] = spec
+        roles["encoder"], encoders = named_specs(given.encoder)
     return {role: spec for role, spec in roles.items() if spec is not None}, encoders
 
 
-def _pair(text: str) -> tuple[str, Path]:
-    name, equals, path = text.partition("=")
-    if not (name and equals and path):
-        msg = f"--data {text!r}: NAME=PATH is expected, such as folder=photos"
-        raise SpecError(msg)
-    return name, Path(path).absolute()
+def _data(texts: Sequence[str]) -> dict[str, Path]:
+    with _explained():
+        return {
+            name: Path(path).absolute() for name, path in (split_pair(t, "--data") for t in texts)
+        }
 
 
 def _samples(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        msg = f"--samples {text!r}: a number of at least 1 is expected"
-        raise SpecError(msg)
-    return int(text)
+    with _explained():
+        return None if text is None else at_least_one(text, "--samples")
 
 
-def _list(option: str, text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...] | None:
+    """Each name once; None where the option is not given."""
+    return None if text is None else tuple(dict.fromkeys(_split(option, text)))
+
+
+def _split(option: str, text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     if "" in names:
         msg = f"{option} {text!r}: names separated by commas are expected"
         raise SpecError(msg)
-    return tuple(dict.fromkeys(names)) if option != "--seeds" else names
+    return names

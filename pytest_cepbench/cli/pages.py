@@ -81,13 +81,13 @@ def _words(study: Study, heads: dict[str, str]) -> Section:
     for one in study.words:
         found = one.statistics
         share = "-" if found.within is None else f"{found.within:.0%}"
-        numbers = [_one_decimal(found.mean), _one_decimal(found.std), share]
+        numbers = [_two_decimals(found.mean), _two_decimals(found.std), share]
         rows.append((one.model, heads[one.variant], str(found.n), *numbers))
     head = ("model", "asked for", "texts", "words", "std", "inside")
     return Section("words of the first descriptions", (Table(head, tuple(rows)),))
 
 
-def _one_decimal(value: float | None) -> str:
+def _two_decimals(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 

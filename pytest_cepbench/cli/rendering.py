@@ -41,10 +41,10 @@ def to_text(sections: Sequence[Section], width: int) -> str:
     for section in sections:
         lines += [*_wrapped(section.title, width), ""]
         for block in section.blocks:
-            lines += (
-                _text_table(block, width) if isinstance(block, Table) else _wrapped(block, width)
-            )
-            lines += [""] if isinstance(block, Table) else []
+            if isinstance(block, Table):
+                lines += [*_text_table(block, width), ""]
+            else:
+                lines += _wrapped(block, width)
         if lines[-1]:
             lines.append("")
     return "\n".join(lines) + "\n"
@@ -72,14 +72,12 @@ def short(name: str) -> str:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    indent = "" if not line.startswith("  ") else "    "
-    clean = printable(line, 10_000)
-    start = "  " if indent else ""
+    first, rest = ("  ", "    ") if line.startswith("  ") else ("", "")
     return textwrap.wrap(
-        clean,
+        printable(line, 10_000),
         max(width, 20),
-        initial_indent=start,
-        subsequent_indent=indent,
+        initial_indent=first,
+        subsequent_indent=rest,
         break_on_hyphens=False,
     ) or [""]
 

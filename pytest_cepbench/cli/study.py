@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TextIO
 
 from pytest_cepbench import __version__
 from pytest_cepbench.cli.asking import read_question
@@ -100,8 +101,8 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _say(stream: object, text: str) -> None:
+def _say(stream: TextIO, text: str) -> None:
     """Write what the terminal's encoding can, and question marks for the rest."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))  # type: ignore[attr-defined]
-    stream.flush()  # type: ignore[attr-defined]
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()

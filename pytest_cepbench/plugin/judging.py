@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains import Chain
+from pytest_cepbench.chains import Chain, total
 from pytest_cepbench.errors import BaselineError, CepError, ImageError
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import REMEDY, load_baseline
@@ -129,13 +129,8 @@ class Judge:
             raise BaselineError(msg)
 
     def _effort(self) -> Effort:
-        tallies = [runner.tally for runner in self.process.runners]
-        return Effort(
-            loads=sum(tally.loads for tally in tallies),
-            inputs=sum(tally.inputs for tally in tallies),
-            hits=sum(tally.hits for tally in tallies),
-            model_seconds=sum(tally.seconds for tally in tallies),
-        )
+        spent = total(runner.tally for runner in self.process.runners)
+        return Effort(spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds)
 
 
 def _chains(run: SuiteRun, case: Case, losers: Sequence[Loser], store: Store) -> list[ChainShown]:

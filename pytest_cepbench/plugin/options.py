@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.conventions import split_name
+from pytest_cepbench.conventions import at_least_one, named_specs, split_pair
 
 ROLES = ("describer", "generator", "encoder", "detector")
 
@@ -190,7 +191,7 @@ class Settings:
         def folder(name: str, default: Path) -> Path:
             return place(name, single[name]) if name in single else default
 
-        unnamed, encoders = _named_specs(values.get("encoder", []))
+        unnamed, encoders = named_specs(values.get("encoder", []))
         roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
         if unnamed is not None:
             roles["encoder"] = unnamed
@@ -228,34 +229,22 @@ def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | No
     return None
 
 
-def _pairs(pairs: Sequence[str], source: str) -> Iterator[tuple[str, str]]:
-    for pair in pairs:
-        name, equals, path = pair.partition("=")
-        if not (name and equals and path):
-            msg = f"{source} {pair!r}: NAME=PATH is expected, such as folder=photos"
-            raise pytest.UsageError(msg)
-        yield name, path
-
-
-def _named_specs(texts: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """The last spec without a name, and specs by name; a folder that is there is never a name."""
-    unnamed: str | None = None
-    named: dict[str, str] = {}
-    for name, spec in map(split_name, texts):
-        if name is None:
-            unnamed = spec
-        else:
-            named[name] = spec
-    return unnamed, named
+def _pairs(pairs: Sequence[str], source: str) -> list[tuple[str, str]]:
+    with _usage_errors():
+        return [split_pair(pair, source) for pair in pairs]
 
 
 def _count(text: str | None, source: str) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        msg = f"{source} {text!r}: a number of at least 1 is expected"
-        raise pytest.UsageError(msg)
-    return int(text)
+    with _usage_errors():
+        return None if text is None else at_least_one(text, source)
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _tolerance(text: str | None, source: str) -> float | None:

@@ -68,7 +68,7 @@ def _summed_up(grid: Grid, rows: Mapping[str, Sequence[Cell]], study: StudyName)
     columns: dict[str, list[float]] = {}
     whole = []
     for model, row in rows.items():
-        values = {c.variant: c.value for c in row if c.variant in left and c.value is not None}
+        values = {c.variant: c.value for c in row if c.value is not None}
         if values and len(values) == len(left):
             whole.append(model)
             for variant, value in values.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytest_cepbench.chains import Modality, Tally
+from pytest_cepbench.chains import Modality, Tally, total
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.words import word_statistics
@@ -102,6 +102,7 @@ def _sum_up(
     damage: Sequence[str],
 ) -> Study:
     question, suite = prepared.question, prepared.suite
+    spent = total(tallies)
     return Study(
         study=question.study,
         suite=suite.name,
@@ -119,10 +120,5 @@ def _sum_up(
         weightings=tuple(make_weightings(prepared, found)),
         notes=tuple(remarks(question, suite)),
         damage=tuple(damage),
-        effort=Effort(
-            loads=sum(tally.loads for tally in tallies),
-            inputs=sum(tally.inputs for tally in tallies),
-            hits=sum(tally.hits for tally in tallies),
-            model_seconds=sum(tally.seconds for tally in tallies),
-        ),
+        effort=Effort(spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds),
     )

@@ -64,9 +64,9 @@ def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[Agreement, 
     columns: of at least `FEWEST` models. Source: MMGenBench, Tables 9-13 (generators) and 16-19
     (encoders), by Spearman and Kendall.
     """
+    arrays = {name: np.array(values) for name, values in columns.items()}
     found = []
     for method in methods:
-        arrays = {name: np.array(values) for name, values in columns.items()}
         matrix = correlation_matrix(arrays, method, CONFIDENCE)
         values = [[cell.value if cell else None for cell in row] for row in matrix.cells]
         found.append(Agreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))

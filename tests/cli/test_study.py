@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Home
-from tests.studies.toy import TOY
+from tests.studies.toy import COLORS, TOY
 
 GENERATORS = ("--generator=world=shapes:", "--generator=moving=shapes:?move=0.3")
 
@@ -75,12 +75,12 @@ def test_generators(home: Home) -> None:
 
 def test_encoders(home: Home) -> None:
     """The chains are grown once; only the second encoder is asked again."""
-    colors = "--encoder=colors=python:tests.studies.toy:ColorEncoder"
+    colors = f"--encoder=colors={COLORS}"
     ended = home.study("encoders", ".", "--encoder=world=shapes:", colors, "--metrics=gc")
     assert ended.code == 0
     assert line(ended.out, "world and colors") != []
     players = {(one["seat"], one["spec"]) for one in home.document("encoders")["players"]}
-    assert ("encoder", "python:tests.studies.toy:ColorEncoder") in players
+    assert ("encoder", COLORS) in players
     roles = [cell["identity"]["encoder"] for cell in home.grid("encoders")["cells"]]
     assert len(set(roles)) == 2
 

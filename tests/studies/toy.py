@@ -14,24 +14,9 @@ from PIL import Image
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies import Named, Question, Study, StudyName, prepare, run_study
 from pytest_cepbench.suites import Roster
+from tests.plugin.project import SHAPES
 
-TOY = """\
-name = "toy"
-version = 1
-[data]
-loader = "shapes"
-options = { samples_per_category = 2 }
-[chain]
-iterations = 2
-[prompts]
-describe = "describe"
-[roles]
-describer = "shapes:"
-generator = "shapes:"
-encoder = "shapes:"
-[metrics.gc]
-[metrics.failures]
-"""
+TOY = SHAPES
 """16 samples in 8 categories, chains of two iterations."""
 
 A = Named("a", "shapes:?miss=0.1")
