@@ -1,0 +1,202 @@
+"""One-sided confidence bounds of a mean paired difference, by the method that suits the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite, sqrt
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from pytest_cepbench.gate.statistics.bca import bca_steps
+from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact
+from pytest_cepbench.gate.statistics.paired import Array, Differences
+from pytest_cepbench.gate.statistics.skewed_t import t_steps
+from pytest_cepbench.gate.statistics.symmetric import upper_symmetric
+
+Method = Literal["auto", "t", "bca", "exact"]
+
+FEWEST_UNLIKE = 30
+"""Where most units have one value, so many must have others for their mean to be bell-shaped."""
+
+FEWEST_FOR_SKEWNESS = 20
+"""Fewer units do not show their skewness: the upper bound may be that of symmetry then, if nearer."""
+
+_GRID = 9  # decimals within which differences of six-decimal scores count as equal
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What can be said of the true mean difference.
+
+    mean: of the pairs. low, high: one-sided bounds; the true mean is below low with probability at
+    most alpha, and above high with probability at most alpha. None, of a set metric only, where
+    nothing can be said. alpha: that probability. method: which bounds they are, "t", "BCa" or
+    "exact". units: clusters that they count. statement: a sentence where the data needed special
+    treatment, else "".
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    alpha: float
+    method: str
+    units: int
+    statement: str = ""
+
+
+def mean_bounds(
+    d: Differences,
+    alpha: float,
+    *,
+    method: Method = "auto",
+    shares: bool = False,
+    blocks: bool = False,
+    span: float = 1.0,
+) -> Bounds:
+    """Bounds of the mean difference, each at level alpha, in (0, 0.5].
+
+    method: "t" (Student's with Hall's transformation for skewness, see `t_steps`), "bca" (see
+    `bca_steps`) or "exact" (see `lower_exact`); "auto" takes exact bounds for shares, and where
+    more than half of the units have the same difference and fewer than 30 another (ceilings, all
+    equal, one unit): there is no bell shape to speak of then. Elsewhere it takes t. Upper
+    bounds of such lumps rest on symmetry instead, see `upper_symmetric`. Whatever the method, units that show no spread within their categories have exact bounds, since an estimated
+    spread of 0 would promise certainty.
+    shares: whether the scores are shares of right answers, in [0, 1] (GenEval, MGG, failure rates).
+    A loss so rare that no sample shows it escapes t and BCa alike; failed steps, the usual cause,
+    have a rate of their own, whose exact bounds do allow for it.
+    blocks: whether values are differences of jackknife pseudo-values (FID, KID): always t, since
+    nothing is known of the worst; without spread over at least two blocks, low and high are None.
+    span: the most that a sample can lose or gain; where one has lost more, that is the most.
+    Raising all differences by the same amount never lowers a bound.
+    Exact bounds of clusters or categories of different sizes let one more unit weigh as much as the
+    heaviest that was seen: with one tiny category among large ones they are wide.
+    Raises ValueError for another alpha, a span that is not above 0 and finite, or a center without
+    blocks.
+    """
+    if not 0 < alpha <= 0.5:
+        msg = f"alpha is the error of one bound, in (0, 0.5], got {alpha}"
+        raise ValueError(msg)
+    if not (span > 0 and isfinite(span)):
+        msg = f"span is the most that a sample can lose, above 0 and finite, got {span}"
+        raise ValueError(msg)
+    if blocks:
+        return _of_blocks(d, alpha)
+    if d.center is not None:
+        msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
+        raise ValueError(msg)
+    shape = _shape(d)
+    if method == "exact" or not shape.spread or (method == "auto" and (shares or shape.lumped)):
+        special = not shape.spread or (shape.lumped and not shares)
+        exact = _exact(d, alpha, span, shape.statement if special else "")
+        return exact if shares or method == "exact" else _symmetric_above(d, exact, span)
+    low, high = _away(d, alpha, "t" if method == "auto" else method)
+    worst, best = _extremes(d, span)
+    if d.units < FEWEST_FOR_SKEWNESS and method != "bca":
+        best = min(best, _by_symmetry(d, alpha, best))
+    return Bounds(
+        d.mean,
+        max(d.mean - low, worst),
+        min(d.mean + high, best),
+        alpha,
+        "BCa" if method == "bca" else "t",
+        d.units,
+    )
+
+
+class _Shape(NamedTuple):
+    """What the values look like, and a sentence for each case that is special.
+
+    spread: whether units differ within their categories. lumped: whether most are equal and few are
+    not.
+    """
+
+    spread: bool
+    lumped: bool
+    statement: str
+
+
+def _shape(d: Differences) -> _Shape:
+    units = d.units
+    if units == 1:
+        return _Shape(
+            spread=False,
+            lumped=True,
+            statement="one unit shows no spread: the bounds allow for whatever others may show",
+        )
+    values, counts = np.unique(np.round(d.weighted() / d.weights(), _GRID), return_counts=True)
+    most = int(counts.max())
+    lumped = 2 * most > units and units - most < FEWEST_UNLIKE
+    if most == units:
+        statement = (
+            f"all {units} differences are {values[0] + 0.0:g}: the bounds allow for rare others"
+        )
+        return _Shape(spread=False, lumped=True, statement=statement)
+    if not _spreads(d.residuals):
+        statement = "no category shows any spread: the bounds allow for rare others"
+        return _Shape(spread=False, lumped=lumped, statement=statement)
+    value = values[int(counts.argmax())] + 0.0
+    statement = f"{most} of {units} differences are {value:g}, too few are others for a bell shape"
+    return _Shape(spread=True, lumped=lumped, statement=statement if lumped else "")
+
+
+def _spreads(residuals: Array) -> bool:
+    return float(np.abs(residuals).max()) > 10.0**-_GRID
+
+
+def _of_blocks(d: Differences, alpha: float) -> Bounds:
+    if d.units < 2:
+        statement = "one block of samples shows no spread: a set metric needs at least two"
+        return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
+    if not _spreads(d.residuals):
+        statement = "all blocks of samples differ alike: their spread says nothing"
+        return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
+    low, high = _away(d, alpha, "t")
+    return Bounds(d.mean, d.mean - low, d.mean + high, alpha, "t", d.units)
+
+
+def _away(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
+    if method == "bca":
+        return bca_steps(d.residuals, alpha)
+    error = d.sd / sqrt(d.units)
+    low, high = t_steps(d.residuals, alpha, d.degrees)
+    return low * error, high * error
+
+
+def _exact(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
+    values = d.weighted()
+    worst, best = _extremes(d, span)
+    heaviest = float(d.weights().max())
+    # Rounding can put a value a hair beyond what its differences allow.
+    low = lower_exact(values, min(worst * heaviest, float(values.min())), alpha)
+    high = upper_exact(values, max(best * heaviest, float(values.max())), alpha)
+    return Bounds(
+        d.mean,
+        min(max(low, worst), d.mean),
+        max(min(high, best), d.mean),
+        alpha,
+        "exact",
+        d.units,
+        statement,
+    )
+
+
+def _symmetric_above(d: Differences, exact: Bounds, span: float) -> Bounds:
+    """With the upper bound by symmetry: no more than the span where there are too few units for one.
+
+    One more unit that gained the whole span would hide every loss but the largest; without drift
+    gains that large are no likelier than such losses.
+    """
+    _, best = _extremes(d, span)
+    return replace(exact, high=_by_symmetry(d, exact.alpha, best))
+
+
+def _by_symmetry(d: Differences, alpha: float, best: float) -> float:
+    weights = d.weights()
+    high = upper_symmetric(d.weighted() / weights, weights, d.mean, alpha)
+    return best if high is None else min(best, high)
+
+
+def _extremes(d: Differences, span: float) -> tuple[float, float]:
+    """The least and the most that a mean can be: the span, or what a sample showed beyond it."""
+    return min(-span, float(d.values.min())), max(span, float(d.values.max()))

@@ -1,0 +1,81 @@
+"""Power: how many samples a drop needs to be seen, and the smallest that so many can show."""
+
+from __future__ import annotations
+
+from math import ceil, isfinite, sqrt
+from statistics import NormalDist
+
+from pytest_cepbench.gate.statistics.skewed_t import t_step
+from pytest_cepbench.metrics.student_t import t_upper_quantile
+
+POWER = 0.8
+"""How often a drop that is planned for shall be seen."""
+
+_NORMAL = NormalDist()
+_USUAL = 0.4  # standard errors by which bell-shaped samples are skewed to the bad side, on average
+
+
+def samples_needed(sd: float, drop: float, alpha: float, power: float = POWER) -> int:
+    """Units needed to tell a drop from none, at least 2.
+
+    sd: standard deviation of a unit's difference (`Differences.sd`), above 0. drop: above 0, in the
+    same unit. alpha: error of a bound, in (0, 0.5]. power: in (0.5, 1).
+    With so many, in a share `power` of runs, the drop is excluded when there is none (low > -drop)
+    and seen when it is there (high < 0). The least n with sqrt(n) * drop / sd >= T + t, where T is
+    what the gate's bound of bell-shaped differences uses (`t_step`), and t Student's quantile for
+    the power; the search starts at the usual ((z_alpha + z_power) sd / drop)^2. By simulation the
+    power is within 0.03 from 20 units on, and up to 0.1 lower where fewer are enough.
+    Raises ValueError for other numbers.
+    """
+    _check(sd, alpha, power)
+    if not (drop > 0 and isfinite(drop)):
+        msg = f"expected a drop above 0 that is to be seen, got {drop}"
+        raise ValueError(msg)
+    normal = -_NORMAL.inv_cdf(alpha) + _NORMAL.inv_cdf(power)
+    few = max(2, ceil((normal * sd / drop) ** 2)) - 1
+    enough = few + 1
+    while sqrt(enough) * drop / sd < _steps(enough, alpha, power):
+        few, enough = enough, 2 * enough
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        if sqrt(middle) * drop / sd < _steps(middle, alpha, power):
+            few = middle
+        else:
+            enough = middle
+    return enough
+
+
+def smallest_visible(
+    sd: float, units: int, alpha: float, tolerance: float = 0.0, power: float = POWER
+) -> float:
+    """The smallest true drop that the regression gate finds in a share `power` of runs.
+
+    sd, alpha, power: as in `samples_needed`. units: clusters compared, at least 2. tolerance: at
+    least 0. Found means mean < -tolerance and high < 0: the drop must be larger than the tolerance
+    and larger than the noise, whichever asks for more. Positive, in the unit of sd.
+    Raises ValueError for other numbers.
+    """
+    _check(sd, alpha, power)
+    if units < 2 or not (tolerance >= 0 and isfinite(tolerance)):
+        msg = (
+            f"expected at least 2 units and a tolerance of at least 0, got {units} and {tolerance}"
+        )
+        raise ValueError(msg)
+    error = sd / sqrt(units)
+    beyond_noise = _steps(units, alpha, power) * error
+    return max(beyond_noise, tolerance + _NORMAL.inv_cdf(power) * error)
+
+
+def _steps(units: int, alpha: float, power: float) -> float:
+    """Standard errors between no drop and one that is seen."""
+    t = t_upper_quantile(alpha, units - 1)
+    return t_step(t, -_USUAL * sqrt(6 / units), units) + t_upper_quantile(1 - power, units - 1)
+
+
+def _check(sd: float, alpha: float, power: float) -> None:
+    if not (sd > 0 and isfinite(sd)):
+        msg = f"expected a standard deviation above 0, got {sd}: without spread there is no plan"
+        raise ValueError(msg)
+    if not (0 < alpha <= 0.5 and 0.5 < power < 1):
+        msg = f"expected alpha in (0, 0.5] and power in (0.5, 1), got {alpha} and {power}"
+        raise ValueError(msg)

@@ -1,0 +1,239 @@
+"""Bounds of the mean difference: what holds for every method, and which method has which data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate.statistics import Bounds, Differences, Method, mean_bounds
+from tests.gate.statistics.build import SCORE, differences, raised, sample
+
+METHODS: list[Method] = ["auto", "t", "bca", "exact"]
+ALPHA = st.sampled_from([0.2, 0.05, 0.05 / 14])
+NOISE = np.random.default_rng(3).normal(size=40) / 16
+
+
+def known(bounds: Bounds) -> tuple[float, float]:
+    """Both bounds, of a case of which something can be said."""
+    assert bounds.low is not None
+    assert bounds.high is not None
+    return bounds.low, bounds.high
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
+@given(differences(), st.integers(0, 64).map(lambda i: i / 64), ALPHA)
+def test_raising_all_scores_never_lowers_a_bound(
+    method: Method, d: Differences, rise: float, alpha: float
+) -> None:
+    """A candidate that is better on every sample by the same amount never has a worse verdict."""
+    before = mean_bounds(d, alpha, method=method)
+    after = mean_bounds(raised(d, rise), alpha, method=method)
+    assert after.method == before.method
+    for low, high in zip(known(before), known(after), strict=True):
+        assert high >= low - 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
+@given(differences(), ALPHA, st.floats(0.5, 2))
+def test_the_mean_lies_between_its_bounds(
+    method: Method, d: Differences, alpha: float, span: float
+) -> None:
+    """And they lie within what a mean can be at all."""
+    bounds = mean_bounds(d, alpha, method=method, span=span)
+    low, high = known(bounds)
+    most = max(span, float(np.abs(d.values).max()))
+    assert -most <= low <= bounds.mean <= high <= most
+    assert (bounds.alpha, bounds.units) == (alpha, d.units)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
+@given(differences())
+def test_a_smaller_error_has_wider_bounds(method: Method, d: Differences) -> None:
+    """Certainty costs width; with the same resamples for BCa."""
+    wide, narrow = (known(mean_bounds(d, alpha, method=method)) for alpha in (0.01, 0.1))
+    assert wide[0] <= narrow[0] + 1e-12
+    assert wide[1] >= narrow[1] - 1e-12
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
+@given(differences(), st.randoms(), ALPHA)
+def test_the_order_of_pairs_does_not_matter(
+    method: Method, d: Differences, random: Any, alpha: float
+) -> None:
+    """Whatever the method, the bounds are the same up to rounding."""
+    order = list(range(d.n))
+    random.shuffle(order)
+    other = Differences(d.values[order], d.categories[order], d.clusters[order])
+    one, two = mean_bounds(d, alpha, method=method), mean_bounds(other, alpha, method=method)
+    assert (one.method, one.statement) == (two.method, two.statement)
+    assert known(one) == pytest.approx(known(two), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
+@given(st.lists(SCORE, min_size=1, max_size=12), st.integers(2, 3))
+def test_repeated_pairs_of_a_cluster_narrow_nothing(
+    method: Method, scores: list[float], times: int
+) -> None:
+    """Every sample measured again with the same result is no further sample."""
+    names = np.repeat(np.arange(len(scores)), times)
+    again = Differences(np.repeat(scores, times), np.zeros(len(names), np.int64), names)
+    one = mean_bounds(sample(scores), 0.05, method=method)
+    many = mean_bounds(again, 0.05, method=method)
+    assert known(many) == pytest.approx(known(one), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["auto", "t", "exact"])
+@given(st.lists(SCORE, min_size=20, max_size=24, unique=True))
+def test_the_upper_bound_is_the_lower_one_in_the_mirror(
+    method: Method, scores: list[float]
+) -> None:
+    """Turning every difference around turns the bounds around, where they are no lumps and not few."""
+    one = known(mean_bounds(sample(scores), 0.05, method=method))
+    other = known(mean_bounds(sample([-x for x in scores]), 0.05, method=method))
+    assert (-other[1], -other[0]) == pytest.approx(one, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.25], "one unit shows no spread"),
+        ([0.0] * 20, "all 20 differences are 0"),
+        ([0.5 - 0.3, 0.3 - 0.1, 0.9 - 0.7], "all 3 differences are 0.2"),
+    ],
+)
+def test_no_spread_is_no_certainty(method: Method, values: list[float], said: str) -> None:
+    """A single unit, all equal, equal but for rounding: exact bounds that say so, by any method."""
+    bounds = mean_bounds(sample(values), 0.05, method=method)
+    rest = 0.05 ** (1 / len(values))
+    assert bounds.method == "exact"
+    assert said in bounds.statement
+    low, high = known(bounds)
+    assert low == pytest.approx(-1 + (1 + values[0]) * rest)
+    by_symmetry = values[0] if len(values) == 20 else 1.0
+    expected = 1 - (1 - values[0]) * rest if method == "exact" else by_symmetry
+    assert high == pytest.approx(expected)
+
+
+def test_categories_without_spread_of_their_own_are_no_certainty() -> None:
+    """Each category constant, each another: what t would take for a standard error of 0."""
+    d = Differences.of(
+        {c: {f"{c}{i}": value for i in range(5)} for c, value in [("x", 0.1), ("y", 0.3)]}
+    )
+    bounds = mean_bounds(d, 0.05, method="t")
+    low, high = known(bounds)
+    assert bounds.method == "exact"
+    assert bounds.mean == pytest.approx(0.2)
+    assert "no category shows any spread" in bounds.statement
+    assert low < 0
+    assert high > 0.3
+
+
+def test_a_tiny_category_can_hide_more_than_a_large_one() -> None:
+    """Two samples of a hundred carry half of the mean; one more like them could cost as much."""
+    d = Differences.of(
+        {"tiny": {"a": 0.0, "b": 0.0}, "large": {f"s{i:02}": 0.0 for i in range(98)}}
+    )
+    low, high = known(mean_bounds(d, 0.05, method="exact"))
+    assert (low, -high) == pytest.approx([-25 * (1 - 0.05 ** (1 / 100))] * 2)
+    unseen = 1 - 0.05 ** (1 / 2)  # what two samples alone let pass
+    assert low < -unseen / 2
+
+
+@pytest.mark.parametrize(
+    ("values", "method"),
+    [
+        (np.zeros(200), "exact"),
+        (np.append(np.zeros(31), NOISE[:29]), "exact"),
+        (np.append(np.zeros(31), NOISE[:30]), "t"),
+        (np.append(np.zeros(29), NOISE[:29]), "t"),
+        (NOISE, "t"),
+        ([0.25, 0.5], "t"),
+    ],
+)
+def test_data_without_a_bell_shape_have_exact_bounds(values: Any, method: str) -> None:
+    """More than half equal and fewer than 30 others: neither half nor 30 is enough alone."""
+    bounds = mean_bounds(sample(values), 0.05)
+    assert bounds.method == method
+    assert bool(bounds.statement) is (method == "exact")
+
+
+def test_shares_have_exact_bounds() -> None:
+    """Right or wrong, however many; nothing special is said of them."""
+    values = np.random.default_rng(0).integers(-1, 2, size=300).astype(float)
+    assert mean_bounds(sample(values), 0.05).method == "t"
+    bounds = mean_bounds(sample(values), 0.05, shares=True)
+    assert (bounds.method, bounds.statement) == ("exact", "")
+
+
+def test_a_method_that_is_asked_for_is_used() -> None:
+    """Three methods, three bounds of the same mean, all of them near."""
+    found = {m: mean_bounds(sample(NOISE), 0.05, method=m) for m in METHODS[1:]}
+    assert [b.method for b in found.values()] == ["t", "BCa", "exact"]
+    assert len({b.low for b in found.values()}) == 3
+    assert known(found["bca"]) == pytest.approx(known(found["t"]), abs=0.01)
+    low, high = known(found["exact"])
+    assert low < known(found["t"])[0]
+    assert high > known(found["t"])[1]
+
+
+def test_a_sample_that_lost_more_than_the_span_widens_it() -> None:
+    """The span is a promise of the caller; what was seen counts more."""
+    low, _ = known(mean_bounds(sample([-2.5]), 0.05))
+    _, high = known(mean_bounds(sample([2.5]), 0.05))
+    assert (low, high) == (-2.5, 2.5)
+
+
+def test_blocks_have_bounds_by_t_around_the_plain_difference() -> None:
+    """Pseudo-values give the spread, whatever the scale and the method asked for."""
+    values = np.array([3.0, -1.0, 2.0, 40.0, 0.5, -2.0])
+    plain = sample(values)
+    blocks = Differences(values, plain.categories, plain.clusters, center=6.0)
+    bounds = mean_bounds(blocks, 0.05, blocks=True, method="exact")
+    reference = mean_bounds(plain, 0.05, method="t", span=1e9)
+    shift = 6.0 - plain.mean
+    assert (bounds.mean, bounds.method, bounds.statement) == (6.0, "t", "")
+    assert known(bounds) == pytest.approx([x + shift for x in known(reference)])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"), [([0.5], "one block"), ([0.5] * 10, "all blocks of samples differ alike")]
+)
+def test_blocks_without_spread_say_nothing(values: list[float], said: str) -> None:
+    """A set metric has no known worst to fall back on: no bounds, and the reason."""
+    bounds = mean_bounds(sample(values), 0.05, blocks=True)
+    assert (bounds.low, bounds.high) == (None, None)
+    assert said in bounds.statement
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"alpha": 0.0}, "alpha is the error of one bound"),
+        ({"alpha": 0.6}, r"in \(0, 0.5\], got 0.6"),
+        ({"alpha": float("nan")}, "alpha"),
+        ({"span": 0.0}, "span is the most"),
+        ({"span": float("inf")}, "span is the most"),
+    ],
+)
+def test_other_settings_are_refused(settings: dict[str, float], said: str) -> None:
+    """Even where the data would not need them."""
+    with pytest.raises(ValueError, match=said):
+        mean_bounds(sample([0.5]), settings.get("alpha", 0.05), span=settings.get("span", 1.0))
+
+
+def test_a_center_without_blocks_is_refused() -> None:
+    """Samples that have scores of their own have a mean of their own."""
+    plain = sample(NOISE)
+    centred = Differences(plain.values, plain.categories, plain.clusters, center=0.0)
+    with pytest.raises(ValueError, match="blocks=True"):
+        mean_bounds(centred, 0.05)

@@ -1,0 +1,131 @@
+"""Exact bounds: against Clopper and Pearson, random draws, and their promise."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact
+from tests.gate.statistics.build import Array
+
+ALPHAS = [1e-9, 1e-5, 0.05 / 40, 0.05, 0.3, 0.5]
+VALUES = st.lists(st.integers(0, 16).map(lambda i: i / 16), min_size=1, max_size=30)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("n", [2, 5, 60, 1284, 20000])
+def test_on_right_and_wrong_it_is_clopper_and_pearsons(n: int, alpha: float) -> None:
+    """The probability at the bound is alpha, to 8 digits, from one right answer to all but one."""
+    stats = pytest.importorskip("scipy.stats", reason="the reference is SciPy's beta distribution")
+    for right in sorted({1, n // 3 or 1, n // 2, n - 1}):
+        values = np.repeat([0.0, 1.0], [n - right, right])
+        low, high = lower_exact(values, 0.0, alpha), upper_exact(values, 1.0, alpha)
+        assert stats.beta.cdf(low, right, n - right + 1) == pytest.approx(alpha, rel=1e-8)
+        assert stats.beta.sf(high, right + 1, n - right) == pytest.approx(alpha, rel=1e-8)
+
+
+def test_it_agrees_with_scipys_interval() -> None:
+    """The two bounds are binomtest's exact interval at twice the error."""
+    stats = pytest.importorskip("scipy.stats", reason="the reference is SciPy's binomtest")
+    interval = stats.binomtest(7, 20).proportion_ci(0.9)
+    values = np.repeat([0.0, 1.0], [13, 7])
+    found = lower_exact(values, 0.0, 0.05), upper_exact(values, 1.0, 0.05)
+    assert found == pytest.approx((interval.low, interval.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 3, 60, 1284])
+def test_equal_values_have_the_rule_of_three(n: int) -> None:
+    """All right: the lower bound is alpha^(1/n), about 1 - 3/n; all worst: the worst itself."""
+    assert lower_exact(np.ones(n), 0.0, 0.05) == pytest.approx(0.05 ** (1 / n))
+    assert lower_exact(np.full(n, 0.25), -1.0, 0.05) == pytest.approx(1.25 * 0.05 ** (1 / n) - 1)
+    assert lower_exact(np.full(n, -1.0), -1.0, 0.05) == -1.0
+    assert upper_exact(np.full(n, 1.0), 1.0, 0.05) == 1.0
+
+
+def outlier(n: int) -> Array:
+    """Many small values and one that lost all: the integrand that turns most often."""
+    values = np.random.default_rng(n).normal(size=n) / 50
+    values[0] = -0.9
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("few", np.array([0.1, -0.4, 0.7])),
+        ("forty steps", np.random.default_rng(1).integers(-20, 21, 400) / 40),
+        ("outlier", outlier(60)),
+        ("many zeros", np.repeat([0.0, -0.5, -0.6], [200, 12, 1])),
+        ("lone gain", np.append(np.full(100, -0.01), 0.9)),
+    ],
+)
+def test_it_is_the_quantile_of_random_mixtures(name: str, values: Array) -> None:
+    """A share alpha of Dirichlet-weighted sums lies below it: 200,000 draws, four errors."""
+    rng = np.random.default_rng(len(name))
+    extended = np.append(values, -1.0)
+    points, counts = np.unique(extended, return_counts=True)
+    draws = rng.gamma(counts, size=(200_000, len(points)))
+    for alpha in (0.001, 0.05, 0.5):
+        low = lower_exact(values, -1.0, alpha)
+        below = float((draws @ (points - low) <= 0).mean())
+        assert abs(below - alpha) < 4 * sqrt(alpha * (1 - alpha) / len(draws))
+
+
+@given(VALUES, st.sampled_from(ALPHAS), st.integers(0, 29), st.integers(1, 8))
+def test_a_better_value_never_lowers_it(
+    values: list[float], alpha: float, which: int, rise: int
+) -> None:
+    """One sample raised, all else equal; and the bound lies between worst and largest."""
+    better = list(values)
+    better[which % len(values)] += rise / 16
+    low = lower_exact(np.array(values), 0.0, alpha)
+    assert 0.0 <= low <= max(values)
+    assert lower_exact(np.array(better), 0.0, alpha) >= low - 1e-9
+    assert lower_exact(np.array(values), -0.5, alpha) <= low + 1e-9
+
+
+@given(VALUES, st.floats(0.001, 0.5), st.integers(-3, 3), st.integers(1, 5))
+def test_it_moves_and_scales_with_the_values(
+    values: list[float], alpha: float, shift: int, scale: int
+) -> None:
+    """The unit of a score and its zero have no say; nor has the order."""
+    given_values = np.array(values)
+    moved = lower_exact(given_values[::-1] * scale + shift, float(shift), alpha)
+    assert moved == pytest.approx(lower_exact(given_values, 0.0, alpha) * scale + shift, abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.05 / 14])
+@pytest.mark.parametrize("shape", ["zeros and small losses", "beta", "three points"])
+def test_the_error_is_what_was_promised(shape: str, alpha: float) -> None:
+    """The bound is above the true mean no more often than alpha, on values that are not 0 and 1."""
+    rng = np.random.default_rng(17)
+    runs, n = 600, 20
+    rows, mean = {
+        "zeros and small losses": (-np.where(rng.random((runs, n)) < 0.2, 0.3, 0.0), -0.06),
+        "beta": (-rng.beta(0.2, 1.8, size=(runs, n)), -0.1),
+        "three points": (rng.choice([-1.0, 0.0, 0.5], size=(runs, n), p=[0.05, 0.75, 0.2]), 0.05),
+    }[shape]
+    false = sum(lower_exact(row, -1.0, alpha) > mean for row in rows)
+    assert false / runs <= alpha + 3 * sqrt(alpha / runs)
+
+
+@pytest.mark.parametrize(
+    ("values", "worst", "alpha", "said"),
+    [
+        ([], 0.0, 0.05, "finite values"),
+        ([float("nan")], 0.0, 0.05, "finite values"),
+        ([0.5], 0.0, 0.0, r"alpha in \(0, 0.5\]"),
+        ([0.5], 0.0, 0.6, r"alpha in \(0, 0.5\]"),
+        ([0.5, -0.25], 0.0, 0.05, "-0.25 is below the worst"),
+    ],
+)
+def test_other_numbers_are_refused(
+    values: list[float], worst: float, alpha: float, said: str
+) -> None:
+    """No values, no numbers, no level, or a value below what was said to be the worst."""
+    with pytest.raises(ValueError, match=said):
+        lower_exact(np.array(values), worst, alpha)

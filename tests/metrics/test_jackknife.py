@@ -1,0 +1,82 @@
+"""Delete-block jackknife: pseudo-values against their closed forms, blocks by name alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+
+NAMES = st.lists(st.text(st.characters(codec="utf-8"), max_size=4), max_size=60)
+SCORES = st.lists(st.integers(-64, 64).map(lambda i: i / 64), min_size=2, max_size=12)
+
+
+@given(SCORES)
+def test_the_pseudo_values_of_a_mean_are_the_values_themselves(scores: list[float]) -> None:
+    """Leaving out one value of a mean, its pseudo-value is that value."""
+    values = np.array(scores)
+    without = [np.delete(values, i).mean() for i in range(len(values))]
+    assert pseudo_values(values.mean(), without) == pytest.approx(values, abs=1e-12)
+
+
+@given(SCORES)
+def test_the_mean_pseudo_value_has_no_bias_of_first_order(scores: list[float]) -> None:
+    """The variance divided by n becomes the variance divided by n - 1, which has no bias."""
+    values = np.array(scores)
+    without = [np.delete(values, i).var() for i in range(len(values))]
+    mean = pseudo_values(values.var(), without).mean()
+    assert mean == pytest.approx(values.var(ddof=1), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("whole", "without"),
+    [(1.0, []), (1.0, [1.0]), (float("nan"), [1.0, 1.0]), (1.0, [1.0, float("inf")])],
+)
+def test_what_is_no_jackknife_is_refused(whole: float, without: list[float]) -> None:
+    """One block left out leaves nothing, and what is not finite says nothing."""
+    with pytest.raises(ValueError, match="at least 2 blocks"):
+        pseudo_values(whole, without)
+
+
+@given(NAMES, st.integers(2, 12), st.randoms())
+def test_blocks_depend_on_the_names_alone(names: list[str], count: int, random: Any) -> None:
+    """However units are ordered or repeated, each is in the same block; sizes are balanced."""
+    blocks = blocks_of(names, count)
+    again = names + names[:3]
+    random.shuffle(again)
+    assert blocks_of(again, count) == blocks
+
+    distinct = set(names)
+    if len(distinct) < FEWEST_UNITS:
+        assert blocks == {}
+        return
+    sizes = Counter(blocks.values())
+    assert blocks.keys() == distinct
+    assert sorted(sizes) == list(range(min(count, len(distinct) // 2)))
+    assert max(sizes.values()) - min(sizes.values()) <= 1
+    assert min(sizes.values()) >= 2
+
+
+def test_blocks_do_not_follow_the_order_of_a_data_set() -> None:
+    """Samples that are numbered by category are spread over the blocks; ten is the default."""
+    names = [f"{i:03}" for i in range(100)]
+    blocks = blocks_of(names)
+    assert set(blocks.values()) == set(range(BLOCKS))
+    assert len({blocks[name] for name in names[:10]}) > 3
+    assert [blocks[name] for name in names] != [i % BLOCKS for i in range(100)]
+
+
+def test_the_blocks_of_names_never_change() -> None:
+    """Baselines keep block scores: another assignment would compare other samples."""
+    assert blocks_of("abcdef", 3) == {"d": 0, "b": 1, "a": 2, "e": 0, "c": 1, "f": 2}
+
+
+def test_one_block_is_refused() -> None:
+    """Nothing can be left out of one block."""
+    with pytest.raises(ValueError, match="at least 2 blocks, got 1"):
+        blocks_of("abcdef", 1)
