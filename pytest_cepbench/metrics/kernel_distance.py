@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum, isfinite
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_cepbench.metrics.moments import TooFewError
+
 Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]
+Labels = npt.NDArray[np.integer[Any]]
 
 _BLOCK = 1000  # the subset size of clean-fid and of the published KIDs
 
@@ -44,6 +48,9 @@ class KernelBlocks:
     n_x, n_y: samples that will come in each set; they decide the blocks, see `kernel_distance`. A
     row is held until its block is complete in both sets: fed in step, that is about one block per
     set. Raises ValueError for fewer than 2 samples or a block of fewer than 2.
+
+    Rows may be told in parts, each of which can be left out afterwards, for a jackknife: of every
+    block the sums of its kernel between any two parts are kept.
     """
 
     def __init__(self, n_x: int, n_y: int, *, block: int = _BLOCK) -> None:
@@ -56,32 +63,55 @@ class KernelBlocks:
         count = min(-(-max(n_x, n_y) // block), min(n_x, n_y) // 2)
         self._expected = (n_x, n_y)
         self._sizes = list(zip(_sizes(n_x, count), _sizes(n_y, count), strict=True))
-        self._estimates: list[float] = []
+        self._closed: list[_Block] = []
         self._held: tuple[list[Array], list[Array]] = ([], [])
+        self._labels: tuple[list[Labels], list[Labels]] = ([], [])
         self._received = [0, 0]
 
-    def add(self, x: FloatArray, y: FloatArray) -> None:
+    def add(self, x: FloatArray, y: FloatArray, parts: tuple[Labels, Labels] | None = None) -> None:
         """Add the next rows of each set, (k, D) and (l, D); k and l may differ or be 0.
 
+        parts: (k,) and (l,), the part of each row, from 0; all are of part 0 when left out. They
+        change no bit of the distance.
         Raises ValueError, and adds nothing, for other shapes, more rows than were announced, or
         values that are not finite.
         """
         shards = [np.array(rows, dtype=np.float64) for rows in (x, y)]
         self._check(shards)
-        for side, rows in enumerate(shards):
+        labels = parts or tuple(np.zeros(len(rows), dtype=np.intp) for rows in shards)
+        for rows, own in zip(shards, labels, strict=True):
+            if np.shape(own) != (len(rows),) or (len(rows) and own.min() < 0):
+                msg = f"expected a part from 0 for each of {len(rows)} rows, got {np.shape(own)}"
+                raise ValueError(msg)
+        for side, (rows, own) in enumerate(zip(shards, labels, strict=True)):
             self._held[side].append(rows)
+            self._labels[side].append(np.array(own, dtype=np.intp))
             self._received[side] += len(rows)
         self._close_blocks()
 
     def distance(self) -> float:
         """Mean over all blocks. Raises ValueError while rows are missing."""
+        self._check_complete()
+        return fsum(block.estimate for block in self._closed) / len(self._closed)
+
+    def distance_without(self, part: int) -> float:
+        """The same without the samples of a part, which are missing in their own blocks.
+
+        The blocks stay as they are but for them: each is an unbiased estimate still, and the mean
+        is over as many. Where all is one block this is `kernel_distance` of the remaining rows.
+        Raises ValueError while rows are missing, TooFewError where a block would keep fewer than 2
+        samples of a set.
+        """
+        self._check_complete()
+        return fsum(block.without(part) for block in self._closed) / len(self._closed)
+
+    def _check_complete(self) -> None:
         if tuple(self._received) != self._expected:
             msg = (
                 f"expected {self._expected[0]} and {self._expected[1]} samples, "
                 f"got {self._received[0]} and {self._received[1]}; add the missing ones first"
             )
             raise ValueError(msg)
-        return fsum(self._estimates) / len(self._estimates)
 
     def _check(self, shards: list[Array]) -> None:
         if any(rows.ndim != 2 for rows in shards):
@@ -103,17 +133,45 @@ class KernelBlocks:
                 raise ValueError(msg)
 
     def _close_blocks(self) -> None:
-        while len(self._estimates) < len(self._sizes):
-            sizes = self._sizes[len(self._estimates)]
+        while len(self._closed) < len(self._sizes):
+            sizes = self._sizes[len(self._closed)]
             if any(sum(map(len, self._held[side])) < sizes[side] for side in (0, 1)):
                 return
-            x, y = (self._take(side, sizes[side]) for side in (0, 1))
-            self._estimates.append(_unbiased(x, y))
+            (x, x_parts), (y, y_parts) = (self._take(side, sizes[side]) for side in (0, 1))
+            self._closed.append(_closed(x, y, x_parts, y_parts))
 
-    def _take(self, side: int, size: int) -> Array:
-        rows = np.concatenate(self._held[side])
+    def _take(self, side: int, size: int) -> tuple[Array, Labels]:
+        rows, labels = np.concatenate(self._held[side]), np.concatenate(self._labels[side])
         self._held[side][:] = [rows[size:].copy()]
-        return rows[:size]
+        self._labels[side][:] = [labels[size:].copy()]
+        return rows[:size], labels[:size]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One estimate, and what it is made of by parts.
+
+    sizes: (2, P) rows of each set in each part. x, y, across: (P, P) sums of the kernel over pairs
+    of rows of two parts, a row with itself left out.
+    """
+
+    estimate: float
+    sizes: Labels
+    x: Array
+    y: Array
+    across: Array
+
+    def without(self, part: int) -> float:
+        """The estimate of the other parts; the sums are added up anew, none is taken off."""
+        others = np.arange(self.sizes.shape[1]) != part
+        n_x, n_y = (int(size) for size in self.sizes[:, others].sum(axis=1))
+        if min(n_x, n_y) < 2:
+            msg = (
+                f"without part {part} a block of the kernel distance keeps {n_x} and {n_y} samples"
+            )
+            raise TooFewError(msg)
+        x, y, across = (float(s[others][:, others].sum()) for s in (self.x, self.y, self.across))
+        return x / (n_x * (n_x - 1)) + y / (n_y * (n_y - 1)) - 2 * across / (n_x * n_y)
 
 
 def _sizes(n: int, count: int) -> list[int]:
@@ -122,15 +180,24 @@ def _sizes(n: int, count: int) -> list[int]:
     return [high - low for low, high in pairwise(bounds)]
 
 
-def _unbiased(x: Array, y: Array) -> float:
+def _closed(x: Array, y: Array, x_parts: Labels, y_parts: Labels) -> _Block:
     """Unbiased squared MMD: pairs of a sample with itself are left out."""
     with np.errstate(over="ignore", invalid="ignore"):
-        within = _mean_of_others(_kernel(x, x)) + _mean_of_others(_kernel(y, y))
-        estimate = within - 2 * float(_kernel(x, y).mean())
+        of_x, of_y, across = _kernel(x, x), _kernel(y, y), _kernel(x, y)
+        within = _mean_of_others(of_x) + _mean_of_others(of_y)
+        estimate = within - 2 * float(across.mean())
     if not isfinite(estimate):
         msg = "features are too large: their kernel (a . b / D + 1)^3 leaves the range of float64"
         raise ValueError(msg)
-    return estimate
+    names = np.arange(max(int(x_parts.max()), int(y_parts.max())) + 1)
+    in_x, in_y = ((parts[:, None] == names).astype(np.float64) for parts in (x_parts, y_parts))
+    return _Block(
+        estimate=estimate,
+        sizes=np.array([in_x.sum(axis=0), in_y.sum(axis=0)]).astype(np.intp),
+        x=in_x.T @ of_x @ in_x,
+        y=in_y.T @ of_y @ in_y,
+        across=in_x.T @ across @ in_y,
+    )
 
 
 def _kernel(x: Array, y: Array) -> Array:
@@ -140,5 +207,6 @@ def _kernel(x: Array, y: Array) -> Array:
 
 
 def _mean_of_others(kernel: Array) -> float:
+    """Mean of all but the diagonal, which is set to 0."""
     np.fill_diagonal(kernel, 0.0)
     return float(kernel.sum()) / (len(kernel) * (len(kernel) - 1))

@@ -24,6 +24,7 @@ from pytest_cepbench.suites.measures.settings import (
     MetricTable,
     SetTable,
     SimilarityTable,
+    number_problems,
 )
 from pytest_cepbench.suites.measures.similarity import SimilarityMeasure, make_similarity
 
@@ -57,8 +58,8 @@ def read_table(name: str, raw: Mapping[str, Any]) -> MetricTable:
     except msgspec.ValidationError as error:
         msg = f"metric {name!r}: {error}"
         raise ValueError(msg) from error
-    if table.tolerance is not None and not 0 <= table.tolerance < float("inf"):
-        msg = f"tolerance = {table.tolerance} of metric {name}: at least 0 is expected"
+    for problem in number_problems(table):
+        msg = f"metric {name!r}: {problem}"
         raise ValueError(msg)
     return table
 

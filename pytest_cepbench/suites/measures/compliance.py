@@ -39,6 +39,7 @@ from pytest_cepbench.suites.measures.measure import (
     by_category,
     everyone,
     outcome_of_chain,
+    population,
 )
 from pytest_cepbench.suites.measures.settings import ComplianceTable, Parts, Pool
 
@@ -83,6 +84,7 @@ class ComplianceMeasure:
     parts: Parts
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
 
     @property
     def label(self) -> str:
@@ -117,7 +119,7 @@ class ComplianceMeasure:
             if self.pool == "samples"
             else overall_by_generation(correct, tasks)
         )
-        clauses = [[s.id, prompt_metadata(_prompt(s))] for s in samples]
+        clauses = [[s.id, prompt_metadata(_prompt(s))] for s in population(case, evidence)]
         return Measured(
             scores={
                 name: {s.id: float(np.mean(marked[s.id].correct)) for s in part}
@@ -127,6 +129,7 @@ class ComplianceMeasure:
             outcomes=[marked[sample.id].outcome for sample in samples],
             curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
             identity={"clauses": digest_json(clauses)[:16]},
+            shares=True,
         )
 
     def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:

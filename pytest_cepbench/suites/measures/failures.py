@@ -38,6 +38,7 @@ class FailureMeasure:
     higher_is_better: bool = False
     label: str = "failure rate"
     own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
 
     @property
     def identity(self) -> str:
@@ -66,6 +67,7 @@ class FailureMeasure:
             },
             samples=samples,
             outcomes=[outcome for found in by_chain for outcome in found.values()],
+            shares=True,
         )
 
     def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:

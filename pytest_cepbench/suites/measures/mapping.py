@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
@@ -14,6 +15,13 @@ from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
 from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of_mapping
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.blocks import (
+    JACKKNIFE,
+    block_of_each,
+    scored_blocks,
+    too_few_units,
+    unbounded,
+)
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
@@ -68,6 +76,11 @@ class MappingMeasure:
         return not self.rates
 
     @property
+    def per_sample(self) -> bool:
+        """A rate is that of the mean curve."""
+        return not self.rates
+
+    @property
     def label(self) -> str:
         """MCD or SDR, and the metric's own name where a suite has it as another."""
         kind = "SDR" if self.rates else "MCD"
@@ -75,9 +88,9 @@ class MappingMeasure:
 
     @property
     def identity(self) -> str:
-        """Which mapping is compared by whom."""
+        """Which mapping is compared by whom, and of a rate how blocks are left out."""
         mappings = ", ".join(f"{name} by {course.encoder}" for name, course in self.courses.items())
-        return f"{'sdr' if self.rates else 'mcd'}/1 {mappings}"
+        return f"sdr/2 {mappings}, {JACKKNIFE}" if self.rates else f"mcd/1 {mappings}"
 
     @property
     def seats(self) -> tuple[str, ...]:
@@ -123,8 +136,7 @@ class MappingMeasure:
         )
         part = case.key.part
         if self.rates:
-            sizes = {part: len(samples)}
-            return replace(measured, scores={part: {_ALL: _rate(case, rates[first])}}, sizes=sizes)
+            return _with_rate(measured, case, own.courses[first], curves[first], rates[first])
         means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
         scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
         return replace(measured, scores={part: scores})
@@ -164,11 +176,47 @@ def _cuts(
             yield f"{name}: {note}"
 
 
-def _rate(case: Case, rate: DriftRate) -> float:
+def _with_rate(
+    measured: Measured,
+    case: Case,
+    course: Course,
+    curves: npt.NDArray[np.float64],
+    rate: DriftRate,
+) -> Measured:
+    """One score for all samples, with its pseudo-values by block.
+
+    curves: (n, k) of each sample. Raises MeasurementError where their mean tells no rate.
+    """
     if rate.b is None:
         msg = f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
         raise MeasurementError(msg)
-    return rate.b
+    part = case.key.part
+    without, why = _rates_without(course, measured.samples, curves)
+    return replace(
+        measured,
+        scores={part: {_ALL: rate.b}},
+        sizes={part: len(measured.samples)},
+        blocks={} if why else {part: scored_blocks(rate.b, without)},
+        notes=(*measured.notes, *([unbounded(part, why)] if why else [])),
+    )
+
+
+def _rates_without(
+    course: Course, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
+) -> tuple[list[float], str]:
+    """The rate without each block of samples, or why there are none."""
+    of_each = block_of_each(samples)
+    if not of_each:
+        return [], too_few_units(samples)
+    blocks = np.array([of_each[sample.id] for sample in samples])
+    rates = []
+    for block in range(int(blocks.max()) + 1):
+        rest = curves[blocks != block].mean(axis=0)
+        rate = fit_drift_rate(course.generations, rest.tolist())
+        if rate.b is None:
+            return [], f"without block {block} the curve does not tell a drift rate: {rate.reason}"
+        rates.append(rate.b)
+    return rates, ""
 
 
 def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> MappingMeasure:

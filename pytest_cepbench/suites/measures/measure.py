@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
-from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
@@ -31,7 +31,7 @@ class Outcome:
 class Measured:
     """What a measure makes of a case.
 
-    scores, sizes, curve, notes: as in `Measurement`. samples: those that the numbers come from.
+    scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the numbers come from.
     outcomes: one for every chain that was read. identity: what else must be equal for the numbers
     to be comparable, "metric" among it where only a part of the measure was at work. plans, seats: in
     that case, the chains and readers of the part.
@@ -42,6 +42,8 @@ class Measured:
     outcomes: Sequence[Outcome]
     curve: tuple[float, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    blocks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shares: bool = False
     notes: tuple[str, ...] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
     plans: tuple[ChainPlan, ...] | None = None
@@ -105,6 +107,10 @@ class Measure(Protocol):
     def own_parts(self) -> tuple[str, ...]:
         """Further cases over all samples, such as mappings."""
 
+    @property
+    def per_sample(self) -> bool:
+        """Whether every sample has a score of its own, rather than all of them one together."""
+
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""
 
@@ -162,7 +168,16 @@ def grower(plan: ChainPlan, generation: int) -> str:
 
 def by_category(case: Case, evidence: Evidence) -> dict[str, tuple[Sample, ...]]:
     """The samples of a case as its scores are pooled: by category, or all once under its own name."""
-    parts = {name: evidence.dataset.in_category(name) for name in case.categories}
+    return _pooled(case, evidence.dataset)
+
+
+def population(case: Case, evidence: Evidence) -> tuple[Sample, ...]:
+    """All samples that a case is about, also those that are not looked at now."""
+    return everyone(_pooled(case, evidence.population))
+
+
+def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
+    parts = {name: dataset.in_category(name) for name in case.categories}
     if case.pool == "categories":
         return parts
     return {case.key.part: everyone(parts)}

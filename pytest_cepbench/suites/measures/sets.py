@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
-from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
-from pytest_cepbench.metrics.kernel_distance import KernelBlocks
-from pytest_cepbench.metrics.moments import FeatureSet
+from pytest_cepbench.metrics.frechet import gc_fid_at_t
 from pytest_cepbench.models.readers import features_name, weights_are_here
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.blocks import JACKKNIFE, scored_blocks, unbounded
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
@@ -28,12 +24,11 @@ from pytest_cepbench.suites.measures.measure import (
     everyone,
     outcome_of_chain,
 )
+from pytest_cepbench.suites.measures.set_distances import FEWEST, Sets, Step
 from pytest_cepbench.suites.measures.settings import Parts, Pool, SetTable
 from pytest_cepbench.suites.measures.similarity import last_iteration
 
 _ALL = "all images"
-
-_FEWEST = 2
 
 LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 """Fréchet distance at one iteration (MMGenBench, Eq. 5), its weighted mean over iterations
@@ -41,19 +36,30 @@ LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 
 
 @dataclass(frozen=True)
-class _Distances:
-    """Of one category. by_iteration: one distance each. images: how many starts, then how many
-    images at each iteration. width: D, the length of the features.
-    """
+class _Course:
+    """Of one category. steps: one for each iteration that counts. outcomes: of every chain."""
 
-    by_iteration: tuple[float, ...]
-    images: tuple[int, ...]
-    width: int
+    steps: tuple[Step, ...]
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def distances(self) -> list[float]:
+        """One for each step that has any."""
+        return [step.whole for step in self.steps if step.whole is not None]
+
+    @property
+    def images(self) -> tuple[int, ...]:
+        """How many starts, then how many images at each step."""
+        return (self.steps[0].images[0], *(step.images[1] for step in self.steps))
+
+    @property
+    def why(self) -> str:
+        """What is in the way of leaving blocks out, if anything."""
+        return next((step.why for step in self.steps if step.why), "")
 
     def __str__(self) -> str:
         later = ", ".join(map(str, self.images[1:]))
-        return f"{self.images[0]} against {later} (D = {self.width})"
+        return f"{self.images[0]} against {later} (D = {self.steps[0].width})"
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class SetMeasure:
     parts: Parts
     higher_is_better: bool = False
     own_parts: tuple[str, ...] = ()
+    per_sample: bool = False
 
     @property
     def label(self) -> str:
@@ -82,8 +89,8 @@ class SetMeasure:
 
     @property
     def identity(self) -> str:
-        """Formula and iteration."""
-        return f"{self.kind}/1 at {self.at}, over {self.pool}"
+        """Formula, iteration, and how blocks are left out."""
+        return f"{self.kind}/2 at {self.at}, over {self.pool}, {JACKKNIFE}"
 
     @property
     def seats(self) -> tuple[str, ...]:
@@ -96,119 +103,63 @@ class SetMeasure:
         return (self.plan,)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
-        """One distance per category, or one over all samples.
+        """One distance per category, or one over all samples, and its pseudo-values by block.
 
         A chain that stopped has no image to enter the set: the sets shrink, their sizes are part of
         what was measured, and the gate compares no sets of different sizes.
         """
         parts = by_category(case, evidence)
-        found = {name: self._distances(name, part, evidence) for name, part in parts.items()}
+        found = {name: self._course(part, evidence) for name, part in parts.items()}
+        blocks = {name: self._blocks(one) for name, one in found.items()}
         return Measured(
-            scores={name: {_ALL: self._value(one)} for name, one in found.items()},
+            scores={name: {_ALL: self._value(one.distances)} for name, one in found.items()},
             samples=everyone(parts),
             outcomes=[outcome for one in found.values() for outcome in one.outcomes],
-            curve=tuple(np.mean([one.by_iteration for one in found.values()], axis=0).tolist()),
+            curve=tuple(np.mean([one.distances for one in found.values()], axis=0).tolist()),
             sizes={name: one.images[0] for name, one in found.items()},
-            notes=tuple(f"images of {name}: {one}" for name, one in found.items()),
+            blocks={name: scored for name, scored in blocks.items() if scored},
+            notes=(
+                *(f"images of {name}: {one}" for name, one in found.items()),
+                *(unbounded(name, one.why) for name, one in found.items() if one.why),
+            ),
             identity={"sets": "; ".join(f"{name} {one}" for name, one in found.items())},
         )
 
     def show(self, _: Case, __: str, ___: Evidence) -> None:
         """A distance of sets belongs to no chain."""
 
-    def _value(self, distances: _Distances) -> float:
-        if self.kind == "gc_fid":
-            return gc_fid_at_t(np.array(distances.by_iteration))
-        return distances.by_iteration[-1]
+    def _value(self, distances: Sequence[float]) -> float:
+        """Of the distances at the iterations that count."""
+        return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-    def _distances(self, name: str, samples: Sequence[Sample], evidence: Evidence) -> _Distances:
-        make = self._kernel if self.kind == "kid" else self._frechet
-        return evidence.once(self, name, lambda: make(samples, evidence))
+    def _blocks(self, course: _Course) -> Mapping[str, float]:
+        without = zip(*(step.without for step in course.steps), strict=True)
+        rest = [] if course.why else [self._value(distances) for distances in without]
+        return scored_blocks(self._value(course.distances), rest)
 
-    def _frechet(self, samples: Sequence[Sample], evidence: Evidence) -> _Distances:
-        first = self.at if self.kind == "fid" else 1
-        walk = _Walk(self, samples, evidence)
-        starts = walk.gather(0)
-        sizes, distances = [starts.n], []
-        for t in range(first, self.at + 1):  # two sets at a time: each may be some D x D matrices
-            one = walk.gather(2 * t)
-            sizes.append(one.n)
-            if min(sizes) >= _FEWEST:
-                distances.append(frechet_distance(starts, one))
-        walk.require_enough(sizes)
-        return _Distances(tuple(distances), tuple(sizes), walk.width, walk.outcomes())
-
-    def _kernel(self, samples: Sequence[Sample], evidence: Evidence) -> _Distances:
-        walk = _Walk(self, samples, evidence)
-        ends = (0, 2 * self.at)
-        sizes = tuple(sum(map(len, walk.features(generation))) for generation in ends)
-        walk.require_enough(sizes)
-        blocks = KernelBlocks(*sizes)
-        # In step, so that no more than a block of each set is held.
-        for x, y in zip_longest(*map(walk.features, ends)):
-            blocks.add(*(np.empty((0, walk.width)) if rows is None else rows for rows in (x, y)))
-        return _Distances((blocks.distance(),), sizes, walk.width, walk.outcomes())
-
-
-class _Walk:
-    """Passes over the features of some samples' chains, keeping the books of what failed.
-
-    width: D, the length of the features; 1 before any was seen.
-    """
-
-    def __init__(self, measure: SetMeasure, samples: Sequence[Sample], evidence: Evidence) -> None:
-        self._measure = measure
-        self._samples = samples
-        self._evidence = evidence
-        self._failed: dict[str, Outcome] = {}
-        self.width = 1
-
-    def features(self, generation: int) -> Iterator[npt.NDArray[np.float32]]:
-        """(n, D) features of each shard at a generation; what failed is left out."""
-        measure = self._measure
-        shards = self._evidence.features(
-            measure.plan.start, measure.encoder, generation, self._samples
+    def _course(self, samples: Sequence[Sample], evidence: Evidence) -> _Course:
+        """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
+        sets = Sets(self.plan, self.encoder, samples, evidence)
+        step = sets.kernel if self.kind == "kid" else sets.frechet
+        first = 1 if self.kind == "gc_fid" else self.at
+        steps = tuple(step(2 * t) for t in range(first, self.at + 1))
+        failed = {name: why for one in steps for name, why in one.failed.items()}
+        outcomes = tuple(
+            outcome_of_chain(chain, self.plan)
+            if chain.failure is not None or name not in failed
+            else Outcome(name, failed[name], self.encoder)
+            for name, chain in evidence.chains(self.plan.start, samples).items()
         )
-        for shard in shards:
-            rows = []
-            for chain, found in shard:
-                if isinstance(found, Failure):
-                    self._failed[chain.sample.id] = Outcome(chain.sample.id, found, measure.encoder)
-                else:
-                    rows.append(found)
-            if rows:
-                self.width = len(rows[0])
-                yield np.stack(rows)
-
-    def gather(self, generation: int) -> FeatureSet:
-        """All features of a generation as one set."""
-        gathered: FeatureSet | None = None
-        for rows in self.features(generation):
-            gathered = gathered or FeatureSet(self.width)
-            gathered.add(rows)
-        return gathered or FeatureSet(self.width)
-
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """One for every chain."""
-        plan = self._measure.plan
-        chains = self._evidence.chains(plan.start, self._samples)
-        return tuple(
-            outcome_of_chain(chain, plan)
-            if chain.failure is not None or name not in self._failed
-            else self._failed[name]
-            for name, chain in chains.items()
-        )
-
-    def require_enough(self, sizes: Sequence[int]) -> None:
-        """Raise MeasurementError for a set of fewer than two images, which has no covariance."""
-        if min(sizes) < _FEWEST:
-            stopped = Counter(o.failure.kind for o in self.outcomes() if o.failure is not None)
+        course = _Course(steps, outcomes)
+        if min(course.images) < FEWEST:
+            stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
             msg = (
-                f"{self._measure.label} needs at least {_FEWEST} images in every set, and there are "
-                f"{', '.join(map(str, sizes))}"
+                f"{self.label} needs at least {FEWEST} images in every set, and there are "
+                f"{', '.join(map(str, course.images))}"
                 + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
             )
             raise MeasurementError(msg)
+        return course
 
 
 def make_sets(kind: str, name: str, table: SetTable, stage: Stage) -> SetMeasure:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import isfinite
 from typing import Literal
 
 import msgspec
 
 from pytest_cepbench.chains import Modality
+from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
 
 ENCODER = "encoder"
 """The seat of the encoder that `--encoder` names; further encoders have names of their own."""
@@ -22,7 +25,8 @@ class MetricTable(
     """Settings that every metric has; what is left out is the suite's or the metric's own.
 
     kind: which metric it is; the table's name when left out.
-    tolerance: the drop that does not matter, in the metric's own unit.
+    tolerance, anchor_tolerance, gate, bounds: as in `Policy`; the unit is the metric's own.
+    weight: of each of its cases when alpha is divided among the cases of a run, over 0.
     pool: whether groups and the whole suite are the unweighted mean of their categories' values
     ("categories") or one value over all their samples, each counted once ("samples").
     parts: whether categories and groups are cases of their own ("all") or only the whole suite.
@@ -30,8 +34,35 @@ class MetricTable(
 
     kind: str | None = None
     tolerance: float | None = None
+    anchor_tolerance: float | None = None
+    gate: GateName | None = None
+    bounds: BoundsName | None = None
+    weight: float | None = None
     pool: Pool | None = None
     parts: Parts | None = None
+
+
+def number_problems(table: object) -> Iterator[str]:
+    """What is wrong with the numbers of a table that says how cases are judged."""
+    checks = {
+        "tolerance": check_tolerance,
+        "anchor_tolerance": check_tolerance,
+        "alpha": check_alpha,
+        "weight": _check_weight,
+    }
+    for field, check in checks.items():
+        value = getattr(table, field, None)
+        if value is not None:
+            try:
+                check(value, field)
+            except ValueError as error:
+                yield str(error)
+
+
+def _check_weight(value: float, name: str) -> None:
+    if not (isfinite(value) and value > 0):
+        msg = f"{name} is a number over 0, got {value}"
+        raise ValueError(msg)
 
 
 class SimilarityTable(MetricTable, frozen=True, kw_only=True):

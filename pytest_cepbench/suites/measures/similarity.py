@@ -65,6 +65,7 @@ class SimilarityMeasure:
     parts: Parts
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
 
     @property
     def label(self) -> str:
