@@ -7,7 +7,7 @@ from pytest_cepbench.chains.chain import (
     load_link,
     naming_damage,
 )
-from pytest_cepbench.chains.engine import Crew
+from pytest_cepbench.chains.engine import Crew, start_chains
 from pytest_cepbench.chains.game import Game
 from pytest_cepbench.chains.plan import ChainPlan, Modality
 from pytest_cepbench.chains.reading import Trace, boxes, trace, vectors
@@ -30,6 +30,7 @@ __all__ = [
     "boxes",
     "load_link",
     "naming_damage",
+    "start_chains",
     "total",
     "trace",
     "vectors",

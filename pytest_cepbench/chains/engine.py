@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
-from pytest_cepbench.chains.plan import ChainPlan, derive_seed
+from pytest_cepbench.chains.plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.runner import RoleRunner, Step
 from pytest_cepbench.datasets.sample import (
     EmbeddedImage,
@@ -23,11 +23,23 @@ from pytest_cepbench.store import ImageRef, Result, Store
 
 @dataclass(frozen=True)
 class Crew:
-    """Who plays: one runner per role, all on one store; None for a role that no chain needs."""
+    """Who plays: one runner per role, all on one store; None for a role that no chain needs.
+
+    stand_ins: by start of the chain and generation, who plays that one hop in place of the role's
+    runner.
+    """
 
     describer: RoleRunner | None
     generator: RoleRunner | None
     store: Store
+    stand_ins: Mapping[tuple[Modality, int], RoleRunner] = field(default_factory=dict)
+
+    def player(self, plan: ChainPlan, generation: int) -> RoleRunner:
+        """Who plays a generation of the plan's chains."""
+        own = self.describer if plan.describes(generation) else self.generator
+        found = self.stand_ins.get((plan.start, generation), own)
+        assert found is not None  # whoever makes a crew fills the roles that the plan needs
+        return found
 
 
 def grow(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
@@ -90,12 +102,10 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
 def _advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew) -> None:
     before = generation - 1
     describes = plan.describes(generation)
-    if describes:
-        runner, prompt = crew.describer, plan.describe
-    else:
-        runner, prompt = crew.generator, plan.generate
+    runner = crew.player(plan, generation)
+    prompt = plan.describe if describes else plan.generate
+    if not describes:
         chains = _worded(plan, generation, chains)
-    assert runner is not None  # whoever makes a crew fills the roles that the plan needs
     steps = []
     for chain in chains:
         link = chain.links[before]

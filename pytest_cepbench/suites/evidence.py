@@ -11,6 +11,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from copy import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pytest_cepbench.artifacts import Failure
@@ -22,6 +24,7 @@ from pytest_cepbench.chains import (
     Modality,
     RoleRunner,
     Trace,
+    start_chains,
     trace,
     vectors,
 )
@@ -40,6 +43,8 @@ V = TypeVar("V")
 class Evidence:
     """The chains of one suite with one line-up of models, and what its readers make of them.
 
+    dataset: the samples that are looked at. population: all that could be; the same but for a look
+    at a part of them.
     plans: by start. crew: who grows the chains. runner: gives the runner of a reader's seat.
     replay: chains made elsewhere, read instead of grown.
     """
@@ -53,6 +58,7 @@ class Evidence:
         replay: Replay | None = None,
     ) -> None:
         self.dataset = dataset
+        self.population = dataset
         self.plans = plans
         self.runner = runner
         self.replay = replay
@@ -64,6 +70,38 @@ class Evidence:
     def store(self) -> Store:
         """Where everything is kept."""
         return self._crew.store
+
+    def narrowed(self, most: int) -> Evidence:
+        """A look at no more than so many samples of each category; what is known is shared."""
+        look = copy(self)
+        look.dataset = self.once("narrowed", str(most), lambda: self.population.limited(most))
+        return look
+
+    def starts(self, start: Modality, samples: Sequence[Sample]) -> dict[str, str]:
+        """Digest of each sample's seed, by id; no chain is grown for it.
+
+        Raises DatasetError naming every sample whose seed cannot be used.
+        """
+        known = self._known.setdefault((start, "starts"), {})
+        missing = [sample for sample in samples if sample.id not in known]
+        for chain in start_chains(self.plans[start], missing, self.store):
+            known[chain.sample.id] = chain.links[0].digest
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def recast(
+        self,
+        samples: Sequence[Sample],
+        plans: Mapping[Modality, ChainPlan],
+        stand_ins: Mapping[tuple[Modality, int], RoleRunner],
+    ) -> Evidence:
+        """Evidence of its own on some of the samples, by their ids, with others at some hops.
+
+        plans: by start, as far as its chains are to go. stand_ins: see `Crew`.
+        """
+        crew = replace(self._crew, stand_ins=stand_ins)
+        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
+        dataset = replace(self.dataset, samples=ordered)
+        return Evidence(dataset, plans, crew, self.runner, self.replay)
 
     def traces(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
