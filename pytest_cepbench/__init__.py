@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
     from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample
-    from pytest_cepbench.errors import CepError
+    from pytest_cepbench.errors import CepError, InconclusiveWarning
     from pytest_cepbench.gate import Judgement, Measurement, Verdict
     from pytest_cepbench.metrics import cosine_to_start, gc_at_t, mean_similarity
     from pytest_cepbench.models.roles import Describer, Detector, Encoder, Generator
@@ -32,6 +32,7 @@ _HOMES = {
     "FileImage": "datasets.sample",
     "Generator": "models.roles",
     "ImageArtifact": "artifacts",
+    "InconclusiveWarning": "errors",
     "Judgement": "gate",
     "Measurement": "gate",
     "Sample": "datasets.sample",
@@ -54,6 +55,7 @@ __all__ = [
     "FileImage",
     "Generator",
     "ImageArtifact",
+    "InconclusiveWarning",
     "Judgement",
     "Measurement",
     "Sample",

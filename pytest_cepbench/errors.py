@@ -66,6 +66,10 @@ class MeasurementError(CepError):
     """A case could not be measured, so nothing can be said of the checkpoint."""
 
 
+class InconclusiveWarning(UserWarning):
+    """A case passed although its samples do not tell; turn it into an error to make such runs fail."""
+
+
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
     """Sentence for a name that is not known: what was given, the nearest match, all that exist."""
     names = sorted(known)

@@ -74,6 +74,9 @@ class Sample:
     categories: the categories it belongs to, at least one; the first is its home.
     image, text: the seeds a chain can start from; at least one is there.
     metadata: what else the data set says of it, built-in types only.
+    cluster: what it shares with samples that are not independent of it: images of one prompt, seeds
+    of one image; None for a sample of its own.
+    replicate: which of the cluster's seeds it is, 0 for the first.
     """
 
     id: str
@@ -81,6 +84,13 @@ class Sample:
     image: SeedImage | None = None
     text: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    cluster: str | None = None
+    replicate: int = 0
+
+    @property
+    def unit(self) -> str:
+        """The cluster it belongs to, itself where it has none: what statistics count once."""
+        return self.id if self.cluster is None else self.cluster
 
 
 @dataclass(frozen=True)
@@ -121,12 +131,13 @@ class Dataset:
     def limited(self, most: int) -> Dataset:
         """At most so many samples of each category: the same ones in every run and on every machine.
 
-        They are chosen by the digest of their ids, so that fewer are always among more, and one in
-        several categories is counted only in those it was chosen for.
+        They are chosen by the digest of their ids, first seeds before further ones, so that fewer
+        are always among more, and one in several categories is counted only in those it was chosen
+        for.
         """
         chosen: dict[str, list[str]] = {}
         for category, samples in self._by_category.items():
-            ranked = sorted(samples, key=lambda sample: digest_text(sample.id))
+            ranked = sorted(samples, key=lambda one: (one.replicate, digest_text(one.id)))
             for sample in ranked[:most]:
                 chosen.setdefault(sample.id, []).append(category)
         kept = tuple(
@@ -137,6 +148,20 @@ class Dataset:
             if sample.id in chosen
         )
         return replace(self, samples=kept, whole=self.whole or self)
+
+    def repeated(self, times: int) -> Dataset:
+        """Every sample so many times: itself, and replicates with ids, hence seeds, of their own."""
+        if times == 1:
+            return self
+        samples = [
+            replace(sample, id=f"{sample.id} seed {k}", cluster=sample.unit, replicate=k)
+            if k
+            else replace(sample, cluster=sample.unit)
+            for sample in self.samples
+            for k in range(times)
+        ]
+        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
+        return replace(self, samples=ordered, whole=self.whole or self)
 
     @cached_property
     def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:

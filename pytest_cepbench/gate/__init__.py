@@ -1,9 +1,10 @@
 """The gate: measurements against accepted baselines, and the verdicts that come of it."""
 
-from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
-from pytest_cepbench.gate.judge import Judgement, Policy, judge
+from pytest_cepbench.gate.baseline import Baseline, Noise, dump_baseline, load_baseline, record_of
+from pytest_cepbench.gate.judge import Judgement, judge
 from pytest_cepbench.gate.measurement import CaseKey, Measurement
-from pytest_cepbench.gate.verdict import PRESENTATIONS, Presentation, Verdict
+from pytest_cepbench.gate.policy import Policy
+from pytest_cepbench.gate.verdict import PRESENTATIONS, Presentation, Verdict, present
 
 __all__ = [
     "PRESENTATIONS",
@@ -11,10 +12,13 @@ __all__ = [
     "CaseKey",
     "Judgement",
     "Measurement",
+    "Noise",
     "Policy",
     "Presentation",
     "Verdict",
     "dump_baseline",
     "judge",
     "load_baseline",
+    "present",
+    "record_of",
 ]

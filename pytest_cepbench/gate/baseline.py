@@ -7,7 +7,8 @@ back strictly, since a baseline that was edited into nonsense must not let a che
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -15,22 +16,38 @@ import msgspec
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
-FORMAT = 1
+FORMAT = 2
+"""Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
 """What to do with a baseline that cannot be used."""
 
 _HEAD = """\
-# Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.
+# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.
 """
 
 _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded scores once more
 
 
+class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a model differs from itself, found by `cepbench calibrate`.
+
+    seeds: how many were played. units: independent samples. sd: standard deviation of one unit's
+    difference between two seeds, in the metric's unit. value_sd: of the case's value over seeds.
+    """
+
+    seeds: int
+    units: int
+    sd: float
+    value_sd: float
+
+
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An accepted measurement, as it is kept in a file.
+    """An accepted measurement, as it is kept in a file, and a measurement as reports carry it.
 
     Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
+    accepted: how it came to be accepted, where `cepbench accept` wrote it. noise: where the model
+    was calibrated.
     """
 
     format: int
@@ -42,32 +59,49 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: dict[str, str]
     identity: dict[str, str]
     scores: dict[str, dict[str, float]]
+    shares: bool = False
     failures: dict[str, int] = {}
     sizes: dict[str, int] = {}
+    blocks: dict[str, dict[str, float]] = {}
+    clusters: dict[str, str] = {}
+    accepted: dict[str, str] = {}
+    noise: Noise | None = None
 
 
-def dump_baseline(measurement: Measurement) -> str:
-    """The text of a baseline file; the same measurement always gives the same text."""
+def record_of(measurement: Measurement) -> Baseline:
+    """The measurement as a baseline."""
+    return Baseline(
+        format=FORMAT,
+        case=str(measurement.key),
+        metric=measurement.label,
+        value=measurement.value,
+        n=measurement.n,
+        higher_is_better=measurement.higher_is_better,
+        model=dict(measurement.model),
+        identity=dict(measurement.identity),
+        scores={name: dict(part) for name, part in measurement.scores.items()},
+        shares=measurement.shares,
+        failures=dict(measurement.failures),
+        sizes=dict(measurement.sizes),
+        blocks={name: dict(part) for name, part in measurement.blocks.items()},
+        clusters=dict(measurement.clusters),
+    )
+
+
+def dump_baseline(baseline: Baseline) -> str:
+    """The text of a baseline file; the same baseline always gives the same text."""
     lines = [
         _HEAD.rstrip("\n"),
         f"format = {FORMAT}",
-        f"case = {_quote(str(measurement.key))}",
-        f"metric = {_quote(measurement.label)}",
-        f"value = {_number(measurement.value)}",
-        f"n = {measurement.n}",
-        f"higher_is_better = {json.dumps(measurement.higher_is_better)}",
+        f"case = {_quote(baseline.case)}",
+        f"metric = {_quote(baseline.metric)}",
+        f"value = {_number(baseline.value)}",
+        f"n = {baseline.n}",
+        f"higher_is_better = {json.dumps(baseline.higher_is_better)}",
     ]
-    tables: list[tuple[str, Mapping[str, Any]]] = [
-        ("model", measurement.model),
-        ("identity", measurement.identity),
-        ("failures", dict(sorted(measurement.failures.items()))),
-    ]
-    if measurement.sizes:
-        tables.append(("sizes", dict(sorted(measurement.sizes.items()))))
-    for category in sorted(measurement.scores):
-        part = measurement.scores[category]
-        tables.append((f"scores.{_quote(category)}", dict(sorted(part.items()))))
-    for name, table in tables:
+    if baseline.shares:
+        lines.append("shares = true")
+    for name, table in _tables(baseline):
         lines += ["", f"[{name}]"]
         for field, value in table.items():
             shown = _number(value) if isinstance(value, float) else _quote_or_int(value)
@@ -75,27 +109,59 @@ def dump_baseline(measurement: Measurement) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield "model", baseline.model
+    yield "identity", baseline.identity
+    if baseline.accepted:
+        yield "accepted", dict(sorted(baseline.accepted.items()))
+    if baseline.noise is not None:
+        yield "noise", msgspec.structs.asdict(baseline.noise)
+    yield "failures", dict(sorted(baseline.failures.items()))
+    if baseline.sizes:
+        yield "sizes", dict(sorted(baseline.sizes.items()))
+    if baseline.clusters:
+        yield "clusters", dict(sorted(baseline.clusters.items()))
+    for kind, parts in (("scores", baseline.scores), ("blocks", baseline.blocks)):
+        for category in sorted(parts):
+            yield f"{kind}.{_quote(category)}", dict(sorted(parts[category].items()))
+
+
 def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     """The baseline in a file's text.
 
     where: names the file in errors. Raises BaselineError when it is not TOML, lacks or has fields
-    it should not, belongs to another case, is of another format, or contradicts itself.
+    it should not, belongs to another case, is of a newer format, or contradicts itself.
     """
     try:
-        baseline = msgspec.toml.decode(text, type=Baseline)
+        table = msgspec.toml.decode(text)
+        _refuse_newer(table, where)
+        baseline = msgspec.convert(table, Baseline)
     except msgspec.MsgspecError as error:  # includes what is not TOML at all
         msg = f"baseline {where} cannot be read: {error}; {REMEDY}"
         raise BaselineError(msg) from error
-    problem = _contradiction(baseline, key)
+    problem = contradiction(baseline, key)
     if problem:
         msg = f"baseline {where} {problem}; {REMEDY}"
         raise BaselineError(msg)
     return baseline
 
 
-def _contradiction(baseline: Baseline, key: CaseKey) -> str | None:
-    if baseline.format != FORMAT:
-        return f"has format {baseline.format}, this version reads {FORMAT}"
+def _refuse_newer(table: Any, where: str) -> None:
+    """Before the fields are looked at: those of a newer format are not known here."""
+    found = table.get("format") if isinstance(table, dict) else None
+    if isinstance(found, int) and found < 1:
+        msg = f"baseline {where} has format {found}, which never was; {REMEDY}"
+        raise BaselineError(msg)
+    if isinstance(found, int) and found > FORMAT:
+        msg = (
+            f"baseline {where} has format {found}, this version reads up to {FORMAT}: it was written by a newer "
+            "pytest-cepbench; install that one, or restore an earlier file from version control"
+        )
+        raise BaselineError(msg)
+
+
+def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
+    """What is wrong with a baseline of a case, in words that follow its name; None for a good one."""
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
@@ -107,6 +173,7 @@ def _contradiction(baseline: Baseline, key: CaseKey) -> str | None:
             identity=baseline.identity,
             model=baseline.model,
             sizes=baseline.sizes,
+            blocks=baseline.blocks,
         )
         value = measurement.value
     except (ValueError, OverflowError):
@@ -115,7 +182,13 @@ def _contradiction(baseline: Baseline, key: CaseKey) -> str | None:
         return f"says n = {baseline.n} and holds the scores of {measurement.n}"
     if not abs(baseline.value - value) <= _SLACK:
         return f"says value = {baseline.value} and its scores give {value}"
-    return None
+    return None if baseline.noise is None else _impossible(baseline.noise)
+
+
+def _impossible(noise: Noise) -> str | None:
+    if all(isfinite(sd) and sd >= 0 for sd in (noise.sd, noise.value_sd)):
+        return None
+    return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
 
 
 def _number(value: float) -> str:

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
+from pytest_cepbench.gate.pairing import IncomparableError, Pair, pair
+from pytest_cepbench.gate.policy import Pairing, Policy
+from pytest_cepbench.gate.statistics import Bounds, mean_bounds, smallest_visible
 from pytest_cepbench.gate.verdict import Verdict
-from pytest_cepbench.metrics import mean_of_categories
 
-GateName = Literal["threshold"]
-
-MOST_LOSERS = 5
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How a case is judged.
-
-    gate: the rule. tolerance: the drop that does not matter, in the metric's own unit, >= 0.
-    Raises ValueError for a tolerance that is negative or not finite.
-    """
-
-    gate: GateName = "threshold"
-    tolerance: float = 0.01
-
-    def __post_init__(self) -> None:
-        if not (self.tolerance >= 0 and np.isfinite(self.tolerance)):
-            msg = f"a tolerance is a number of at least 0, got {self.tolerance}"
-            raise ValueError(msg)
+_NO_SPREAD = 1e-9
+"""Scores have six decimals: what is smaller is rounding."""
 
 
 class Loser(NamedTuple):
@@ -48,95 +29,185 @@ class Loser(NamedTuple):
 class Judgement:
     """What the gate says and why.
 
-    difference: mean paired difference to the baseline, turned so that positive is better; None
-    where nothing was compared. reasons: sentences for people. losers: the samples that lost most.
+    All differences are turned so that positive is better; None where nothing was compared.
+    baseline_value: over the samples that were compared. difference: mean paired difference.
+    low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
+    or none can be made. method: how they were made. units: independent samples. visible: the
+    smallest drop that so many units can see with 80 % power, at this spread.
+    reasons: sentences for people, why it does not pass. statements: what else they should know of
+    the comparison. losers: the samples that got worse, most first. since_anchor: the same against the anchor.
     """
 
     verdict: Verdict
     baseline_value: float | None = None
     difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    alpha: float | None = None
+    method: str = ""
+    units: int = 0
+    visible: float | None = None
     reasons: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
     losers: tuple[Loser, ...] = ()
+    since_anchor: Judgement | None = None
 
 
-Differences = Mapping[str, Mapping[str, float]]
-"""Category -> sample id -> paired difference, positive is better."""
+def judge(
+    measurement: Measurement,
+    baseline: Baseline | None,
+    policy: Policy,
+    *,
+    anchor: Baseline | None = None,
+    pairing: Pairing = "exact",
+    partial: bool = False,
+) -> Judgement:
+    """Compare a measurement with its baseline, sample by sample, and with the anchor if there is one.
 
-
-def threshold(differences: Differences, policy: Policy) -> Verdict:
-    """Held while the mean difference is at least -tolerance; no statistics.
-
-    A rule sees paired differences and a policy and gives a verdict, so that rules with confidence
-    bounds take their place beside this one.
-    """
-    held = round(_mean(differences) + policy.tolerance, DECIMALS) >= 0
-    return Verdict.HELD if held else Verdict.REGRESSED
-
-
-RULES: Mapping[GateName, Callable[[Differences, Policy], Verdict]] = {"threshold": threshold}
-
-
-def judge(measurement: Measurement, baseline: Baseline | None, policy: Policy) -> Judgement:
-    """Compare a measurement with its baseline, sample by sample.
-
+    Beside an anchor each of the two comparisons has half of alpha, so that the promise on it holds
+    for both together. pairing, partial: see `pair`.
     Never raises: whatever cannot be compared has a verdict of its own, and none of them passes.
     """
     if baseline is None:
         return Judgement(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
-    reasons = _incomparable(measurement, baseline)
-    if reasons:
-        return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=reasons)
-    sign = 1.0 if measurement.higher_is_better else -1.0
-    differences = {
-        category: {
-            sample: sign * (score - baseline.scores[category][sample])
-            for sample, score in part.items()
-        }
-        for category, part in measurement.scores.items()
-    }
-    return Judgement(
-        RULES[policy.gate](differences, policy),
-        baseline.value,
-        round(_mean(differences), DECIMALS),
-        losers=_losers(measurement, baseline, differences),
+    if anchor is None or anchor.scores == baseline.scores:
+        return _compare(measurement, baseline, policy, pairing, partial=partial)
+    half = replace(policy, alpha=policy.alpha / 2)
+    last = _compare(measurement, baseline, half, pairing, partial=partial)
+    allowed = replace(half, tolerance=policy.since_anchor)
+    first = _compare(measurement, anchor, allowed, pairing, partial=partial)
+    return _both(last, first, policy)
+
+
+def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
+    """The verdict against the last baseline, unless the drop since the anchor says worse."""
+    together = replace(last, since_anchor=first)
+    if first.verdict in (Verdict.REGRESSED, Verdict.INCOMPARABLE):
+        if last.verdict in (Verdict.REGRESSED, Verdict.INCOMPARABLE):
+            return together
+        added_up = (
+            f"the steps since the anchor add up to {first.difference or 0.0:+.4f}, and "
+            f"{-policy.since_anchor:+.4f} is tolerated"
+        )
+        reasons = tuple(f"anchor: {reason}" for reason in first.reasons) or (added_up,)
+        return replace(together, verdict=first.verdict, reasons=reasons, losers=first.losers)
+    unknown = first.verdict is Verdict.INCONCLUSIVE and policy.gate == "noninferiority"
+    if unknown and last.verdict in (Verdict.HELD, Verdict.IMPROVED):
+        reasons = ("a drop since the anchor that is larger than tolerated is not excluded",)
+        return replace(together, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
+    return together
+
+
+def _compare(
+    measurement: Measurement,
+    baseline: Baseline,
+    policy: Policy,
+    pairing: Pairing,
+    *,
+    partial: bool,
+) -> Judgement:
+    try:
+        both = pair(measurement, baseline, pairing, partial=partial)
+    except IncomparableError as error:
+        return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=error.reasons)
+    difference = _rounded(both.differences.mean)
+    judgement = Judgement(
+        Verdict.INCONCLUSIVE,
+        both.baseline_value,
+        difference,
+        units=both.differences.units if both.bounded else 0,
+        statements=_dropped(both),
+        losers=_losers(both),
+    )
+    if not policy.statistical:
+        return replace(judgement, verdict=_by_threshold(difference, policy.tolerance))
+    judgement = _with_bounds(judgement, both, measurement, policy)
+    if both.unchanged and _same_model(measurement, baseline):
+        said = "the same model as the baseline's gave the same scores"
+        return replace(judgement, verdict=Verdict.HELD, statements=(*judgement.statements, said))
+    verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
+    return replace(judgement, verdict=verdict)
+
+
+def _by_threshold(difference: float, tolerance: float) -> Verdict:
+    held = round(difference + tolerance, DECIMALS) >= 0
+    return Verdict.HELD if held else Verdict.REGRESSED
+
+
+def verdict_of(
+    difference: float, low: float | None, high: float | None, tolerance: float
+) -> Verdict:
+    """What bounds say of a mean difference; all rounded as scores are, so that equal stays equal.
+
+    low, high: None where there are no bounds. tolerance: at least 0.
+    """
+    if low is None or high is None:
+        return Verdict.INCONCLUSIVE
+    if _rounded(low) > tolerance:
+        return Verdict.IMPROVED
+    if _rounded(low) > -tolerance:
+        return Verdict.HELD
+    if _rounded(difference) < -tolerance and _rounded(high) < 0:
+        return Verdict.REGRESSED
+    return Verdict.INCONCLUSIVE
+
+
+def _with_bounds(
+    judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
+) -> Judgement:
+    if not both.bounded:
+        said = "no blocks of samples were left out of both sets alike: there are no bounds"
+        return replace(judgement, alpha=policy.alpha, statements=(*judgement.statements, said))
+    bounds: Bounds = mean_bounds(
+        both.differences,
+        policy.alpha,
+        method=policy.bounds,
+        shares=measurement.shares,
+        blocks=both.blocks,
+    )
+    visible, spread = None, both.differences.sd
+    if spread > _NO_SPREAD and bounds.units > 1:
+        visible = smallest_visible(spread, bounds.units, policy.alpha, policy.tolerance)
+    statements = (*judgement.statements, *([bounds.statement] if bounds.statement else []))
+    return replace(
+        judgement,
+        low=_known(bounds.low),
+        high=_known(bounds.high),
+        alpha=policy.alpha,
+        method=bounds.method,
+        units=bounds.units,
+        visible=_known(visible),
+        statements=statements,
     )
 
 
-def _mean(differences: Differences) -> float:
-    return mean_of_categories({k: np.array(list(v.values())) for k, v in differences.items()})
+def _rounded(value: float) -> float:
+    return round(value, DECIMALS) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
-def _incomparable(measurement: Measurement, baseline: Baseline) -> tuple[str, ...]:
-    """One sentence for each thing that makes the two numbers mean different things."""
-    reasons = [
-        f"{name}: baseline {baseline.identity.get(name, '(none)')}, "
-        f"now {measurement.identity.get(name, '(none)')}"
-        for name in sorted(baseline.identity.keys() | measurement.identity.keys())
-        if baseline.identity.get(name) != measurement.identity.get(name)
-    ]
-    if baseline.higher_is_better != measurement.higher_is_better:
-        reasons.append("direction: the baseline counts the other direction as better")
-    for category in sorted(baseline.scores.keys() | measurement.scores.keys()):
-        before = baseline.scores.get(category, {}).keys()
-        now = measurement.scores.get(category, {}).keys()
-        if before != now:
-            only = ", ".join(sorted(before ^ now)[:3])
-            reasons.append(
-                f"samples of {category}: {len(before - now)} only in the baseline, "
-                f"{len(now - before)} only now ({only})"
-            )
-    return tuple(reasons)
+def _known(value: float | None) -> float | None:
+    return None if value is None else _rounded(value)
 
 
-def _losers(
-    measurement: Measurement, baseline: Baseline, differences: Differences
-) -> tuple[Loser, ...]:
+def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
+    """Whether the weights and settings are the baseline's own."""
+    ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
+    return ours is not None and ours == theirs
+
+
+def _dropped(both: Pair) -> tuple[str, ...]:
+    if not both.dropped:
+        return ()
+    return (f"{both.dropped} samples that only one of the two has were left out",)
+
+
+def _losers(both: Pair) -> tuple[Loser, ...]:
     lost = [
-        Loser(sample, baseline.scores[category][sample], measurement.scores[category][sample], d)
-        for category, part in differences.items()
-        for sample, d in part.items()
-        if d < 0
+        Loser(sample, both.before[category][sample], score, difference)
+        for category, part in both.now.items()
+        for sample, score in part.items()
+        if (difference := both.sign * (score - both.before[category][sample])) < 0
     ]
-    return tuple(sorted(lost, key=lambda loser: (loser.difference, loser.sample))[:MOST_LOSERS])
+    return tuple(sorted(lost, key=lambda loser: (loser.difference, loser.sample)))

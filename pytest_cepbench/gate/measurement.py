@@ -16,6 +16,10 @@ DECIMALS = 6
 """Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""
 
 
+_LARGEST = 1e12
+"""No score of ours is larger, and sums of squares of larger ones lose their decimals."""
+
+
 @dataclass(frozen=True)
 class CaseKey:
     """One gated number: which suite, which category, group or "overall", which metric."""
@@ -53,6 +57,10 @@ class Measurement:
     curve: the mean at each iteration or generation, for the reader.
     sizes: category -> how many samples its score stands for, where one score is that of a whole set
     (FID); empty where every sample has its own.
+    blocks: category -> block of samples -> jackknife pseudo-value of a score of a whole set; empty
+    where every sample has its own score, or where a set is too small to leave a block out.
+    shares: whether scores are shares of right answers, in [0, 1], rather than points on a scale.
+    clusters: sample id -> the cluster that it shares with others, where it does.
     notes: what else a reader should know, a sentence each.
     Raises ValueError when there is no score, or one that is not finite.
     """
@@ -66,6 +74,9 @@ class Measurement:
     failures: Mapping[str, int] = field(default_factory=dict)
     curve: tuple[float, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    blocks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shares: bool = False
+    clusters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -74,10 +85,17 @@ class Measurement:
             for category, part in self.scores.items()
         }
         values = [score for part in rounded.values() for score in part.values()]
-        if not values or not all(rounded.values()) or not np.isfinite(values).all():
+        pseudo = [value for part in self.blocks.values() for value in part.values()]
+        numbers = np.abs([*values, *pseudo])
+        if not values or not all(rounded.values()) or not (numbers <= _LARGEST).all():
             msg = f"{self.key}: a measurement needs a finite score for every sample"
             raise ValueError(msg)
         object.__setattr__(self, "scores", rounded)
+        blocks = {
+            category: {block: round(float(value), DECIMALS) for block, value in part.items()}
+            for category, part in self.blocks.items()
+        }
+        object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
 
     @cached_property

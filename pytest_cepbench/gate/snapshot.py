@@ -1,7 +1,8 @@
 """Baselines as syrupy snapshots: one file per case, compared by the gate, written in two steps.
 
-What a run measures under `--snapshot-update` is staged first; the controller moves it into the
-baseline folder when the run is complete, and throws it away when a worker died or a case is missing.
+What syrupy writes under `--snapshot-update` goes to a staging folder and no further; the controller
+accepts what was measured when the run is complete, and nothing when a worker died or a case is
+missing.
 Syrupy is told of no snapshot that it could find unused, so that no test run ever deletes a baseline.
 """
 
@@ -15,15 +16,8 @@ from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 
-from pytest_cepbench.gate.baseline import dump_baseline
-from pytest_cepbench.gate.measurement import CaseKey
-
-SUFFIX = ".toml"
-
-
-def baseline_path(root: Path, key: CaseKey) -> Path:
-    """Where the baseline of a case lies below the baseline folder."""
-    return root / key.suite / f"{key.file_stem}{SUFFIX}"
+from pytest_cepbench.gate.baseline import dump_baseline, record_of
+from pytest_cepbench.gate.places import SUFFIX
 
 
 class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # syrupy is untyped here
@@ -51,7 +45,7 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
 
     def serialize(self, data: Any, **_: Any) -> str:
         """The baseline text of a Measurement."""
-        return dump_baseline(data)
+        return dump_baseline(record_of(data))
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
         """Whether the gate passes, or, while updating, whether nothing would change."""
@@ -89,7 +83,7 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         snapshot_collection: SnapshotCollection,
         name_order: dict[str, int] | None = None,  # noqa: ARG003
     ) -> None:
-        """Stage the new baseline; the controller accepts or drops it."""
+        """Stage the new baseline, so that syrupy counts it; the controller has it from the result."""
         (snapshot,) = snapshot_collection
         cls._staged.parent.mkdir(parents=True, exist_ok=True)
         cls._staged.write_text(snapshot.data, encoding="utf-8")
@@ -100,17 +94,3 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
 
     def delete_snapshots(self, **_: Any) -> None:
         """Baselines are removed by people only."""
-
-
-def accept_staged(staged: Path, root: Path) -> list[Path]:
-    """Move every staged baseline into the baseline folder, each at once; returns where they are."""
-    accepted = []
-    for path in sorted(staged.rglob(f"*{SUFFIX}")):
-        target = root / path.relative_to(staged)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside the target first: the staging folder may lie on another file system.
-        fresh = target.with_name(f".{target.name}.new")
-        fresh.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        fresh.replace(target)
-        accepted.append(target)
-    return accepted

@@ -1,8 +1,8 @@
-"""The verdicts, and the one table that says what each means to pytest, to people and to CI."""
+"""The verdicts, and the one mapping that says what each means to pytest, to people and to CI."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -10,8 +10,10 @@ from typing import Literal
 class Verdict(StrEnum):
     """What the gate says of a measurement against its baseline (design 4)."""
 
+    IMPROVED = "improved"
     HELD = "held"
     REGRESSED = "regressed"
+    INCONCLUSIVE = "inconclusive"
     NO_BASELINE = "no-baseline"
     INCOMPARABLE = "incomparable"
     INCOMPLETE = "incomplete"
@@ -27,7 +29,7 @@ class Presentation:
     next_step: what to do about it.
     """
 
-    outcome: Literal["passed", "failed", "error"]
+    outcome: Literal["passed", "inconclusive", "informational", "failed", "error"]
     letter: str
     color: Literal["green", "red", "yellow"]
     exit_code: int
@@ -37,19 +39,36 @@ class Presentation:
     @property
     def passes(self) -> bool:
         """Whether a case with this verdict lets the run pass."""
-        return self.outcome == "passed"
+        return self.outcome not in ("failed", "error")
 
 
 _MEND = "mend what is named above and run again; what was computed is kept"
 
 PRESENTATIONS = {
+    Verdict.IMPROVED: Presentation(
+        outcome="passed",
+        letter="+",
+        color="green",
+        exit_code=0,
+        meaning="better by more than the tolerance, and not by noise",
+        next_step="raise the baseline with --snapshot-update, so that a later drop is seen from here",
+    ),
     Verdict.HELD: Presentation(
         outcome="passed",
         letter=".",
         color="green",
         exit_code=0,
-        meaning="no drop larger than the tolerance was measured",
+        meaning="a drop larger than the tolerance is excluded",
         next_step="nothing",
+    ),
+    Verdict.INCONCLUSIVE: Presentation(
+        outcome="inconclusive",
+        letter="?",
+        color="yellow",
+        exit_code=0,
+        meaning="the samples do not tell a drop of the tolerance from none",
+        next_step="gate more samples or seeds, let --cep-inconclusive=more draw them as they are "
+        "needed, or allow a larger tolerance",
     ),
     Verdict.REGRESSED: Presentation(
         outcome="failed",
@@ -95,3 +114,18 @@ PRESENTATIONS = {
     ),
 }
 """Every verdict has a row; 3 is pytest's "internal error": such a run says nothing of the model."""
+
+
+def present(verdict: Verdict, *, primary: bool = True, strict: bool = False) -> Presentation:
+    """How a verdict of a case shows: the one place where a verdict becomes an outcome.
+
+    primary: whether the case can fail a run; one that cannot is shown as `informational` where it
+    would have failed. strict: whether an inconclusive case fails: `--cep-inconclusive=fail`, and
+    the noninferiority gate, which passes only what it knows.
+    """
+    shown = PRESENTATIONS[verdict]
+    if verdict is Verdict.INCONCLUSIVE and strict:
+        shown = replace(shown, outcome="failed", exit_code=1)
+    if not primary and verdict is not Verdict.INCOMPLETE and shown.outcome != "passed":
+        return replace(shown, outcome="informational", letter="i", color="yellow", exit_code=0)
+    return shown

@@ -23,12 +23,8 @@ from pytest_cepbench.plugin.fixtures import (
     process_of,
 )
 from pytest_cepbench.plugin.ledger import SKIPPED, UNJUDGED
-from pytest_cepbench.plugin.options import (
-    Settings,
-    add_options,
-    add_short_options,
-    hide_short_values,
-)
+from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
+from pytest_cepbench.plugin.settings import Settings, updating
 from pytest_cepbench.plugin.wire import to_wire
 
 # pytest finds fixtures as names of a plugin's module.
@@ -62,9 +58,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "cep(suite, categories, metrics, tolerance): which cases of a suite.toml are gated; put by "
         "itself on every test that uses cep_gate",
     )
+    # Who makes all warnings errors in an ini file means Python's, not a verdict that has its own option.
+    config.addinivalue_line("filterwarnings", "default::pytest_cepbench.InconclusiveWarning")
     if not hasattr(config, "workerinput"):
         settings = Settings.from_config(config)
         controller = Controller(settings, lambda: process_of(config))
+        if settings.plan:  # a plan needs no workers
+            config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter
         config.stash[CONTROLLER] = controller
         # Hooks that get no config are the ledger's own methods.
         config.pluginmanager.register(controller.ledger, "cepbench_ledger")
@@ -124,10 +124,34 @@ def _is_case(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # the terminal asks for its lines in the same hook
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Enter the selected cases in the ledger (xdist's controller hears of them by its own hook)."""
+    """Divide alpha among the selected cases, and enter them in the ledger.
+
+    xdist's controller hears of them by its own hook.
+    """
+    cases = [item for item in session.items if _is_case(item)]
+    if cases:
+        from pytest_cepbench.plugin.collecting import assign_policies
+
+        assign_policies(cases, process_of(session.config))
     controller = session.config.stash.get(CONTROLLER, None)
-    if controller is not None and not session.config.option.collectonly:
-        controller.ledger.expect(item.nodeid for item in session.items if _is_case(item))
+    if controller is None or session.config.option.collectonly or controller.settings.plan:
+        return
+    controller.ledger.expect(item.nodeid for item in cases)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Under `--cep-plan`, print the plan in place of running; errors of collection go on as ever."""
+    controller = session.config.stash.get(CONTROLLER, None)
+    if controller is None or not controller.settings.plan or session.testsfailed:
+        return None
+    from pytest_cepbench.plugin.planning import plan_lines
+
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    reporter.write_sep("=", "cepbench plan")
+    for line in plan_lines(process_of(session.config)):
+        reporter.write_line(line)
+    return True
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -156,7 +180,7 @@ def pytest_runtest_makereport(
 
             from pytest_cepbench.report.text import explain
 
-            report.cepbench = to_wire(msgspec.to_builtins(results))  # type: ignore[attr-defined]
+            report.cepbench = to_wire(msgspec.to_builtins(results, enc_hook=to_wire))  # type: ignore[attr-defined]
             failing = [result for result in results if not result.passes]
             swallowed = not report.failed and not hasattr(report, "wasxfail")
             if failing and swallowed:
@@ -175,6 +199,7 @@ def pytest_report_teststatus(
     if not isinstance(payload, list) or hasattr(report, "wasxfail"):
         return None
     from pytest_cepbench.plugin.ledger import read_results
+    from pytest_cepbench.report.wording import word_of
 
     results = read_results(payload)
     worst = next((result for result in results if not result.passes), results[-1])
@@ -183,7 +208,7 @@ def pytest_report_teststatus(
     shown = worst.presentation
     if worst.accepted:
         return "passed", ".", ("ACCEPTED", {"green": True})
-    return shown.outcome, shown.letter, (worst.word, {shown.color: True})
+    return shown.outcome, shown.letter, (word_of(worst), {shown.color: True})
 
 
 # -- the end -----------------------------------------------------------------------------------------
@@ -199,7 +224,9 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which run it belongs to."""
-    node.workerinput["cepbench_run"] = node.config.stash[CONTROLLER].run_id
+    controller = node.config.stash[CONTROLLER]
+    node.workerinput["cepbench_run"] = controller.run_id
+    node.workerinput["cepbench_started"] = controller.started
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -221,24 +248,23 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 
     After all others, who may change the exit status, and also when one of them raises.
     """
+    controller = session.config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        controller.tell_junit(session.config)
     try:
         yield
     finally:
-        controller = session.config.stash.get(CONTROLLER, None)
         if controller is not None:
-            controller.finish(session, updating=_updating(session.config))
+            controller.finish(session, updating=updating(session.config))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The table of verdicts."""
     controller = config.stash.get(CONTROLLER, None)
-    if controller is not None:
-        controller.summarize(terminalreporter, updating=_updating(config))
+    if controller is not None and controller.ledger.active:
+        from pytest_cepbench.plugin.summary import write_summary
 
-
-def _updating(config: pytest.Config) -> bool:
-    options = ("update_snapshots", "update_new_snapshots_only")
-    return any(config.getoption(name, default=False) for name in options)
+        write_summary(controller, terminalreporter, updating=updating(config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from pytest_cepbench.errors import CepError, unknown_name
 from pytest_cepbench.plugin.markers import CepMark
-from pytest_cepbench.plugin.process import Process
+from pytest_cepbench.plugin.process import Assigned, Process
+from pytest_cepbench.plugin.settings import updating
 from pytest_cepbench.suites import Case, NotConcernedError
+from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.data import DataAbsentError
+from pytest_cepbench.suites.policies import divide_alpha
 
 
 def mark_of(node: pytest.Item) -> CepMark:
@@ -26,7 +32,10 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
     try:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
-        cases = _selected(process.suite(path).cases, mark)
+        loaded = process.suite(path)
+        cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
+        if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
+            cases.append(loaded.pooled)
     except DataAbsentError as absence:
         _skip(metafunc, str(absence), "data-absent")
     except NotConcernedError as reason:
@@ -35,6 +44,27 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         raise pytest.Collector.CollectError(str(error)) from error
     else:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
+
+
+def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
+    """Divide alpha among the cases that were collected: a case's share is known before it runs."""
+    cases, claims = {}, {}
+    for item in items:
+        case = case_of(item)
+        if isinstance(case, Case):
+            mark = mark_of(item)
+            path = mark.suite_file(item.path)
+            cases[item.nodeid] = path, case
+            claims[item.nodeid] = process.claim(path, case.key, mark.overrides)
+    for nodeid, alpha in divide_alpha(claims).items():
+        policy = replace(claims[nodeid].policy, alpha=alpha)
+        process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
+
+
+def case_of(item: pytest.Item) -> Case | PooledCase | None:
+    """What an item judges; None where it is no case, or one that is skipped."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("cep_case")
 
 
 def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:

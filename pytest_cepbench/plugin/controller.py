@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.options import Settings
+from pytest_cepbench.plugin.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
+    from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.plugin.process import Process
-
-
-_LONGEST_REASON = 400
 
 
 @dataclass
@@ -29,16 +28,18 @@ class Controller:
     """One per run, in the process that the user started.
 
     process: gives that process's suites, store and models; called only when they are needed.
-    lines: who is gated against what, for header and reports. accepted: baselines taken over.
-    refused: whether there was reason to take over none. written: reports.
+    started: when, in seconds since the epoch.
+    lines: who is gated against what, for header and reports. changes: the baselines that were
+    taken over. refused: whether there was reason to take over none. written: reports.
     """
 
     settings: Settings
     process: Callable[[], Process]
     run_id: str = field(default_factory=lambda: uuid4().hex)
+    started: float = field(default_factory=time.time)
     ledger: Ledger = field(default_factory=Ledger)
     lines: list[str] = field(default_factory=list)
-    accepted: list[Path] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     refused: bool = False
     written: list[Path] = field(default_factory=list)
 
@@ -53,7 +54,7 @@ class Controller:
         if not self.settings.names_models:
             return
         yield from self._model_lines()
-        yield f"baselines {_shown(self.settings.baselines)}, store {_shown(self.settings.store)}"
+        yield f"baselines {shown_path(self.settings.baselines)}, store {shown_path(self.settings.store)}"
         for name in taken:
             yield f"{name} belongs to another plugin here, use --cep-{name[2:]}"
         others = [
@@ -113,7 +114,7 @@ class Controller:
             yield (
                 f"cepbench: suite {loaded.suite.name} gates {lineup.under_test} "
                 f"{lineup.subject}{f' ({rest})' if rest else ''} "
-                f"against {_shown(self.settings.baselines / loaded.suite.name)}"
+                f"against {shown_path(self.settings.baselines / loaded.suite.name)}"
             )
 
     def finish(self, session: pytest.Session, *, updating: bool) -> None:
@@ -138,12 +139,21 @@ class Controller:
             self._write_reports()
 
     def _accept(self, session: pytest.Session) -> None:
-        from pytest_cepbench.gate.snapshot import accept_staged
+        from pytest_cepbench.gate import CaseKey
+        from pytest_cepbench.gate.acceptance import apply, propose
 
-        errors = [result for result in self.ledger.results if not result.passes]
+        results = self.ledger.results
+        errors = [result for result in results if not result.passes]
         self.refused = bool(self.ledger.problems() or errors or session.exitstatus)
         if not self.refused:
-            self.accepted = accept_staged(self.process().staged, self.settings.baselines)
+            root = self.settings.baselines
+            proposed = [
+                propose(CaseKey(one.suite, one.part, one.metric), one.measured, root)
+                for one in results
+                if one.accepted and one.measured is not None
+            ]
+            self.changes = [change for change in proposed if change is not None]
+            apply(self.changes, root)
             return
         from msgspec.structs import replace
 
@@ -160,6 +170,7 @@ class Controller:
             json_document,
             write_reports,
         )
+        from pytest_cepbench.report.markdown import markdown_summary
 
         ledger = self.ledger
         facts = RunFacts(ledger.verdict(), __version__, self._setup_lines(), ledger.problems())
@@ -167,6 +178,7 @@ class Controller:
         documents = {
             ".json": json_document(facts, results),
             ".html": html_page(facts, results, self._stored_image),
+            ".md": markdown_summary(facts, results),
         }
         self.written = write_reports(self.settings.report, documents)
         keep_out_of_git(self.settings.home, self.settings.report)
@@ -182,46 +194,16 @@ class Controller:
         first = self.ledger.results[0]
         return [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()]
 
-    def summarize(self, reporter: Any, *, updating: bool) -> None:
-        """The section at the end of the terminal's output."""
-        ledger = self.ledger
-        if not ledger.active:
-            return
-        from pytest_cepbench.report.text import effort_line, printable, summary_table
+    def tell_junit(self, config: pytest.Config) -> None:
+        """Put the verdict of the run into pytest's JUnit file, if it writes one."""
+        from _pytest.junitxml import xml_key  # the stash key that pytest's own fixture uses
 
-        reporter.write_sep("=", "cepbench summary")
-        if ledger.results:
-            for line, color in summary_table(ledger.results):
-                reporter.write_line(line, **{color: True})
-            reporter.write_line(effort_line(ledger.results))
-        for note in sorted({note for result in ledger.results for note in result.damage}):
-            reporter.write_line(f"store: {printable(note)}: computed again", yellow=True)
-        for reason in dict.fromkeys(ledger.skipped.values()):
-            reporter.write_line(f"skipped: {printable(reason, _LONGEST_REASON)}", yellow=True)
-        for problem in ledger.problems():
-            reporter.write_line(f"INCOMPLETE: {problem}", red=True)
-        if ledger.nothing_compared:
-            reporter.write_line("no case was judged: nothing is known of the model", red=True)
-        for line in self._acceptance(updating=updating):
-            reporter.write_line(line)
-        for path in self.written:
-            reporter.write_line(f"report: {_shown(path)}")
-
-    def _acceptance(self, *, updating: bool) -> Iterator[str]:
-        verdicts = {result.verdict for result in self.ledger.results}
-        if self.accepted:
-            count = len(self.accepted)
-            files = "baseline" if count == 1 else "baselines"
-            yield f"{count} {files} written below {_shown(self.settings.baselines)}: commit them"
-        elif self.refused:
-            yield "no baseline was changed: only a complete run without failures can be accepted"
-        elif updating:
-            yield "no baseline changed"
-        elif "no-baseline" in verdicts and "error" not in verdicts:
-            yield "accept what was measured: run again with --snapshot-update"
+        xml = config.stash.get(xml_key, None)
+        if xml is not None and self.ledger.active:
+            xml.add_global_property("cepbench_verdict", self.ledger.verdict())
 
 
-def _shown(path: Path) -> Path:
+def shown_path(path: Path) -> Path:
     """A path as short as it can be said from here."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

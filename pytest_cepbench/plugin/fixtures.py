@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.plugin.controller import CONTROLLER
-from pytest_cepbench.plugin.options import Settings
+from pytest_cepbench.plugin.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.roles import RoleName
@@ -30,6 +30,7 @@ def process_of(config: pytest.Config) -> Process:
         config.stash[PROCESS] = Process(
             controller.settings if controller else Settings.from_config(config),
             run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
+            started=controller.started if controller else worker["cepbench_started"],  # type: ignore[index]
             workers=worker["workercount"] if worker else 1,
         )
     return config.stash[PROCESS]
@@ -47,20 +48,31 @@ def cep_gate(
 ) -> Callable[..., CaseResult]:
     """Judge the case: `cep_gate(cep_case)` measures it and fails the test unless it passes.
 
-    Returns the result of a case that passes. `tolerance=` replaces the suite's for this test.
+    Returns the result of a case that passes; one that is inconclusive and passes is warned of.
+    `tolerance=` replaces the suite's for this test.
     """
+    from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.plugin.collecting import mark_of
     from pytest_cepbench.plugin.judging import Judge
-    from pytest_cepbench.report.text import explain
+    from pytest_cepbench.report.properties import properties_of
+    from pytest_cepbench.report.text import explain, one_line
+    from pytest_cepbench.suites.policies import Overrides
 
     mark = mark_of(request.node)
     judge = Judge(process_of(request.config), mark.suite_file(request.path), snapshot)
 
-    def gate(case: Case = cep_case, *, tolerance: float | None = mark.tolerance) -> CaseResult:
-        result = judge(case, request.node.nodeid, tolerance)
+    def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
+        here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
+        result = judge(case, request.node.nodeid, here.over(mark.overrides))
         request.node.stash.setdefault(RESULTS, []).append(result)
+        request.node.user_properties.extend(properties_of(result))
         if not result.passes:
             pytest.fail(explain(result), pytrace=False)
+        if result.presentation.outcome == "inconclusive" and not result.accepted:
+            try:
+                request.node.warn(InconclusiveWarning(one_line(result)))
+            except InconclusiveWarning:  # -W error: what is not known is to fail
+                pytest.fail(explain(result), pytrace=False)
         return result
 
     return gate

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains import Chain, total
-from pytest_cepbench.errors import BaselineError, CepError, ImageError
-from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
-from pytest_cepbench.gate.baseline import REMEDY, load_baseline
-from pytest_cepbench.gate.judge import Loser
-from pytest_cepbench.gate.snapshot import BaselineExtension, baseline_path
+from pytest_cepbench.chains import total
+from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
+from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.noise import tolerance_remark
+from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.snapshot import BaselineExtension
+from pytest_cepbench.plugin.chains_shown import show_chains
+from pytest_cepbench.plugin.examining import Examined, References, examine, read_references
+from pytest_cepbench.plugin.pooling import judge_pooled
 from pytest_cepbench.plugin.process import Process
-from pytest_cepbench.report import CaseResult, ChainShown, Effort, LinkShown
-from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case, SuiteRun
+from pytest_cepbench.report import AnchorShown, CaseResult, Effort, HopShown
+from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.attribution import attribute
+from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.policies import Overrides
 
-_CHAINS_SHOWN = 3
+MOST_LOSERS = 5
+"""Samples that are shown of a case that got worse."""
 
 
 @dataclass(frozen=True)
@@ -34,82 +40,129 @@ class Judge:
     suite_file: Path
     snapshot: Any
 
-    def __call__(self, case: Case, nodeid: str, tolerance: float | None) -> CaseResult:
+    def __call__(self, case: Case | PooledCase, nodeid: str, test: Overrides) -> CaseResult:
         """Measure and judge a case. Whatever goes wrong in a known way is the verdict `error`."""
         started = time.perf_counter()
         before = self._effort()
         damage_before = len(self.process.damage)
-        policy = self._policy(case, tolerance)
+        policy = self._policy(case, nodeid, test)
         try:
-            fields = self._judge(case, policy)
+            if isinstance(case, PooledCase):
+                fields = judge_pooled(self.process, self.suite_file, case)
+            else:
+                fields = self._judge(case, policy)
         except CepError as error:
             fields = {"verdict": Verdict.ERROR.value, "reasons": [str(error)]}
         spent = self._effort()
-        return CaseResult(
-            nodeid=nodeid,
-            suite=case.key.suite,
-            part=case.key.part,
-            metric=case.key.metric,
-            label=case.label,
-            tolerance=policy.tolerance,
-            damage=self.process.damage[damage_before:],
-            effort=Effort(
+        strict = policy.gate == "noninferiority" or self.process.settings.inconclusive == "fail"
+        shared: dict[str, Any] = {
+            "nodeid": nodeid,
+            "suite": case.key.suite,
+            "part": case.key.part,
+            "metric": case.key.metric,
+            "label": case.label,
+            "of": len(self.process.suite(self.suite_file).cases),
+            "gate": policy.gate,
+            "tolerance": policy.tolerance,
+            "alpha": policy.alpha if policy.statistical else None,
+            "primary": policy.primary,
+            "strict": strict,
+            "origins": dict(policy.origins),
+            "damage": self.process.damage[damage_before:],
+            "effort": Effort(
                 loads=spent.loads - before.loads,
                 inputs=spent.inputs - before.inputs,
                 hits=spent.hits - before.hits,
                 seconds=time.perf_counter() - started,
                 model_seconds=spent.model_seconds - before.model_seconds,
             ),
-            **fields,
-        )
+        }
+        return CaseResult(**(shared | fields))
 
-    def _policy(self, case: Case, tolerance: float | None) -> Policy:
-        """The command line's tolerance, else the test's, else the suite's."""
-        asked = self.process.settings.tolerance
-        suite = self.process.suite(self.suite_file).suite
-        return suite.policy(case.key.metric, tolerance if asked is None else asked)
+    def _policy(self, case: Case | PooledCase, nodeid: str, test: Overrides) -> Policy:
+        """What run, test and suite say, with the case's own share of alpha."""
+        policy = self.process.claim(self.suite_file, case.key, test).policy
+        if isinstance(case, PooledCase):
+            return replace(policy, primary=True)
+        assigned = self.process.assigned.get(nodeid)
+        # The whole alpha for a case that was not collected under this id would break the promise.
+        shared = min((one.policy.alpha for one in self.process.assigned.values()), default=None)
+        alpha = shared if assigned is None else assigned.policy.alpha
+        return policy if alpha is None or not policy.primary else replace(policy, alpha=alpha)
 
     def _judge(self, case: Case, policy: Policy) -> dict[str, Any]:
-        run = self.process.run(self.suite_file)
-        measurement = run.measure(case)
         path = baseline_path(self.process.settings.baselines, case.key)
         accepting = self.snapshot.update_snapshots or (
             self.snapshot.update_new_snapshots_only and not path.exists()
         )
         try:
-            baseline = self._baseline(path, case)
+            references = read_references(self.process, case)
         except BaselineError:
             if not accepting:
                 raise
-            baseline = None  # it is about to be replaced
-        judgement = judge(measurement, baseline, policy)
+            references = References(None, None)  # they are about to be replaced
+        examined = examine(self.process, self.suite_file, case, policy, references, whole=accepting)
+        measurement, judgement = examined.measurement, examined.judgement
         self._tell_syrupy(measurement, path, judgement, accepting=accepting)
+        run = self.process.run(self.suite_file)
+        shown = judgement.losers[:MOST_LOSERS]
         return {
             "verdict": judgement.verdict.value,
             "higher_is_better": measurement.higher_is_better,
             "value": measurement.value,
             "baseline": judgement.baseline_value,
             "difference": judgement.difference,
+            "level": judgement.alpha,
+            "low": judgement.low,
+            "high": judgement.high,
+            "method": judgement.method,
+            "units": judgement.units,
+            "visible": judgement.visible,
+            "looks": list(examined.looks),
+            "partial": examined.partial,
             "n": measurement.n,
             "accepted": accepting,
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
-            "notes": list(measurement.notes),
+            "notes": [
+                *measurement.notes,
+                *judgement.statements,
+                *_calibrated(examined, policy),
+                *_beginnings(examined, policy),
+            ],
             "reasons": list(judgement.reasons),
             "model": dict(measurement.model),
             "identity": dict(measurement.identity),
-            "chains": _chains(run, case, judgement.losers, self.process.store),
+            "anchor": _anchor(examined, policy),
+            "chains": show_chains(run, case, shown, self.process.store),
+            "measured": record_of(measurement),
+            **({} if accepting else self._attributed(case, examined)),
         }
 
-    def _baseline(self, path: Path, case: Case) -> Baseline | None:
+    def _attributed(self, case: Case, examined: Examined) -> dict[str, Any]:
+        """At which hop of the chain a regressed case lost."""
+        most = self.process.settings.attribute
+        judgement, references = examined.judgement, examined.references
+        if judgement.verdict is not Verdict.REGRESSED or not most:
+            return {}
+        since = judgement.since_anchor
+        by_anchor = since is not None and judgement.losers == since.losers
+        reference = references.anchor if by_anchor else references.baseline
+        if reference is None:
+            return {}
+        run = self.process.run(self.suite_file)
+        whole = run.samples(case)
+        if not run.per_sample(case) and whole > most:
+            said = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
+            return {"attribution": said}
+        lost = list(dict.fromkeys(loser.sample for loser in judgement.losers))
+        chosen = lost[:most] if run.per_sample(case) else []
         try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            msg = f"baseline {path.name} cannot be read: {error}; {REMEDY}"
-            raise BaselineError(msg) from error
-        return load_baseline(text, case.key, path.name)
+            found = attribute(run, case, reference.model.get("step", ""), chosen)
+        except CepError as error:  # the verdict stands without it
+            return {"attribution": f"could not be followed through the chain: {error}"}
+        hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in found.hops]
+        return {"attribution": found.said, "hops": hops}
 
     def _tell_syrupy(
         self, measurement: Measurement, path: Path, judgement: Judgement, *, accepting: bool
@@ -119,9 +172,9 @@ class Judge:
         Raises BaselineError when nothing was staged that should have been: syrupy keeps to itself
         what goes wrong while it compares and writes.
         """
-        held = judgement.verdict is Verdict.HELD
+        passes = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
         staged = self.process.staged / path.relative_to(self.process.settings.baselines)
-        extension = BaselineExtension.bind(path, staged, None if accepting else lambda _: held)
+        extension = BaselineExtension.bind(path, staged, None if accepting else lambda _: passes)
         assertion = self.snapshot.use_extension(extension)
         agreed = bool(assertion(name=str(measurement.key)) == measurement)
         if accepting and not (agreed and (staged.exists() or path.exists())):
@@ -133,44 +186,31 @@ class Judge:
         return Effort(spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds)
 
 
-def _chains(run: SuiteRun, case: Case, losers: Sequence[Loser], store: Store) -> list[ChainShown]:
-    """The chains of the samples that lost most, their first images put where the report finds them."""
-    found: list[ChainShown] = []
-    for loser in losers:
-        shown = run.show(case, loser.sample)
-        if shown is None:
-            continue
-        chain = shown.chain
-        pictures = len(found) < _CHAINS_SHOWN
-        failure = shown.failure or chain.failure
-        at = chain.failed_at if shown.failure is None else shown.failed_at
-        where = "" if at is None else f" at generation {at}"
-        stopped = f"{failure.kind}{where}: {failure.detail}" if failure else None
-        found.append(
-            ChainShown(
-                sample=loser.sample,
-                score=loser.candidate,
-                baseline=loser.baseline,
-                links=_links(chain, shown.marks, store) if pictures else [],
-                failure=stopped,
-                remark=shown.remark,
-            )
-        )
-    return found
+def _anchor(examined: Examined, policy: Policy) -> AnchorShown | None:
+    since = examined.judgement.since_anchor
+    if since is None:
+        return None
+    return AnchorShown(
+        value=since.baseline_value,
+        difference=since.difference,
+        low=since.low,
+        high=since.high,
+        tolerance=policy.since_anchor,
+        verdict=since.verdict.value,
+    )
 
 
-def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
-    links = []
-    for generation, link in enumerate(chain.links):
-        if link.source is not None:
-            with suppress(ImageError):  # changed since it was measured: the report goes without it
-                store.put_image(link.source.load())
-        is_image = link.kind == "image" and link.recorded
-        links.append(
-            LinkShown(
-                text=link.text if link.recorded else f"({link.kind} not recorded)",
-                image=link.digest if is_image else None,
-                similarity=marks.get(generation),
-            )
-        )
-    return links
+def _beginnings(examined: Examined, policy: Policy) -> Sequence[str]:
+    """That a case without statistics was judged by its first samples alone."""
+    if not examined.partial or policy.statistical:
+        return ()
+    return (f"judged on the first {examined.looks[-1]} samples: see --cep-inconclusive=more",)
+
+
+def _calibrated(examined: Examined, policy: Policy) -> Sequence[str]:
+    """What the calibration of the baseline's model says of the tolerance."""
+    baseline, units = examined.references.baseline, examined.judgement.units
+    if baseline is None or baseline.noise is None or not policy.statistical or not units:
+        return ()
+    remark = tolerance_remark(baseline.noise, units, policy)
+    return () if remark is None else (remark,)

@@ -110,8 +110,10 @@ class Ledger:
 
     @property
     def nothing_compared(self) -> bool:
-        """Whether cases were there and none of them was judged, some or all being skipped."""
-        return bool(self.skipped) and not self.results
+        """Whether cases were there and none was judged that could have failed: skipped, or informational."""
+        return bool(self.skipped or self.results) and not any(
+            result.primary or result.accepted for result in self.results
+        )
 
     def verdict(self) -> str:
         """Of the whole run: passed, failed, or incomplete."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.policies import Overrides
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,16 @@ class CepMark:
                 _check(name, value)
                 values.setdefault(name, tuple(value) if isinstance(value, list) else value)
         return cls(**values)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it leaves out cases of the suite."""
+        return self.categories is not None or self.metrics is not None
+
+    @property
+    def overrides(self) -> Overrides:
+        """What it says of how cases are judged."""
+        return Overrides(tolerance=self.tolerance, sources={"tolerance": "@pytest.mark.cep"})
 
     def suite_file(self, module: Path) -> Path:
         """The suite's file, as seen from the test module."""

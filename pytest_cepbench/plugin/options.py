@@ -1,4 +1,4 @@
-"""Options, their ini and environment twins, and the settings that come of them.
+"""Options with their ini and environment twins; what comes of them is in `settings`.
 
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
@@ -6,27 +6,27 @@ Standard library and pytest only: this runs in every pytest that has the plugin 
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.conventions import at_least_one, named_specs, split_pair
-
 ROLES = ("describer", "generator", "encoder", "detector")
 
-_ENV_LIST_SEPARATOR = ";"
+GATES = ("regression", "noninferiority", "threshold")
+
+INCONCLUSIVE = ("pass", "fail", "more")
+
+PAIRINGS = ("exact", "common")
 
 
 @dataclass(frozen=True)
 class Option:
     """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
 
-    short: whether `--NAME` is offered as well. multiple: may be given several times.
+    short: whether `--NAME` is offered as well. multiple: may be given several times. switch: takes
+    no value; "true" in ini file and environment.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Option:
     short: bool = False
     multiple: bool = False
     choices: tuple[str, ...] | None = None
+    switch: bool = False
 
     @property
     def flag(self) -> str:
@@ -80,10 +81,49 @@ OPTIONS = (
     Option("detector", "SPEC", "Model that finds objects in images", short=True),
     Option("data", "NAME=PATH", "Where a suite's data set lies (several allowed)", multiple=True),
     Option("samples", "N", "Most samples of each category: the same ones in every run"),
+    Option("seeds", "N", "How often each sample is played, instead of the suites' own"),
     Option("store", "DIR", "Folder of computed results (default: .cepbench/store)"),
     Option("baselines", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("report", "FILE", "Report to write, .json and .html (default: .cepbench/report.json)"),
+    Option(
+        "gate",
+        "RULE",
+        "regression fails a drop that is larger than the tolerance and not noise, noninferiority "
+        "passes only where such a drop is excluded, threshold makes no statistics; instead of the "
+        "suites' own",
+        choices=GATES,
+    ),
     Option("tolerance", "DROP", "Largest drop that does not matter, instead of the suites' own"),
+    Option(
+        "alpha",
+        "ERROR",
+        "Probability of a false verdict in each direction, divided among the cases of the run",
+    ),
+    Option(
+        "inconclusive",
+        "WHAT",
+        "Where the samples do not tell: pass with a warning (default), fail, or look at more of "
+        "them, 25, 50, 100, ... until they do",
+        choices=INCONCLUSIVE,
+    ),
+    Option(
+        "budget",
+        "N,SECONDSs",
+        "What more may spend: samples of a case, seconds of the run, or both (800,3600s)",
+    ),
+    Option(
+        "pairing",
+        "WHICH",
+        "exact: baselines of other samples are incomparable (default); common: compare the samples "
+        "that both have",
+        choices=PAIRINGS,
+    ),
+    Option(
+        "attribute",
+        "N",
+        "Samples on which a regression is followed through the chain (default: 16; 0: none)",
+    ),
+    Option("plan", "", "Print what would be judged, and how well, without judging it", switch=True),
 )
 
 
@@ -91,15 +131,25 @@ def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini key."""
     group = parser.getgroup("cepbench", "model-regression gating")
     for option in OPTIONS:
-        group.addoption(
-            option.flag,
-            dest=option.dest,
-            metavar=option.metavar,
-            help=option.help,
-            default=None,
-            action="append" if option.multiple else "store",
-            choices=option.choices,
-        )
+        if option.switch:
+            group.addoption(
+                option.flag,
+                dest=option.dest,
+                help=option.help,
+                default=None,
+                action="store_const",
+                const="true",
+            )
+        else:
+            group.addoption(
+                option.flag,
+                dest=option.dest,
+                metavar=option.metavar,
+                help=option.help,
+                default=None,
+                action="append" if option.multiple else "store",
+                choices=option.choices,
+            )
         kind = "linelist" if option.multiple else "string"
         parser.addini(option.ini, f"{option.help}; twin of {option.flag}", type=kind)  # type: ignore[arg-type]
 
@@ -138,123 +188,3 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
             except (argparse.ArgumentError, ValueError):
                 taken.append(f"--{option.name}")
     return taken
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What was asked for, from the command line, else the environment, else the ini file.
-
-    roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
-    home: folder of everything a run leaves behind by default, never to be committed. sources: for
-    every value that is not a default, where it came from.
-    """
-
-    model: str | None
-    role: str | None
-    roles: Mapping[str, str]
-    encoders: Mapping[str, str]
-    data: Mapping[str, Path]
-    home: Path
-    store: Path
-    baselines: Path
-    report: Path
-    tolerance: float | None
-    samples: int | None
-    sources: Mapping[str, str]
-
-    @property
-    def names_models(self) -> bool:
-        """Whether the user named any model."""
-        return self.model is not None or bool(self.roles) or bool(self.encoders)
-
-    @classmethod
-    def from_config(cls, config: pytest.Config) -> Settings:
-        """Read the settings. Raises pytest.UsageError naming the option that is wrong."""
-        values: dict[str, list[str]] = {}
-        sources: dict[str, str] = {}
-        for option in OPTIONS:
-            found = _lookup(config, option)
-            if found is not None:
-                values[option.name], sources[option.name] = found
-        single = {name: value[-1] for name, value in values.items()}
-        role = single.get("role")
-        if role is not None and role not in ROLES:
-            msg = f"{sources['role']} {role!r}: one of {', '.join(ROLES)} is expected"
-            raise pytest.UsageError(msg)
-
-        def place(name: str, text: str) -> Path:
-            """Paths in the ini file start where it lies, as pytest's own do; others here."""
-            if sources[name].startswith("ini ") and config.inipath is not None:
-                return config.inipath.parent / text
-            return Path(text).absolute()
-
-        def folder(name: str, default: Path) -> Path:
-            return place(name, single[name]) if name in single else default
-
-        unnamed, encoders = named_specs(values.get("encoder", []))
-        roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
-        if unnamed is not None:
-            roles["encoder"] = unnamed
-        home = config.rootpath / ".cepbench"
-        return cls(
-            model=single.get("model"),
-            role=role,
-            roles={name: roles[name] for name in ROLES if name in roles},
-            encoders=encoders,
-            data={
-                name: place("data", path)
-                for name, path in _pairs(values.get("data", []), sources.get("data", ""))
-            },
-            home=home,
-            store=folder("store", home / "store"),
-            baselines=folder("baselines", config.rootpath / "baselines"),
-            report=folder("report", home / "report.json"),
-            samples=_count(single.get("samples"), sources.get("samples", "")),
-            tolerance=_tolerance(single.get("tolerance"), sources.get("tolerance", "")),
-            sources=sources,
-        )
-
-
-def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | None:
-    given = config.getoption(option.dest, default=None)
-    if given is not None:
-        return (list(given) if option.multiple else [given]), option.flag
-    text = os.environ.get(option.env)
-    if text:
-        parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
-        return [part.strip() for part in parts if part.strip()], option.env
-    ini = config.getini(option.ini)
-    if ini:
-        return (list(ini) if option.multiple else [ini]), f"ini {option.ini}"
-    return None
-
-
-def _pairs(pairs: Sequence[str], source: str) -> list[tuple[str, str]]:
-    with _usage_errors():
-        return [split_pair(pair, source) for pair in pairs]
-
-
-def _count(text: str | None, source: str) -> int | None:
-    with _usage_errors():
-        return None if text is None else at_least_one(text, source)
-
-
-@contextmanager
-def _usage_errors() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
-
-
-def _tolerance(text: str | None, source: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        msg = f"{source} {text!r}: a number of at least 0 is expected"
-        raise pytest.UsageError(msg)
-    return value

@@ -14,8 +14,11 @@ import pytest
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.gate import CaseKey, Policy
+from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.models.roles import Model, RoleName
-from pytest_cepbench.plugin.options import Settings
+from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     Case,
@@ -30,29 +33,48 @@ from pytest_cepbench.suites import (
     load_suite,
     named_seat,
 )
+from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.policies import Claim, Overrides, check_names, claim_of, pooled_case
 
 
 @dataclass(frozen=True)
 class LoadedSuite:
-    """A suite with its data set, the roles chosen for it, its metrics and its cases."""
+    """A suite with its data set, the roles chosen for it, its metrics and its cases.
+
+    pooled: the verdict of all of it, where it wants one.
+    """
 
     suite: Suite
     dataset: Dataset
     lineup: Lineup
     measures: Mapping[str, Measure]
     cases: tuple[Case, ...]
+    pooled: PooledCase | None
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A case of this run, and how it is judged, its share of alpha included."""
+
+    suite_file: Path
+    case: Case
+    policy: Policy
 
 
 class Process:
     """Suites, store and models of this process; everything is made when it is first needed.
 
-    run_id: shared by all processes of a run. workers: how many of them share this machine.
+    run_id: shared by all processes of a run. started: when that began, in seconds since the epoch.
+    workers: how many of them share this machine. assigned: node id -> how the case is judged, of
+    every case that was collected; known when collection ends.
     """
 
-    def __init__(self, settings: Settings, run_id: str, workers: int = 1) -> None:
+    def __init__(self, settings: Settings, run_id: str, started: float, workers: int = 1) -> None:
         self.settings = settings
         self.run_id = run_id
+        self.started = started
+        self.assigned: dict[str, Assigned] = {}
         self._workers = workers
         self._suites: dict[Path, LoadedSuite] = {}
         self._runs: dict[Path, SuiteRun] = {}
@@ -107,9 +129,35 @@ class Process:
             # Before the roles: where the data is not here, nobody is asked for models.
             dataset = load_data(suite, self.settings.data, self.settings.samples)
             lineup, measures = cast_suite(suite, self.choices)
+            dataset = dataset.repeated(self._seeds(suite))
             cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
-            self._suites[path] = LoadedSuite(suite, dataset, lineup, measures, cases)
+            check_names(suite, cases)
+            pooled = pooled_case(suite, cases)
+            self._suites[path] = LoadedSuite(suite, dataset, lineup, measures, cases, pooled)
         return self._suites[path]
+
+    def claim(self, path: Path, key: CaseKey, test: Overrides) -> Claim:
+        """How a case is judged before alpha is divided: the run has the word, then the test."""
+        settings = self.settings
+        run = Overrides(
+            gate=cast("GateName | None", settings.gate),
+            tolerance=settings.tolerance,
+            alpha=settings.alpha,
+            sources=settings.sources,
+        )
+        return claim_of(self.suite(path).suite, key, run.over(test))
+
+    def _seeds(self, suite: Suite) -> int:
+        """How often each sample is played."""
+        asked = self.settings.seeds
+        seeds = suite.table.chain.seeds if asked is None else asked
+        if seeds > 1 and self.choices.replay is not None:
+            msg = (
+                f"{self.choices.replay} brings its chains with it, one of each sample: suite "
+                f"{suite.name!r} cannot be played with {seeds} seeds; take --cep-seeds=1"
+            )
+            raise SpecError(msg)
+        return seeds
 
     @property
     def loaded(self) -> list[LoadedSuite]:

@@ -1,5 +1,12 @@
 """Reports: results of cases shown to people and machines. Nothing is computed here."""
 
-from pytest_cepbench.report.result import CaseResult, ChainShown, Effort, LinkShown
+from pytest_cepbench.report.result import (
+    AnchorShown,
+    CaseResult,
+    ChainShown,
+    Effort,
+    HopShown,
+    LinkShown,
+)
 
-__all__ = ["CaseResult", "ChainShown", "Effort", "LinkShown"]
+__all__ = ["AnchorShown", "CaseResult", "ChainShown", "Effort", "HopShown", "LinkShown"]

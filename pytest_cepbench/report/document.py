@@ -16,14 +16,36 @@ import msgspec
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.figures import (
+    failures_of,
+    figures_of,
+    hops_of,
+    looks_of,
+    settings_of,
+)
+from pytest_cepbench.report.plots import COURSE, INTERVAL, course_points, interval_plot, reach_of
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.text import effort_line, number
+from pytest_cepbench.report.text import effort_line
+from pytest_cepbench.report.totals import (
+    count_verdicts,
+    counts_line,
+    error_lines,
+    improvement_line,
+    run_alpha,
+)
+from pytest_cepbench.report.wording import between, number, word_of
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of the JSON document; docs/report-schema.md says when it is raised."""
 
 _THUMBNAIL = 192  # pixels of the longer side
 
-_PLOT = (120, 32)
+_FUNCTIONS = (
+    between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
+    number, reach_of, settings_of, word_of,
+)  # fmt: skip
+"""What the page is made with, each under its own name."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +62,13 @@ class RunFacts:
 
 
 def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
-    """The run as JSON text; `schema` is raised when a field changes meaning."""
+    """The run as JSON text; docs/report-schema.md describes every field."""
     document = {
         "schema": SCHEMA,
         "cepbench": facts.version,
         "verdict": facts.verdict,
+        "counts": count_verdicts(results),
+        "alpha": run_alpha(results),
         "setup": list(facts.lines),
         "problems": list(facts.problems),
         "cases": [msgspec.to_builtins(result) for result in results],
@@ -67,7 +91,8 @@ def html_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = number
+    environment.tests["noteworthy"] = _noteworthy
+    environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     template = environment.from_string(
         resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     )
@@ -80,12 +105,29 @@ def html_page(
     return template.render(
         facts=facts,
         results=results,
-        effort=effort_line(results),
+        said=_said(results),
         picture=picture,
-        plot=_plot_points,
-        plot_size=_PLOT,
-        passed=sum(result.passes for result in results),
+        course_size=COURSE,
+        interval_size=INTERVAL,
     )
+
+
+def _noteworthy(result: CaseResult) -> bool:
+    """Whether the details of a case are shown by themselves, rather than folded away with others."""
+    calm = result.accepted or result.verdict == Verdict.HELD
+    return result.primary and (not calm or bool(result.reasons or result.notes or result.failures))
+
+
+def _said(results: Sequence[CaseResult]) -> list[str]:
+    """What stands of the run below its verdict."""
+    passed = sum(result.passes for result in results)
+    lines = [
+        f"{passed} of {len(results)} cases pass: {counts_line(results)}",
+        *error_lines(results),
+        effort_line(results),
+    ]
+    better = improvement_line(results)
+    return lines if better is None else [*lines, better]
 
 
 def write_reports(path: Path, documents: dict[str, str]) -> list[Path]:
@@ -111,14 +153,3 @@ def _data_uri(image: ImageArtifact) -> str:
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
-
-
-def _plot_points(result: CaseResult) -> list[tuple[float, float]]:
-    """The curve as points of a small plot: 0 at its foot; at its head 1, or the largest distance."""
-    width, height = _PLOT
-    head = 1.0 if result.higher_is_better else max(result.curve, default=1.0) or 1.0
-    step = width / max(1, len(result.curve) - 1)
-    return [
-        (round(i * step, 1), round(height * (1 - min(1.0, max(0.0, value / head))), 1))
-        for i, value in enumerate(result.curve)
-    ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pytest_cepbench.gate import PRESENTATIONS, Presentation, Verdict
+from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
 
 
 class LinkShown(msgspec.Struct, frozen=True):
@@ -49,12 +49,41 @@ class Effort(msgspec.Struct, frozen=True):
     model_seconds: float = 0.0
 
 
+class AnchorShown(msgspec.Struct, frozen=True):
+    """The comparison with the anchor. Fields as in `CaseResult`; value: the anchor's."""
+
+    value: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    tolerance: float
+    verdict: str
+
+
+class HopShown(msgspec.Struct, frozen=True):
+    """What one hop cost: start of the chain, role, generation, and the drop that begins there."""
+
+    start: str
+    role: str
+    generation: int
+    cost: float
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
-    difference: to the baseline, turned so that positive is better. accepted: whether the
-    measurement is to become the baseline. curve: the mean at each iteration or generation. notes:
-    what else a reader should know of the number. damage: what the store found broken meanwhile.
+    of: how many cases its suite has. gate, tolerance, alpha: how it was judged; alpha is this
+    case's share, None where the rule has no use for it. level: the part of it that each bound was
+    made at, smaller after several looks and beside an anchor. primary: whether it can fail the
+    run. strict: whether it fails where nothing can be told. origins: setting -> who said so.
+    difference: to the baseline, turned so that positive is better. low, high: its one-sided bounds,
+    each at that level. method: how they were made. units: independent samples. visible: the
+    smallest drop that so many can see with 80 % power. looks: samples at each look. partial:
+    whether more were there. accepted: whether the measurement is to become the baseline. curve: the
+    mean at each iteration or generation. notes: what else a reader should know of the number.
+    anchor: the same against the anchor. attribution: at which hop it lost, in words; hops: in
+    numbers. measured: all of the measurement, as `cepbench accept` takes it. damage: what the store
+    found broken meanwhile.
     """
 
     nodeid: str
@@ -64,10 +93,24 @@ class CaseResult(msgspec.Struct, frozen=True):
     label: str
     verdict: str
     tolerance: float
+    of: int = 0
+    gate: str = "threshold"
+    alpha: float | None = None
+    level: float | None = None
+    primary: bool = True
+    strict: bool = False
+    origins: dict[str, str] = {}
     higher_is_better: bool = True
     value: float | None = None
     baseline: float | None = None
     difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    method: str = ""
+    units: int = 0
+    visible: float | None = None
+    looks: list[int] = []
+    partial: bool = False
     n: int = 0
     accepted: bool = False
     failures: dict[str, int] = {}
@@ -76,14 +119,18 @@ class CaseResult(msgspec.Struct, frozen=True):
     reasons: list[str] = []
     model: dict[str, str] = {}
     identity: dict[str, str] = {}
+    anchor: AnchorShown | None = None
+    attribution: str = ""
+    hops: list[HopShown] = []
     chains: list[ChainShown] = []
+    measured: Baseline | None = None
     effort: Effort = Effort()
     damage: list[str] = []
 
     @property
     def presentation(self) -> Presentation:
         """How its verdict shows."""
-        return PRESENTATIONS[Verdict(self.verdict)]
+        return present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
 
     @property
     def passes(self) -> bool:
@@ -94,3 +141,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     def word(self) -> str:
         """Its verdict in one word, as shown."""
         return "ACCEPTED" if self.accepted else self.verdict.upper()
+
+    @property
+    def gates(self) -> bool:
+        """Whether it was compared in a way that could have failed the run."""
+        return self.primary and not self.accepted

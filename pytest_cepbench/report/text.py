@@ -2,86 +2,168 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
+from pytest_cepbench.report.figures import (
+    HEADS,
+    cells_of,
+    failures_of,
+    figures_of,
+    hops_of,
+    looks_of,
+    settings_of,
+)
 from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
+from pytest_cepbench.report.wording import between, name_of, number, printable
+
+__all__ = [
+    "effort_line",
+    "explain",
+    "number",
+    "one_line",
+    "printable",
+    "promise_lines",
+    "summary_table",
+    "verbose_lines",
+]
+
+_WIDTH = 100  # of sentences that are wrapped
 
 
-def printable(text: str, most: int = 200) -> str:
-    """Untrusted text on one line: no control characters, which terminals obey, and not too long."""
-    clean = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
-    return clean if len(clean) <= most else clean[: most - 3] + "..."
-
-
-def number(value: float | None, *, signed: bool = False) -> str:
-    """Four decimals, or a dash."""
-    if value is None:
-        return "-"
-    return f"{value:+.4f}" if signed else f"{value:.4f}"
+# -- one case ----------------------------------------------------------------------------------------
 
 
 def explain(result: CaseResult) -> str:
-    """Why a case does not pass, and what to do next."""
-    case = f"{result.suite}, {printable(result.part)}, {result.label}"
-    lines = [f"{result.verdict}: {case} ({result.presentation.meaning})"]
-    if result.value is not None:
-        lines += ["", *_numbers(result)]
-    for reason in result.reasons:
-        lines.append(f"  {printable(reason, 500)}" if "\n" not in reason else _indented(reason))
-    if result.chains:
-        lines += [
-            "",
-            f"  {'samples that lost most':40} {'baseline':>10} {'now':>10} {'change':>10}",
-        ]
-        for chain in result.chains:
-            change = None if chain.baseline is None else chain.score - chain.baseline
-            said = chain.failure or chain.remark
-            note = f"  {printable(said, 60)}" if said else ""
-            lines.append(
-                f"  {printable(chain.sample, 40):40} {number(chain.baseline):>10} "
-                f"{number(chain.score):>10} {number(change, signed=True):>10}{note}"
-            )
-    if result.failures:
-        counts = ", ".join(f"{count} x {kind}" for kind, count in sorted(result.failures.items()))
-        lines += ["", f"  failed chains: {counts}"]
-    lines += ["", f"  next: {result.presentation.next_step}"]
+    """Why a case does not pass, and what to do next: the message of a failed test.
+
+    In the manner of pytest-regressions: what was expected, what was obtained, how far they are
+    apart; then the samples that differ most.
+    """
+    blocks = (
+        _numbers(result),
+        _losers(result),
+        _ways_to_fail(result),
+        _attribution(result),
+        [f"  next: {result.presentation.next_step}"],
+    )
+    case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
+    word = result.verdict if result.primary else f"{result.verdict} (informational)"
+    lines = [f"{word}: {case} ({result.presentation.meaning})"]
+    for block in blocks:
+        shown = list(block)
+        lines += ["", *shown] if shown else []
     return "\n".join(lines)
 
 
 def _numbers(result: CaseResult) -> Iterator[str]:
-    better = "higher is better" if result.higher_is_better else "lower is better"
-    yield f"  {'baseline':12} {number(result.baseline):>10}"
-    yield f"  {'now':12} {number(result.value):>10}   {better}, n = {result.n}"
-    if result.difference is not None:
-        sign = "" if result.higher_is_better else "   (turned: positive is better)"
-        yield f"  {'difference':12} {number(result.difference, signed=True):>10}{sign}"
-        yield f"  {'tolerance':12} {number(-result.tolerance, signed=True):>10}"
+    """The figures, how the value came about, and why it does not pass."""
+    for figure in figures_of(result):
+        remark = f"   {figure.remark}" if figure.remark else ""
+        yield f"  {figure.label:12} {figure.shown:>10}{remark}"
     if result.curve:
-        yield f"  {'course':12} " + "  ".join(f"{value:.4f}" for value in result.curve)
+        yield f"  {'course':12} " + "  ".join(map(number, result.curve))
     for note in result.notes:
         yield f"  {printable(note, 500)}"
+    for reason in result.reasons:
+        for line in reason.splitlines():
+            yield f"  {printable(line, 500)}"
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {printable(line, 500)}" for line in text.splitlines())
+def _losers(result: CaseResult) -> Iterator[str]:
+    if not result.chains:
+        return
+    yield f"  {'samples that lost most':40} {'baseline':>10} {'now':>10} {'change':>10}"
+    for chain in result.chains:
+        change = None if chain.baseline is None else chain.score - chain.baseline
+        said = chain.failure or chain.remark
+        note = f"  {printable(said, 60)}" if said else ""
+        yield (
+            f"  {printable(chain.sample, 40):40} {number(chain.baseline):>10} "
+            f"{number(chain.score):>10} {number(change, signed=True):>10}{note}"
+        )
+
+
+def _ways_to_fail(result: CaseResult) -> Iterator[str]:
+    if result.failures:
+        yield f"  failed chains: {failures_of(result)}"
+    if looks_of(result):
+        yield f"  {looks_of(result)}"
+
+
+def _attribution(result: CaseResult) -> Iterator[str]:
+    """Where it was lost: in words, and hop by hop."""
+    said = printable(result.attribution, 2000)
+    yield from textwrap.wrap(said, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    hops = list(hops_of(result))
+    if hops:
+        width = max(len(hop.label) for hop in hops)
+        yield f"  {'hop':{width}} {'cost':>10} {'share':>8}"
+        for hop in hops:
+            yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
+
+
+def one_line(result: CaseResult) -> str:
+    """A case and its verdict in one sentence, as warnings show it."""
+    named = f"{name_of(result)} {result.verdict}"
+    if result.difference is None:
+        reason = result.reasons[0] if result.reasons else result.presentation.meaning
+        return f"{named}: {printable(reason)}"
+    bounds = between(result.low, result.high)
+    within = f" in {bounds}" if bounds != "-" else ""
+    return (
+        f"{named}: difference {number(result.difference, signed=True)}{within}, "
+        f"tolerance {number(result.tolerance)}, n = {result.n}"
+    )
+
+
+# -- a run -------------------------------------------------------------------------------------------
 
 
 def summary_table(results: Sequence[CaseResult]) -> list[tuple[str, str]]:
-    """(line, color) for every case, below a header whose color is "bold"."""
-    width = max(len(_name(result)) for result in results)
-    head = (
-        f"{'verdict':13} {'case':{width}} {'now':>9} {'baseline':>9} {'change':>9} "
-        f"{'tolerance':>9} {'n':>6}"
+    """(line, color) for every case, below a header whose color is "bold".
+
+    Verdicts of cases that cannot fail the run are in lower case. Columns are as wide as what is in
+    them, so that cases with usual names fit into 120.
+    """
+    rows = [cells_of(result) for result in results]
+    widths = [max(map(len, column)) for column in zip(HEADS, *rows, strict=True)]
+    colors: list[str] = ["green" if one.accepted else one.presentation.color for one in results]
+    return [
+        (_aligned(cells, widths), color)
+        for cells, color in zip([HEADS, *rows], ("bold", *colors), strict=True)
+    ]
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Verdict and case to the left, numbers to the right."""
+    return " ".join(
+        cell.ljust(width) if place < 2 else cell.rjust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
-    rows = [(head, "bold")]
+
+
+def promise_lines(results: Sequence[CaseResult]) -> list[str]:
+    """Below the table: the counts, what is promised of errors, and what could be done."""
+    lines = [counts_line(results), *error_lines(results)]
+    informational = sum(not result.primary for result in results)
+    if informational:
+        lines.append(f"in lower case: {informational} informational, which cannot fail the run")
+    better = improvement_line(results)
+    return lines if better is None else [*lines, better]
+
+
+def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
+    """For every case a line on how it is judged, each setting with who said so."""
+    if not results:
+        return []
+    lines = ["judged by (alpha: the share of the case):"]
     for result in results:
-        row = (
-            f"{result.word:13} {_name(result):{width}} {number(result.value):>9} "
-            f"{number(result.baseline):>9} {number(result.difference, signed=True):>9} "
-            f"{number(result.tolerance):>9} {result.n:>6}"
-        )
-        rows.append((row, "green" if result.passes else result.presentation.color))
-    return rows
+        settings = [f"{one.label} {one.shown} ({one.remark})" for one in settings_of(result)]
+        settings += [] if result.primary else ["informational"]
+        lines.append(f"  {name_of(result)}: {', '.join(settings)}")
+    return lines
 
 
 def effort_line(results: Sequence[CaseResult]) -> str:
@@ -94,7 +176,3 @@ def effort_line(results: Sequence[CaseResult]) -> str:
         f"{loads} model loads, {inputs} model inputs ({inside:.1f} s in models), "
         f"{hits} results from the store"
     )
-
-
-def _name(result: CaseResult) -> str:
-    return f"{result.suite} {printable(result.part, 40)} {result.label}"

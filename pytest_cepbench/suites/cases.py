@@ -33,6 +33,27 @@ class Case:
         return f"{self.key.part}-{self.key.metric}"
 
 
+@dataclass(frozen=True)
+class PooledCase:
+    """The verdict of a whole suite, over its primary cases.
+
+    key, label: as of a case. members: the cases.
+    """
+
+    key: CaseKey
+    label: str
+    members: tuple[Case, ...]
+
+    @property
+    def id(self) -> str:
+        """As of a case."""
+        return f"{self.key.part}-{self.key.metric}"
+
+
+POOLED = ("suite", "verdict")
+"""Part and metric of a suite's own verdict; no metric may have the latter's name."""
+
+
 def list_parts(
     suite: str, dataset: Dataset, groups: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:

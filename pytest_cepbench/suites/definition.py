@@ -12,17 +12,18 @@ import msgspec
 from pytest_cepbench.chains import ChainPlan, Modality, Wording
 from pytest_cepbench.chains.plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.judge import GateName
+from pytest_cepbench.gate.policy import BoundsName, GateName
 from pytest_cepbench.models.roles import ROLE_NAMES
-from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
+from pytest_cepbench.suites.measures.settings import number_problems
 
 FILE_NAME = "suite.toml"
 
 _ITERATIONS = 3
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+"""Of suites, metrics and encoders."""
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,12 +55,14 @@ class ChainTable(_Strict, frozen=True):
     start: "image", "text", or "both" for two chains of every sample.
     iterations: T, one describe and one generate each; 3 when neither this nor generations is given.
     generations: G, single transformations, in place of iterations.
+    seeds: how often each sample is played, each time with seeds of its own.
     """
 
     start: Literal["image", "text", "both"] = "image"
     iterations: int | None = None
     generations: int | None = None
     seed: int = 0
+    seeds: int = 1
 
     @property
     def length(self) -> int:
@@ -102,10 +105,34 @@ class PresetTable(_Strict, frozen=True):
 
 
 class GateTable(_Strict, frozen=True):
-    """How cases are judged; see `Policy`."""
+    """How cases are judged; see `Policy`.
 
-    gate: GateName = "threshold"
+    alpha: error of a run in each direction, which is divided among its cases.
+    primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
+    pooled: whether the suite has a verdict of its own, an item beside its cases.
+    """
+
+    gate: GateName = "regression"
     tolerance: float = 0.01
+    anchor_tolerance: float | None = None
+    alpha: float = 0.05
+    bounds: BoundsName = "auto"
+    primary: list[str] | None = None
+    pooled: bool = False
+
+
+class CaseTable(_Strict, frozen=True):
+    """How a single case is judged, named PART/METRIC; what is left out is the metric's.
+
+    alpha: of this case alone, in place of its share of the run's.
+    """
+
+    tolerance: float | None = None
+    anchor_tolerance: float | None = None
+    alpha: float | None = None
+    gate: GateName | None = None
+    bounds: BoundsName | None = None
+    weight: float | None = None
 
 
 class SuiteTable(_Strict, frozen=True):
@@ -126,6 +153,7 @@ class SuiteTable(_Strict, frozen=True):
     presets: dict[str, PresetTable] = {}
     groups: dict[str, list[str]] = {}
     gate: GateTable = GateTable()
+    cases: dict[str, CaseTable] = {}
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -159,17 +187,6 @@ class Suite(msgspec.Struct, frozen=True):
             for start in starts
         }
 
-    def policy(self, metric: str, tolerance: float | None = None) -> Policy:
-        """How a metric's cases are judged: the given tolerance, else the metric's, else the suite's.
-
-        Raises ValueError for a tolerance below 0.
-        """
-        own = self.metrics[metric].tolerance
-        for candidate in (tolerance, own, self.table.gate.tolerance):
-            if candidate is not None:
-                return Policy(self.table.gate.gate, candidate)
-        raise AssertionError
-
 
 def load_suite(path: Path) -> Suite:
     """Read a suite's TOML file. Raises SuiteError naming the file and the key that is wrong."""
@@ -194,8 +211,10 @@ def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]
     if not table.metrics:
         problems.append(f"no metric under [metrics]; known: {', '.join(sorted(KINDS))}")
     for name, raw in table.metrics.items():
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             problems.append(f"metric {name!r}: lower-case letters, digits, - and _ are expected")
+        if name == POOLED[1]:
+            problems.append(f"metric {name!r}: the name belongs to the verdict of the suite itself")
         try:
             metrics[name] = read_table(name, raw)
         except ValueError as error:
@@ -204,14 +223,14 @@ def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]
 
 
 def _problems(table: SuiteTable) -> Iterator[str]:
-    if not _NAME.fullmatch(table.name):
+    if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
     yield from _chain_problems(table)
-    tolerance = table.gate.tolerance
-    if not 0 <= tolerance < float("inf"):
-        yield f"gate.tolerance = {tolerance}: at least 0 is expected"
+    yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
+    for name, case in table.cases.items():
+        yield from (f"case {name!r}: {problem}" for problem in number_problems(case))
     for name in table.encoders:
-        if name in ROLE_NAMES or not _NAME.fullmatch(name):
+        if name in ROLE_NAMES or not NAME.fullmatch(name):
             yield f"encoder {name!r} is the name of a role, or not lower-case letters and digits"
     for group, members in table.groups.items():
         if group == OVERALL or not members:
@@ -225,6 +244,8 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
     if chain.length < 1:
         given = "iterations" if chain.generations is None else "generations"
         yield f"chain.{given} = {getattr(chain, given)}: at least 1 is expected"
+    if chain.seeds < 1:
+        yield f"chain.seeds = {chain.seeds}: at least 1 is expected"
     if PLACEHOLDER not in prompts.generate:
         yield f"prompts.generate = {prompts.generate!r} does not hold {PLACEHOLDER}"
     describes = chain.start != "text" or chain.length > 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner
+from pytest_cepbench.chains.remembered import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
@@ -16,9 +18,13 @@ from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
+from pytest_cepbench.suites.measures.measure import population
 from pytest_cepbench.suites.roster import Roster, describe_role
 
 _LONGEST_PROMPT_SHOWN = 60
+
+IDENTITY_VERSION = "2"
+"""Of the fields by which measurements are comparable; raised when one changes its meaning."""
 
 _GROWERS = ("describer", "generator")
 
@@ -43,33 +49,62 @@ class SuiteRun:
     @cached_property
     def evidence(self) -> Evidence:
         """What the measures look at; binding reads weights' digests, so it waits for the first case."""
-        crew = Crew(
-            **{
-                role: self._runner(role) if role in self.lineup.seats else None for role in _GROWERS
-            },
-            store=self._roster.store,
+        describer, generator = (
+            self._runner(role) if role in self.lineup.seats else None for role in _GROWERS
         )
+        crew = Crew(describer, generator, self._roster.store)
         replay = self.lineup.replay
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
         return Evidence(self.dataset, self.suite.plans, crew, self._runner, replay)
 
-    def measure(self, case: Case) -> Measurement:
+    def measure(self, case: Case, most: int | None = None) -> Measurement:
         """The value of a case, growing what chains it needs.
 
-        Raises DatasetError, CheckpointError, ModelError, StoreError as they come, and
+        most: look at no more than so many samples of each category. Raises DatasetError, CheckpointError, ModelError, StoreError as they come, and
         MeasurementError when every chain failed in a way that says nothing of the model under test.
         """
         measure = self.measures[case.key.metric]
-        measured = measure.measure(case, self.evidence)
+        evidence = self.evidence if most is None else self.evidence.narrowed(most)
+        measured = measure.measure(case, evidence)
         self._refuse_infrastructure(measured.outcomes)
+        everyone = population(case, evidence)
+        identity = self._identity(measure, measured, everyone) | dict(measured.identity)
+        try:
+            return self._measurement(case, measure, measured, identity)
+        except ValueError as error:
+            raise MeasurementError(str(error)) from error
+
+    def per_sample(self, case: Case) -> bool:
+        """Whether every sample has a score of its own, so that a part of them can be measured."""
+        return self.measures[case.key.metric].per_sample
+
+    def samples(self, case: Case) -> int:
+        """How many samples a case has, counted in each of its categories."""
+        return sum(self._category_sizes(case))
+
+    def depth(self, case: Case, samples: int) -> int | None:
+        """So many samples of each category make so many of the case; None where that is all."""
+        sizes = self._category_sizes(case)
+        most = bisect_left(range(max(sizes)), samples, key=lambda k: sum(min(n, k) for n in sizes))
+        return None if most >= max(sizes) else most
+
+    def _category_sizes(self, case: Case) -> list[int]:
+        return [len(self.dataset.in_category(name)) for name in case.categories]
+
+    def _measurement(
+        self, case: Case, measure: Measure, measured: Measured, identity: dict[str, str]
+    ) -> Measurement:
         return Measurement(
             key=case.key,
             label=case.label,
             higher_is_better=measure.higher_is_better,
             scores=measured.scores,
             sizes=measured.sizes,
-            identity=self._identity(measure, measured) | dict(measured.identity),
+            blocks=measured.blocks,
+            shares=measured.shares,
+            clusters={s.id: s.unit for s in measured.samples if s.unit != s.id},
+            identity=identity,
             model=self._model(),
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
@@ -120,16 +155,24 @@ class SuiteRun:
                 "identity": " ".join(f"{k}={v}" for k, v in sorted(replay.identity.items())),
             }
         bound = self._runner(self.lineup.under_test).bound
-        return {"role": bound.role, "spec": bound.spec, "identity": describe_role(bound)}
+        return {
+            "role": bound.role,
+            "spec": bound.spec,
+            "identity": describe_role(bound),
+            "step": remember(bound),
+        }
 
-    def _identity(self, measure: Measure, measured: Measured) -> dict[str, str]:
+    def _identity(
+        self, measure: Measure, measured: Measured, samples: Sequence[Sample]
+    ) -> dict[str, str]:
         """What a comparable number must share, as short texts that a reviewer can read."""
         plans = measure.plans if measured.plans is None else measured.plans
         seats = measure.seats if measured.seats is None else measured.seats
         identity = {
+            "version": IDENTITY_VERSION,
             "suite": f"{self.suite.name}/{self.suite.table.version}",
             "metric": measure.identity,
-            "samples": self._samples(plans, measured.samples),
+            "samples": self._samples(plans, samples),
             "data": " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items())),
             "chain": "; ".join(_chain(plan) for plan in plans),
             "describe prompt": _short(plans[0].describe),
@@ -144,9 +187,9 @@ class SuiteRun:
         return identity
 
     def _samples(self, plans: Sequence[ChainPlan], samples: Sequence[Sample]) -> str:
-        starts = [self.evidence.chains(plan.start, samples) for plan in plans]
+        starts = [self.evidence.starts(plan.start, samples) for plan in plans]
         seeds = [
-            [sample.id, *(chains[sample.id].links[0].digest for chains in starts)]
+            [sample.id, *(digests[sample.id] for digests in starts)]
             for sample in sorted(samples, key=lambda sample: sample.id)
         ]
         return f"{len(seeds)} {digest_json(seeds)[:16]}"

@@ -97,6 +97,24 @@ def test_several_images_of_a_prompt_are_samples_of_their_own(tmp_path: Path) -> 
     assert len(load_geneval(write(tmp_path, LINE), images_per_prompt=12).samples) == 12
 
 
+def test_images_of_a_prompt_are_one_cluster(tmp_path: Path) -> None:
+    """Four pictures of one prompt tell less than four prompts; one alone is a unit of its own."""
+    lines = [LINE | {"index": index} for index in ("00007", "00003")]
+    four = load_geneval(write(tmp_path, *lines), images_per_prompt=4)
+    units = {one.id: one.unit for one in four.samples}
+    assert units == {f"{p}-{i}": p for p in ("00003", "00007") for i in range(4)}
+    assert {one.replicate for one in four.samples} == {0}
+    assert {one.cluster for one in load_geneval(write(tmp_path, *lines)).samples} == {None}
+    assert len({one.unit for one in load_geneval(images_per_prompt=4).samples}) == 553
+
+
+def test_seeds_of_an_image_stay_in_its_prompts_cluster(tmp_path: Path) -> None:
+    """Two images of three seeds each are six pictures of one prompt."""
+    found = load_geneval(write(tmp_path, LINE), images_per_prompt=2).repeated(3)
+    assert len(found.samples) == 6
+    assert {one.unit for one in found.samples} == {"00000"}
+
+
 def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
     """Another text, another clause or another number of images is another data set."""
     other = LINE | {"prompt": "a dog"}

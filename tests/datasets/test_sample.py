@@ -1,7 +1,8 @@
-"""Samples and data sets: ids in order and once, seeds that can be used or say why not."""
+"""Samples and data sets: ids in order and once, replicates, seeds that can be used or say why not."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,134 @@ def test_a_sample_can_be_in_several_categories() -> None:
     assert found.categories == ("x", "y", "z")
     assert [sample.id for sample in found.in_category("y")] == ["1", "3"]
     assert found.in_category("absent") == ()
+
+
+def test_a_sample_is_a_unit_of_its_own_unless_it_has_a_cluster() -> None:
+    """What statistics count once; a cluster may have any name, nothing among them."""
+    assert Sample("a", ("c",)).unit == "a"
+    assert [Sample("a", ("c",), cluster=name).unit for name in ("x", "")] == ["x", ""]
+    assert Sample("a", ("c",)).replicate == 0
+
+
+CATEGORIES = st.lists(st.sampled_from("xyz"), min_size=1, max_size=3, unique=True).map(tuple)
+
+DATASETS = st.dictionaries(
+    st.text("abc", min_size=1, max_size=4),
+    st.tuples(CATEGORIES, st.sampled_from([None, "one", "two"])),
+    min_size=1,
+    max_size=12,
+).map(
+    lambda found: Dataset(
+        "d",
+        {"k": 1},
+        tuple(
+            Sample(name, own, text=name, metadata={"n": name}, cluster=cluster)
+            for name, (own, cluster) in sorted(found.items())
+        ),
+    )
+)
+"""Data sets whose samples are in several categories and share clusters."""
+
+
+def _ids(found: Dataset, category: str) -> set[str]:
+    return {sample.id for sample in found.in_category(category)}
+
+
+@given(DATASETS, st.integers(1, 12))
+def test_every_sample_is_there_as_often_as_asked(whole: Dataset, times: int) -> None:
+    """Itself, and replicates that differ in id alone: of its categories, from its seeds."""
+    repeated = whole.repeated(times)
+    assert len(repeated.samples) == times * len(whole.samples)
+    assert repeated.categories == whole.categories
+    found = {sample.id: sample for sample in repeated.samples}
+    for sample in whole.samples:
+        for k in range(times):
+            twin = found[f"{sample.id} seed {k}" if k else sample.id]
+            assert (twin.replicate, twin.cluster) == (
+                k if times > 1 else 0,
+                _cluster(sample, times),
+            )
+            assert (twin.categories, twin.text, twin.metadata) == (
+                sample.categories, sample.text, sample.metadata,
+            )  # fmt: skip
+
+
+def _cluster(sample: Sample, times: int) -> str | None:
+    return sample.cluster if times == 1 else sample.unit
+
+
+@given(DATASETS, st.integers(2, 12))
+def test_seeds_of_a_sample_are_one_unit(whole: Dataset, times: int) -> None:
+    """As many units as before, and seeds of clustered samples stay in their cluster."""
+    repeated = whole.repeated(times)
+    assert {one.unit for one in repeated.samples} == {one.unit for one in whole.samples}
+
+
+def test_once_is_the_data_set_itself() -> None:
+    """Nothing is renamed where there is one seed, so baselines of one seed stay what they are."""
+    whole = dataset("a", "b")
+    assert whole.repeated(1) is whole
+    assert (whole.whole, whole.repeated(2).whole) == (None, whole)
+    assert whole.repeated(2).limited(1).whole is whole
+    assert whole.limited(1).repeated(2).whole is whole
+    assert whole.repeated(2).identity == whole.identity
+
+
+def test_replicates_are_sorted_by_id() -> None:
+    """As a data set must be; the tenth comes before the second, as texts do."""
+    found = dataset("a", "a ", "b").repeated(11)
+    assert [one.id for one in found.samples] == sorted(one.id for one in found.samples)
+    assert {one.id for one in found.samples} >= {"a", "a seed 1", "a seed 10", "a  seed 1"}
+
+
+@pytest.mark.parametrize("times", [0, -1])
+def test_no_seed_at_all_is_refused(times: int) -> None:
+    """A data set of nothing must not pass."""
+    with pytest.raises(DatasetError, match="'d' has no samples"):
+        dataset("a").repeated(times)
+
+
+def test_an_id_that_looks_like_a_replicate_is_refused() -> None:
+    """Two samples would have one name, and one seed."""
+    with pytest.raises(DatasetError, match="sample id 'a seed 1' is there twice"):
+        dataset("a", "a seed 1").repeated(2)
+
+
+@given(DATASETS, st.integers(1, 4), st.integers(1, 12), st.integers(0, 12))
+def test_fewer_are_among_more_also_of_seeds(
+    whole: Dataset, times: int, most: int, more: int
+) -> None:
+    """Looks are nested, so what was looked at stays part of what is judged."""
+    repeated = whole.repeated(times)
+    few, many = repeated.limited(most), repeated.limited(most + more)
+    for category in whole.categories:
+        assert _ids(few, category) <= _ids(many, category)
+        assert len(_ids(few, category)) == min(most, len(_ids(repeated, category)))
+
+
+@given(DATASETS, st.integers(1, 4), st.integers(1, 30))
+def test_every_sample_comes_before_any_further_seed(whole: Dataset, times: int, most: int) -> None:
+    """Another sample tells more than another seed of one that was seen."""
+    repeated = whole.repeated(times)
+    limited = repeated.limited(most)
+    for category in whole.categories:
+        counts = Counter(one.replicate for one in limited.in_category(category))
+        size = len(whole.in_category(category))
+        full, rest = divmod(min(most, times * size), size)
+        assert [counts[k] for k in range(full)] == [size] * full
+        assert counts[full] == rest
+
+
+@given(DATASETS, st.integers(1, 12), st.integers(2, 4))
+def test_the_first_seeds_are_those_of_a_run_without_others(
+    whole: Dataset, most: int, times: int
+) -> None:
+    """A look at as few samples as there are is the same whether seeds follow or not."""
+    first = whole.repeated(times).limited(most)
+    alone = whole.limited(most)
+    for category in whole.categories:
+        if most <= len(whole.in_category(category)):
+            assert _ids(first, category) == _ids(alone, category)
 
 
 def test_a_drawn_image_is_drawn() -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate import Baseline, CaseKey, Measurement, dump_baseline, load_baseline
+from pytest_cepbench.gate import (
+    Baseline,
+    CaseKey,
+    Measurement,
+    dump_baseline,
+    load_baseline,
+    record_of,
+)
 
 KEY = CaseKey("shapes", "color", "gc")
+
+MODEL = {"spec": "shapes:", "identity": "shapes/1 c0ff9ee5"}
 
 Scores = Mapping[str, Mapping[str, float]]
 
@@ -31,11 +41,41 @@ def measured(scores: Scores | None = None, **changes: Any) -> Measurement:
         "higher_is_better": True,
         "scores": scores or {"color": {"a.png": 0.5, "b.png": 0.75}},
         "identity": {"suite": "shapes/1", "samples": "2 0123456789abcdef"},
-        "model": {"spec": "shapes:"},
+        "model": MODEL,
     }
     return Measurement(**(fields | changes))
 
 
+def text_of(measurement: Measurement) -> str:
+    """The baseline file that accepting this measurement writes."""
+    return dump_baseline(record_of(measurement))
+
+
 def accepted(measurement: Measurement) -> Baseline:
     """The baseline that accepting this measurement leaves, through its file's text."""
-    return load_baseline(dump_baseline(measurement), measurement.key, "baseline.toml")
+    return load_baseline(text_of(measurement), measurement.key, "baseline.toml")
+
+
+def bell(n: int, mean: float, sd: float) -> list[float]:
+    """(n,) numbers shaped like a normal sample, without a generator: their mean is exact."""
+    normal = NormalDist()
+    return [mean + sd * normal.inv_cdf((i + 0.5) / n) for i in range(n)]
+
+
+def scored(values: Sequence[float], category: str = "color") -> dict[str, dict[str, float]]:
+    """One category of samples s0000, s0001, ... with these scores."""
+    return {category: {f"s{i:04d}": value for i, value in enumerate(values)}}
+
+
+def drifted(
+    differences: Sequence[float], now: Mapping[str, Any] | None = None, **both: Any
+) -> tuple[Measurement, Baseline]:
+    """A candidate whose samples differ by so much from those of an accepted model.
+
+    differences: candidate - baseline, whatever direction is better. now: fields of the candidate
+    alone. both: fields of both.
+    """
+    spread = bell(len(differences), 0.5, 0.2)
+    after = [score + d for score, d in zip(spread, differences, strict=True)]
+    candidate = {"model": {"spec": "step-8000", "identity": "another"}} | both | dict(now or {})
+    return measured(scored(after), **candidate), accepted(measured(scored(spread), **both))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.gate import CaseKey, dump_baseline, load_baseline
-from tests.gate.build import KEY, NAMES, SCORES, Scores, accepted, measured
+from pytest_cepbench.gate import CaseKey, load_baseline
+from tests.gate.build import KEY, NAMES, SCORES, Scores, accepted, measured, text_of
 
-TEXT = dump_baseline(measured())
+TEXT = text_of(measured(model={"spec": "shapes:"}))
 
 
 @given(
@@ -59,7 +59,7 @@ def test_every_measurement_comes_back(
 )  # fmt: skip
 def test_awkward_names_stay_readable(name: str) -> None:
     """The files are TOML for any reader, one score a line whatever the sample is called."""
-    text = dump_baseline(measured({name: {name: 0.5}}, identity={name: name}))
+    text = text_of(measured({name: {name: 0.5}}, identity={name: name}, model={name: name}))
     table = tomllib.loads(text)
     assert table["scores"] == {name: {name: 0.5}}
     assert table["identity"] == {name: name}
@@ -68,7 +68,7 @@ def test_awkward_names_stay_readable(name: str) -> None:
 
 def test_a_path_that_is_no_unicode_can_be_written() -> None:
     """A checkpoint in a folder with such a name can be accepted; the file shows the bytes' escapes."""
-    text = dump_baseline(measured(model={"spec": "/data/\udcff/x"}))
+    text = text_of(measured(model={"spec": "/data/\udcff/x"}))
     text.encode("utf-8")
     assert load_baseline(text, KEY, "x").model == {"spec": r"/data/\udcff/x"}
 
@@ -84,17 +84,18 @@ def test_the_same_measurement_gives_the_same_bytes(scores: Scores, random: objec
 
     other = shuffled({category: shuffled(part) for category, part in scores.items()})
     failures = {"empty-text": 1, "exception": 2}
-    assert dump_baseline(measured(scores, failures=failures)) == dump_baseline(
+    assert text_of(measured(scores, failures=failures)) == text_of(
         measured(other, failures=dict(reversed(failures.items())))  # type: ignore[arg-type] # scores, shuffled
     )
 
 
 def test_the_text_is_made_for_reviewers() -> None:
     """One fact a line; minus zero is zero; tiny numbers are still numbers."""
-    text = dump_baseline(measured({"color": {"b": -1e-9, "a": 2e-6}}, failures={"exception": 1}))
+    scores = {"color": {"b": -1e-9, "a": 2e-6}}
+    text = text_of(measured(scores, model={"spec": "shapes:"}, failures={"exception": 1}))
     assert text == (
-        "# Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.\n"
-        'format = 1\ncase = "shapes/color/gc"\nmetric = "GC@3"\nvalue = 1e-06\nn = 2\n'
+        "# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.\n"
+        'format = 2\ncase = "shapes/color/gc"\nmetric = "GC@3"\nvalue = 1e-06\nn = 2\n'
         'higher_is_better = true\n\n[model]\n"spec" = "shapes:"\n\n[identity]\n"suite" = "shapes/1"\n'
         '"samples" = "2 0123456789abcdef"\n\n[failures]\n"exception" = 1\n\n[scores."color"]\n'
         '"a" = 2e-06\n"b" = 0.0\n'
@@ -103,7 +104,7 @@ def test_the_text_is_made_for_reviewers() -> None:
 
 NONSENSE = {
     "empty": ("(?s).*", ""),
-    "not TOML": ("format = 1", "format: 1"),
+    "not TOML": ("format = 2", "format: 2"),
     "a merge conflict": ("n = 2", "<<<<<<< HEAD\nn = 2\n=======\nn = 3\n>>>>>>> main"),
     "half a file": (r"(?s)\[identity\].*", '[identity]\n"suite" = "sha'),
     "JSON": ("(?s).*", '{"value": 0.625}'),
@@ -129,8 +130,11 @@ NONSENSE = {
     "a fractional n": ("n = 2", "n = 2.5"),
     "a sample deleted": ('"b.png" = 0.75\n', ""),
     "another case": ("shapes/color/gc", "shapes/shape/gc"),
-    "a newer format": ("format = 1", "format = 2"),
-    "an older format": ("format = 1", "format = 0"),
+    "a format that never was": ("format = 2", "format = 0"),
+    "a negative format": ("format = 2", "format = -1"),
+    "a text for a format": ("format = 2", 'format = "2"'),
+    "a truth for a format": ("format = 2", "format = true"),
+    "no format": ("format = 2\n", ""),
 }
 
 
@@ -152,7 +156,8 @@ def test_nonsense_is_refused(what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("a newer format", "has format 2, this version reads 1"),
+        ("a format that never was", "has format 0, which never was"),
+        ("a key twice", "cannot be read"),
         ("another case", "is of case 'shapes/shape/gc', not of 'shapes/color/gc'"),
         ("a wrong n", "says n = 3 and holds the scores of 2"),
         ("a wrong value", "says value = 0.6 and its scores give 0.625"),

@@ -1,11 +1,16 @@
-"""Where baselines lie, and how staged ones take their place."""
+"""Where baselines lie, and how syrupy is told of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.snapshot import BaselineExtension, accept_staged, baseline_path
+from syrupy.data import Snapshot, SnapshotCollection
+
+from pytest_cepbench.gate import CaseKey, load_baseline, record_of
+from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.snapshot import BaselineExtension
+from tests.gate.build import KEY, measured
 
 
 def test_each_suite_has_a_folder(tmp_path: Path) -> None:
@@ -20,37 +25,70 @@ def test_each_suite_has_a_folder(tmp_path: Path) -> None:
     assert all(path.suffix == ".toml" for path in paths)
 
 
-def test_staged_baselines_take_their_place(tmp_path: Path) -> None:
-    """Each staged file replaces its baseline or is new; others stay, and nothing is left beside."""
-    staged, root = tmp_path / "staged", tmp_path / "baselines"
-    for folder, name, text in [
-        (staged, "color.toml", "new"),
-        (staged, "shape.toml", "first"),
-        (root, "color.toml", "old"),
-        (root, "size.toml", "untouched"),
-    ]:
-        (folder / "shapes").mkdir(parents=True, exist_ok=True)
-        (folder / "shapes" / name).write_text(text)
-    assert accept_staged(staged, root) == [
-        root / "shapes" / n for n in ("color.toml", "shape.toml")
-    ]
-    found = {path.name: path.read_text() for path in (root / "shapes").iterdir()}
-    assert found == {"color.toml": "new", "shape.toml": "first", "size.toml": "untouched"}
+def test_anchors_lie_below_their_suite(tmp_path: Path) -> None:
+    """Under the same name in a folder of their own, so that no baseline can be taken for one."""
+    baseline, anchor = baseline_path(tmp_path, KEY), anchor_path(tmp_path, KEY)
+    assert anchor == baseline.parent / "anchors" / baseline.name
+    odd = CaseKey("shapes", "anchors/color", "gc")
+    assert baseline_path(tmp_path, odd).parent == baseline.parent
 
 
-def test_nothing_staged_changes_nothing(tmp_path: Path) -> None:
-    """A run that measured nothing accepts nothing, and makes no folder."""
-    assert accept_staged(tmp_path / "staged", tmp_path / "baselines") == []
-    assert list(tmp_path.iterdir()) == []
+def _extension(location: Path, staged: Path, matches: Any = None) -> BaselineExtension:
+    return BaselineExtension.bind(location, staged, matches)()
 
 
-def test_a_path_with_any_line_ends_is_kept(tmp_path: Path) -> None:
-    """The accepted file has the staged one's text to the last character."""
-    staged = tmp_path / "staged" / "shapes" / "x.toml"
-    staged.parent.mkdir(parents=True)
-    staged.write_text('a = "é"\n', encoding="utf-8")
-    (target,) = accept_staged(tmp_path / "staged", tmp_path / "baselines")
-    assert target.read_bytes() == staged.read_bytes()
+def test_a_staged_measurement_is_read_back(tmp_path: Path) -> None:
+    """What syrupy writes under --snapshot-update goes to the staging folder alone."""
+    staged = tmp_path / "staged"
+    extension = _extension(tmp_path / "accepted.toml", baseline_path(staged, KEY))
+    text = extension.serialize(measured())
+    extension.write_snapshot_collection(snapshot_collection=_collection(text))
+    (path,) = staged.rglob("*.toml")
+    assert load_baseline(path.read_text(), KEY, path.name) == record_of(measured())
+    assert not (tmp_path / "accepted.toml").exists()
+
+
+def _collection(text: str) -> SnapshotCollection:
+    collection = SnapshotCollection(location="x")
+    collection.add(Snapshot(name="x", data=text))
+    return collection
+
+
+def test_the_gate_decides_whether_a_snapshot_matches(tmp_path: Path) -> None:
+    """Equal text is no condition, and no proof; the baseline's text is what it is asked about."""
+    asked: list[str] = []
+
+    def rule(text: str) -> bool:
+        asked.append(text)
+        return text == "good"
+
+    extension = _extension(tmp_path, tmp_path, rule)
+    assert extension.matches(serialized_data="new", snapshot_data="good")
+    assert not extension.matches(serialized_data="bad", snapshot_data="bad")
+    assert asked == ["good", "bad"]
+
+
+def test_while_updating_only_equal_text_matches(tmp_path: Path) -> None:
+    """Then syrupy stages what differs, however little."""
+    extension = _extension(tmp_path, tmp_path)
+    assert extension.matches(serialized_data="a", snapshot_data="a")
+    assert not extension.matches(serialized_data="a", snapshot_data="a ")
+
+
+def test_a_baseline_is_found_whatever_the_test_is_called(tmp_path: Path) -> None:
+    """Its place is the case's; bytes that are no text are read as other text, not as an error."""
+    location = tmp_path / "x.toml"
+    extension = _extension(location, tmp_path)
+    read = extension.read_snapshot_data_from_location
+    assert read(snapshot_location=str(location)) is None
+    location.write_bytes("é\xff".encode("latin-1"))
+    assert read(snapshot_location=str(location)) == "\ufffd\ufffd"
+    place: Any = None  # the extension looks at no test
+    assert extension.get_location(test_location=place, index=0) == str(location)
+    for given, found in [(location, True), (tmp_path, False)]:
+        assert extension.matches_test_location(
+            test_location=place, snapshot_location=str(given)
+        ) is found  # fmt: skip
 
 
 def test_syrupy_finds_nothing_that_it_could_delete() -> None:

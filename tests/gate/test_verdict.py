@@ -1,30 +1,92 @@
-"""The table of verdicts: complete, and open for one verdict only."""
+"""The table of verdicts: complete, and open only for what compared well or could not tell."""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from pytest_cepbench.gate import PRESENTATIONS, Verdict
+from pytest_cepbench.gate import PRESENTATIONS, Verdict, present
+
+SHOWN = {
+    Verdict.IMPROVED: ("passed", "+", "green", 0),
+    Verdict.HELD: ("passed", ".", "green", 0),
+    Verdict.INCONCLUSIVE: ("inconclusive", "?", "yellow", 0),
+    Verdict.REGRESSED: ("failed", "F", "red", 1),
+    Verdict.NO_BASELINE: ("failed", "F", "yellow", 1),
+    Verdict.INCOMPARABLE: ("error", "E", "yellow", 1),
+    Verdict.ERROR: ("error", "E", "red", 1),
+    Verdict.INCOMPLETE: ("error", "E", "red", 3),
+}
+
+INFORMATIONAL = ("informational", "i", "yellow", 0)
+
+PASSING = {Verdict.IMPROVED, Verdict.HELD}
+
+
+def _row(verdict: Verdict, *, primary: bool = True, strict: bool = False) -> tuple[object, ...]:
+    shown = present(verdict, primary=primary, strict=strict)
+    return shown.outcome, shown.letter, shown.color, shown.exit_code
 
 
 def test_every_verdict_has_a_row() -> None:
     """A verdict without a presentation would crash the report of the run it decides."""
     assert PRESENTATIONS.keys() == set(Verdict)
+    assert SHOWN.keys() == set(Verdict)
 
 
-def test_only_held_passes() -> None:
-    """The gate fails closed: no other verdict lets a run pass or end with 0."""
-    assert [verdict for verdict in Verdict if PRESENTATIONS[verdict].passes] == [Verdict.HELD]
-    assert [verdict for verdict in Verdict if not PRESENTATIONS[verdict].exit_code] == [
-        Verdict.HELD
-    ]
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_case_that_can_fail_a_run_shows_its_row(verdict: Verdict) -> None:
+    """Outcome, letter, color and exit code as they are documented."""
+    assert _row(verdict) == SHOWN[verdict]
+    assert present(verdict) == PRESENTATIONS[verdict]
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_strict_fails_what_the_samples_do_not_tell(verdict: Verdict) -> None:
+    """`--cep-inconclusive=fail` changes the one row; its letter still says why it failed."""
+    expected = SHOWN[verdict]
+    if verdict is Verdict.INCONCLUSIVE:
+        expected = ("failed", "?", "yellow", 1)
+    assert _row(verdict, strict=True) == expected
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("verdict", Verdict)
+def test_an_informational_case_never_fails_a_run(verdict: Verdict, strict: bool) -> None:
+    """What would not pass is shown as informational; only a run that is incomplete still fails."""
+    expected = SHOWN[verdict] if verdict in (*PASSING, Verdict.INCOMPLETE) else INFORMATIONAL
+    assert _row(verdict, primary=False, strict=strict) == expected
+
+
+def test_the_gate_fails_closed() -> None:
+    """Nothing lets a run pass but a comparison that was made; not being able to tell may."""
+    passing = {verdict for verdict in Verdict if present(verdict).passes}
+    assert passing == {*PASSING, Verdict.INCONCLUSIVE}
+    assert {verdict for verdict in Verdict if present(verdict, strict=True).passes} == PASSING
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_row_does_not_contradict_itself(verdict: Verdict) -> None:
-    """Outcome, letter and color of a verdict tell the same story."""
-    row = PRESENTATIONS[verdict]
-    assert row.letter == {"passed": ".", "failed": "F", "error": "E"}[row.outcome]
-    assert (row.color == "green") == row.passes
+    """However a verdict shows: it passes where the exit code is 0, and green means passed."""
+    for primary, strict in itertools.product([True, False], repeat=2):
+        row = present(verdict, primary=primary, strict=strict)
+        assert row.passes == (row.exit_code == 0)
+        assert (row.color == "green") == (row.outcome == "passed")
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_row_says_what_it_means_and_what_to_do(verdict: Verdict) -> None:
+    """Sentences without a full stop: they stand inside others. Informational cases keep them."""
+    row = present(verdict)
     assert row.meaning
-    assert not row.meaning.endswith(".")
+    assert row.next_step
+    assert not (row.meaning + row.next_step).endswith(".")
+    informational = present(verdict, primary=False)
+    assert (informational.meaning, informational.next_step) == (row.meaning, row.next_step)
+
+
+def test_letters_tell_apart_what_the_progress_line_shows() -> None:
+    """One letter for each outcome that is counted, and one of its own for an improvement."""
+    letters = {(row.outcome, row.letter) for row in PRESENTATIONS.values()}
+    assert len({letter for _, letter in letters}) == len(letters) == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "img", "line", "polyline", "circle", "br"}
+VOID = {"meta", "img", "line", "polyline", "circle", "rect", "br"}
 
 
 @dataclass

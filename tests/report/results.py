@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
-from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
+from pytest_cepbench.gate import Baseline, Verdict
+from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, HopShown, LinkShown
 
 REGRESSED = CaseResult(
     nodeid="test_x.py::test_drift[color-gc]",
@@ -24,6 +24,52 @@ REGRESSED = CaseResult(
     chains=[
         ChainShown("a.png", 0.5, 0.75, [LinkShown(image="0" * 64), LinkShown(text="a cat")]),
     ],
+)
+
+FULL = CaseResult(
+    nodeid="test_x.py::test_drift[color-gc]",
+    suite="toy",
+    part="color",
+    metric="gc",
+    label="GC@2",
+    verdict="regressed",
+    tolerance=0.01,
+    gate="regression",
+    alpha=0.0125,
+    origins={"gate": "[gate]", "tolerance": "--cep-tolerance", "alpha": "[gate]"},
+    value=0.5,
+    baseline=0.75,
+    difference=-0.25,
+    low=-0.3125,
+    high=-0.1875,
+    method="t",
+    units=16,
+    visible=0.0625,
+    looks=[25, 50],
+    partial=True,
+    n=50,
+    failures={"empty-text": 3, "blank-image": 1},
+    curve=[0.6, 0.45],
+    notes=["3 of 50 texts were cut"],
+    anchor=AnchorShown(0.8, -0.3, -0.375, -0.225, 0.02, "regressed"),
+    attribution="Lost 0.2500 over 1 sample: most of it by the describer.",
+    hops=[HopShown("image", "describer", 1, 0.2), HopShown("image", "generator", 2, 0.05)],
+    chains=REGRESSED.chains,
+)
+"""Everything that a case can say."""
+
+SECRET = "a-sample-of-the-measurement"
+
+MEASURED = Baseline(
+    format=2,
+    case="toy/color/gc",
+    metric="GC@2",
+    value=0.5,
+    n=1,
+    higher_is_better=True,
+    model={},
+    identity={},
+    scores={"color": {SECRET: 0.5}},
 )
 
 FAILURES = sorted(FAILURE_KINDS)
@@ -44,6 +90,26 @@ CHAINS = st.builds(
     remark=st.text(max_size=30),
 )
 
+ANCHORS = st.builds(
+    AnchorShown,
+    value=FRACTIONS,
+    difference=FRACTIONS,
+    low=FRACTIONS,
+    high=FRACTIONS,
+    tolerance=st.floats(0, 1),
+    verdict=st.sampled_from([verdict.value for verdict in Verdict]),
+)
+
+HOPS = st.builds(
+    HopShown,
+    start=st.sampled_from(["image", "text"]),
+    role=st.text(max_size=30),
+    generation=st.integers(1, 20),
+    cost=st.floats(-1, 1),
+)
+
+SETTINGS = st.sampled_from(["gate", "tolerance", "anchor_tolerance", "alpha", "bounds"])
+
 RESULTS = st.builds(
     CaseResult,
     nodeid=st.text(max_size=30),
@@ -53,17 +119,34 @@ RESULTS = st.builds(
     label=st.sampled_from(["GC@3", "failure rate"]),
     verdict=st.sampled_from([verdict.value for verdict in Verdict]),
     tolerance=st.floats(0, 1),
+    of=st.integers(0, 40),
+    gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
+    alpha=st.none() | st.floats(1e-6, 0.5),
+    primary=st.booleans(),
+    strict=st.booleans(),
+    origins=st.dictionaries(SETTINGS, st.text(max_size=30), max_size=3),
     higher_is_better=st.booleans(),
     value=FRACTIONS,
     baseline=FRACTIONS,
     difference=FRACTIONS,
+    low=FRACTIONS,
+    high=FRACTIONS,
+    method=st.sampled_from(["", "t", "BCa", "exact"]),
+    units=st.integers(0, 1000),
+    visible=FRACTIONS,
+    looks=st.lists(st.integers(1, 1000), max_size=3),
+    partial=st.booleans(),
     n=st.integers(0, 1000),
     accepted=st.booleans(),
     failures=st.dictionaries(st.sampled_from(FAILURES), st.integers(1, 9), max_size=2),
     curve=st.lists(st.floats(-1, 1) | st.floats(0, 1e6), max_size=4),
     notes=st.lists(st.text(max_size=30), max_size=2),
     reasons=st.lists(st.text(max_size=30), max_size=2),
+    anchor=st.none() | ANCHORS,
+    attribution=st.text(max_size=60),
+    hops=st.lists(HOPS, max_size=3),
     chains=st.lists(CHAINS, max_size=2),
+    measured=st.sampled_from([None, MEASURED]),
     damage=st.lists(st.text(max_size=9), max_size=1),
 )
 """Anything that a run could report, with texts as hostile as they come."""

@@ -36,7 +36,7 @@ def test_held_runs_are_reported_too(accepted: Project) -> None:
     """A run in which nothing was named says whom it gated all the same; no picture is needed."""
     result = accepted.run("-n", "2")
     document = accepted.report()
-    assert (document["schema"], document["verdict"], document["problems"]) == (1, "passed", [])
+    assert (document["schema"], document["verdict"], document["problems"]) == (2, "passed", [])
     assert any("describer" in line for line in document["setup"])
     cases = msgspec.convert(document["cases"], list[CaseResult])
     assert len(cases) == 10
@@ -44,7 +44,11 @@ def test_held_runs_are_reported_too(accepted: Project) -> None:
     html = (accepted.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
     assert "10 of 10 cases pass" in read_page(html).text
-    result.stdout.fnmatch_lines(["report: .cepbench/report.json", "report: .cepbench/report.html"])
+    assert document["counts"] == {"held": 10}
+    assert "10 held" in (accepted.path / ".cepbench" / "report.md").read_text()
+    result.stdout.fnmatch_lines(
+        [f"report: .cepbench/report.{kind}" for kind in ("json", "html", "md")]
+    )
 
 
 def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
@@ -70,6 +74,7 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     text = read_page(html).text
     assert name in text
     assert "<script>alert('caption')</script>" in text
+    assert "<script" not in (project.path / ".cepbench" / "report.md").read_text()
 
 
 def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
@@ -77,7 +82,7 @@ def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
     result = accepted.run("-k", "color", "--cep-report=out/to day.json")
     assert accepted.report("out/to day.json")["verdict"] == "passed"
     assert sorted(path.name for path in (accepted.path / "out").iterdir()) == [
-        "to day.html", "to day.json",
+        "to day.html", "to day.json", "to day.md",
     ]  # fmt: skip
     result.stdout.fnmatch_lines(["report: out/to day.json"])
     assert not (accepted.path / ".cepbench" / "report.html").samefile(

@@ -8,29 +8,83 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
-from pytest_cepbench.report import CaseResult, Effort
-from pytest_cepbench.report.text import effort_line, explain, number, printable, summary_table
-from tests.report.results import REGRESSED, RESULTS
+from pytest_cepbench.report import CaseResult, Effort, HopShown
+from pytest_cepbench.report.text import (
+    effort_line,
+    explain,
+    number,
+    one_line,
+    printable,
+    promise_lines,
+    summary_table,
+    verbose_lines,
+)
+from tests.report.results import FULL, REGRESSED, RESULTS
 
 
 def test_a_regression_in_full() -> None:
     """The failure message as a whole, so that a change of any part of it is seen in review."""
     assert (
-        explain(REGRESSED)
+        explain(FULL)
         == """\
 regressed: toy, color, GC@2 (the drop is larger than the tolerance)
 
   baseline         0.7500
-  now              0.5000   higher is better, n = 2
-  difference      -0.2500
-  tolerance       -0.0100
+  now              0.5000   higher is better
+  difference      -0.2500   [-0.3125, -0.1875], one-sided bounds (t)
+  tolerance       -0.0100   regression gate
+  alpha            0.0125   divided among the looks, and among baseline and anchor
+  n                    50   16 independent units
+  visible drop     0.0625   the smallest that so many samples see with 80 % power
+  since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed
   course       0.6000  0.4500
+  3 of 50 texts were cut
 
   samples that lost most                     baseline        now     change
   a.png                                        0.7500     0.5000    -0.2500
 
+  failed chains: 1 x blank-image, 3 x empty-text
+  looked at 25, 50 samples; more are there
+
+  Lost 0.2500 over 1 sample: most of it by the describer.
+  hop                           cost    share
+  describer, generation 1    +0.2000     80 %
+  generator, generation 2    +0.0500     20 %
+
   next: look at the chains in the HTML report; if the change is meant, accept it with --snapshot-update"""
     )
+
+
+def test_a_case_of_little_in_full() -> None:
+    """Without bounds, anchor, attribution and looks nothing is said of them; None is a dash."""
+    little = msgspec.structs.replace(
+        REGRESSED, verdict="incomparable", baseline=None, difference=None, chains=[], curve=[],
+        reasons=["prompts: 'a' in the baseline, 'b' now", "n: 3\nin two lines"],
+    )  # fmt: skip
+    assert (
+        explain(little)
+        == """\
+incomparable: toy, color, GC@2 (the baseline was made from something else)
+
+  baseline              -
+  now              0.5000   higher is better
+  difference            -
+  tolerance       -0.0100   threshold gate
+  n                     2
+  prompts: 'a' in the baseline, 'b' now
+  n: 3
+  in two lines
+
+  next: run with what the baseline was made from, or accept a new one with --snapshot-update"""
+    )
+
+
+def test_what_was_not_measured_has_no_numbers() -> None:
+    """An error gives its reason in the place of figures."""
+    error = msgspec.structs.replace(
+        REGRESSED, verdict="error", value=None, difference=None, chains=[], curve=[], reasons=["oh"]
+    )
+    assert explain(error).splitlines()[1:4] == ["", "  oh", ""]
 
 
 def test_where_lower_is_better_the_difference_says_that_it_was_turned() -> None:
@@ -40,7 +94,7 @@ def test_where_lower_is_better_the_difference_says_that_it_was_turned() -> None:
     )
     text = explain(risen)
     assert "lower is better" in text
-    assert "-0.2500   (turned: positive is better)" in text
+    assert "-0.2500   turned: positive is better\n" in text
 
 
 def test_notes_stand_below_the_numbers() -> None:
@@ -79,7 +133,13 @@ def test_every_failing_verdict_says_what_to_do_next(verdict: Verdict) -> None:
 def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
     """Whatever models, files and data sets are called or say, a terminal has nothing to obey."""
     hostile = msgspec.structs.replace(result, part=f"\x1b[2J{result.part}", reasons=["\x07\x9b1m"])
-    lines = [line for line, _ in summary_table([hostile])] + explain(hostile).split("\n")
+    lines = [
+        *(line for line, _ in summary_table([hostile])),
+        *explain(hostile).split("\n"),
+        *verbose_lines([hostile]),
+        *promise_lines([hostile]),
+        one_line(hostile),
+    ]
     assert all(line.isprintable() for line in lines)
 
 
@@ -99,13 +159,122 @@ def test_numbers_have_four_decimals_or_a_dash() -> None:
 
 
 def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
-    """Columns line up under the header; the color is the verdict's."""
-    held = msgspec.structs.replace(REGRESSED, verdict="held", part="a much longer category")
-    accepted = msgspec.structs.replace(REGRESSED, accepted=True)
-    table = summary_table([REGRESSED, held, accepted])
-    assert [color for _, color in table] == ["bold", "red", "green", "green"]
+    """Columns line up under the header; the color is the verdict's, green for what is accepted."""
+    results = [
+        FULL,
+        msgspec.structs.replace(FULL, verdict="held", part="a much longer category"),
+        msgspec.structs.replace(FULL, verdict="inconclusive", low=None, high=None),
+        msgspec.structs.replace(FULL, verdict="improved"),
+        msgspec.structs.replace(FULL, accepted=True),
+    ]
+    table = summary_table(results)
+    colors = ["bold", "red", "green", "yellow", "green", "green"]
+    words = ["verdict", "REGRESSED", "HELD", "INCONCLUSIVE", "IMPROVED", "ACCEPTED"]
+    assert [color for _, color in table] == colors
     assert len({len(line) for line, _ in table}) == 1
-    assert [line.split()[0] for line, _ in table] == ["verdict", "REGRESSED", "HELD", "ACCEPTED"]
+    assert [line.split()[0] for line, _ in table] == words
+    (head, _), (first, _) = table[:2]
+    assert first.split()[-7:] == [
+        "0.5000",
+        "0.7500",
+        "-0.2500",
+        "[-0.3125,",
+        "-0.1875]",
+        "0.0100",
+        "50",
+    ]
+    for name, cell in (("bounds", "-0.1875]"), ("tolerance", "0.0100"), ("change", "-0.2500")):
+        assert head.index(name) + len(name) == first.index(cell) + len(cell)
+
+
+def test_usual_names_fit_into_120_columns() -> None:
+    """The longest names of the shipped suites, beside the longest verdict and large distances."""
+    longest = msgspec.structs.replace(
+        FULL, suite="mmeception", part="textual-intensive", label="GC_FID@3 [inception]",
+        verdict="incomparable", value=123.4567, baseline=117.1234, difference=-6.3333,
+        low=-12.3456, high=0.1234, tolerance=1.0, n=1284,
+    )  # fmt: skip
+    table = [line for line, _ in summary_table([longest, FULL])]
+    assert max(map(len, table)) <= 120
+    assert " 123.46   117.12   -6.33    [-12.35, +0.12]    1.0000 1284" in table[1]
+    assert " [-0.3125, -0.1875] " in table[2]
+
+
+def test_a_verdict_without_a_measurement_has_dashes() -> None:
+    """As a suite's own: a row of dashes, no zeros that look like numbers."""
+    pooled = msgspec.structs.replace(
+        FULL, value=None, baseline=None, difference=None, low=None, high=None, n=0
+    )
+    (_, (line, _)) = summary_table([pooled])
+    assert line.split()[-6:] == ["-", "-", "-", "-", "0.0100", "-"]
+
+
+def test_informational_cases_are_told_apart() -> None:
+    """What cannot fail the run is in lower case, never red, and the last lines say what that means."""
+    told = msgspec.structs.replace(FULL, primary=False)
+    (_, (line, color)) = summary_table([told])
+    assert (line.split()[0], color) == ("regressed", "yellow")
+    assert explain(told).startswith("regressed (informational): toy, color")
+    assert "in lower case: 1 informational, which cannot fail the run" in promise_lines(
+        [FULL, told]
+    )
+    assert not any("informational" in line for line in promise_lines([FULL]))
+
+
+def test_one_line_says_what_was_found() -> None:
+    """The sentence of a warning: numbers where there are any, else the first reason."""
+    unsure = msgspec.structs.replace(
+        FULL, verdict="inconclusive", difference=-0.0031, low=-0.0152, high=0.009, n=32
+    )
+    assert one_line(unsure) == (
+        "toy color GC@2 inconclusive: difference -0.0031 in [-0.0152, +0.0090], tolerance 0.0100, "
+        "n = 32"
+    )
+    assert one_line(REGRESSED) == (
+        "toy color GC@2 regressed: difference -0.2500, tolerance 0.0100, n = 2"
+    )
+    new = msgspec.structs.replace(FULL, verdict="no-baseline", difference=None, reasons=["a\x1bb"])
+    assert one_line(new) == "toy color GC@2 no-baseline: a b"
+    silent = msgspec.structs.replace(new, reasons=[])
+    assert one_line(silent) == (
+        "toy color GC@2 no-baseline: nothing has been accepted yet to compare with"
+    )
+
+
+def test_verbose_lines_say_who_settled_what() -> None:
+    """A line per case, a setting that nobody named has its default; no alpha where none is used."""
+    _, full, plain = verbose_lines([FULL, REGRESSED])
+    assert full == (
+        "  toy color GC@2: gate regression ([gate]), tolerance 0.0100 (--cep-tolerance), "
+        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), bounds t (default)"
+    )
+    assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
+    told = msgspec.structs.replace(REGRESSED, primary=False)
+    assert verbose_lines([told])[1].endswith(", informational")
+    assert verbose_lines([]) == []
+
+
+def test_alpha_belongs_to_each_bound_or_is_divided() -> None:
+    """What is left of alpha for a bound depends on looks and anchor, and the message says so."""
+    once = msgspec.structs.replace(FULL, looks=[50], partial=False, anchor=None)
+    assert "0.0125   of each bound" in explain(once)
+    again = msgspec.structs.replace(once, looks=[25, 50])
+    assert "0.0125   divided among the looks\n" in explain(again)
+    assert "looked at 25, 50 samples; these are all" in explain(again)
+    assert "looked at" not in explain(once)
+    unbound = msgspec.structs.replace(once, low=None, high=None)
+    assert "-0.2500   no bounds could be made" in explain(unbound)
+
+
+def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
+    """Where chains start from images and from texts, a hop says whose it is; gains have no share."""
+    hops = [HopShown("image", "describer", 1, -0.5), HopShown("text", "describer", 2, 0.25)]
+    lines = explain(msgspec.structs.replace(FULL, hops=hops)).splitlines()
+    shown = [line.split() for line in lines if "-first" in line]
+    assert shown == [
+        ["image-first", "describer,", "generation", "1", "-0.5000", "-"],
+        ["text-first", "describer,", "generation", "2", "+0.2500", "-"],
+    ]
 
 
 def test_the_effort_is_summed() -> None:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.chains import Wording
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.gate import Policy
 from pytest_cepbench.suites import load_suite
+from pytest_cepbench.suites.definition import CaseTable, GateTable
 from pytest_cepbench.suites.measures.settings import SimilarityTable
 from tests.plugin.project import SHAPES
+
+GATE = 'gate = "threshold"'
 
 
 def _write(tmp_path: Path, text: str) -> Path:
@@ -30,7 +32,8 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     assert list(suite.plans) == ["image"]
     assert (plan.start, plan.iterations, plan.seed) == ("image", 2, 0)
     assert (plan.describe, plan.generate) == ("describe", "{description}")
-    assert suite.policy("gc") == Policy("threshold", 0.01)
+    assert suite.table.gate == GateTable("threshold", 0.01, alpha=0.05)
+    assert suite.table.chain.seeds == 1
 
 
 def test_both_chains_have_one_length_and_one_wording(tmp_path: Path) -> None:
@@ -80,13 +83,71 @@ parameters = { miss = 0.1, fast = true, steps = 4, note = "x" }
     assert suite.table.presets["sketch"].parameters["fast"] is True
 
 
-def test_the_nearest_tolerance_counts(tmp_path: Path) -> None:
-    """The given one, else the metric's, else the suite's; 0 is a tolerance, not a gap."""
-    suite = load_suite(_write(tmp_path, SHAPES + "[gate]\ntolerance = 0.5\n"))
-    assert suite.policy("gc").tolerance == 0.5
-    assert suite.policy("failures").tolerance == 0.0
-    assert suite.policy("failures", 0.3).tolerance == 0.3
-    assert suite.policy("gc", 0.0).tolerance == 0.0
+def test_every_word_of_the_gate_is_read(tmp_path: Path) -> None:
+    """Of the suite, of a metric, of a single case; what they are worth is `claim_of`'s business."""
+    text = SHAPES.replace("[chain]", "[chain]\nseeds = 3").replace(
+        "[metrics.gc]", '[metrics.gc]\nweight = 2\ngate = "regression"\nbounds = "t"'
+    )
+    gate = """\
+gate = "noninferiority"
+tolerance = 0.5
+anchor_tolerance = 0.75
+alpha = 0.1
+bounds = "bca"
+primary = ["gc", "color/*"]
+pooled = true"""
+    case = """\
+[cases."color/gc"]
+tolerance = 0.0
+anchor_tolerance = 0.0
+alpha = 0.5
+gate = "regression"
+bounds = "exact"
+weight = 0.5
+"""
+    suite = load_suite(_write(tmp_path, text.replace(GATE, gate) + case))
+    assert suite.table.gate == GateTable(
+        "noninferiority", 0.5, 0.75, 0.1, "bca", ["gc", "color/*"], pooled=True
+    )
+    assert suite.table.cases == {"color/gc": CaseTable(0.0, 0.0, 0.5, "regression", "exact", 0.5)}
+    metric = suite.metrics["gc"]
+    assert (metric.weight, metric.gate, metric.bounds) == (2.0, "regression", "t")
+    assert suite.table.chain.seeds == 3
+
+
+NUMBERS = [
+    ("tolerance", ["-0.1", "-1e-9", "nan", "inf"], "a number of at least 0"),
+    ("anchor_tolerance", ["-0.1", "nan", "inf"], "a number of at least 0"),
+    ("alpha", ["0.0", "1.0", "0.51", "-1.0", "nan", "inf"], "a number over 0 and at most 0.5"),
+    ("weight", ["0.0", "-1.0", "nan", "inf"], "a number over 0"),
+]
+
+PLACES = {
+    "gate": (f"{GATE}\n{{}}", r"\[gate\]: ", {"tolerance", "anchor_tolerance", "alpha"}),
+    "case": (f"{GATE}\n[cases.'x/gc']\n{{}}", "case 'x/gc': ", {name for name, *_ in NUMBERS}),
+    "metric": (
+        f"{GATE}\n[metrics.s]\n{{}}",
+        "metric 's': ",
+        {"tolerance", "anchor_tolerance", "weight"},
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [(name, value, expected) for name, values, expected in NUMBERS for value in values],
+)
+def test_a_number_out_of_its_range_is_named(
+    tmp_path: Path, place: str, name: str, value: str, expected: str
+) -> None:
+    """With the table, what was given and what is expected; where a table has none, by the field."""
+    table, where, fields = PLACES[place]
+    path = _write(tmp_path, SHAPES.replace(GATE, table.format(f"{name} = {value}")))
+    shown = float(value)
+    message = f"{where}{name} is {expected}, got {shown}" if name in fields else f"field `{name}`"
+    with pytest.raises(SuiteError, match=message):
+        load_suite(path)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +164,22 @@ def test_the_nearest_tolerance_counts(tmp_path: Path) -> None:
         ('describe = "describe"', 'describe = ""\ngenerate = "draw"', "'draw' does not hold {desc"),
         ("[metrics.gc]", "[metrics.gcc]", "unknown metric 'gcc'. Did you mean 'gc'?"),
         ("[metrics.gc]\n[metrics.failures]\ntolerance = 0.0", "[metrics]", "no metric under"),
-        ("tolerance = 0.0", "tolerance = -0.1", "tolerance = -0.1 of metric failures: at least 0"),
-        ("tolerance = 0.0", "tolerance = nan", "tolerance = nan of metric failures: at least 0"),
-        ("tolerance = 0.0", "tolerance = inf", "tolerance = inf of metric failures: at least 0"),
         ("[chain]", "[groups]\noverall = ['color']\n[chain]", "group 'overall' is reserved or"),
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
-        ("[chain]", "[gate]\ngate = 'luck'\n[chain]", r"Invalid enum value 'luck'"),
+        (GATE, "gate = 'luck'", r"Invalid enum value 'luck' - at `\$.gate"),
+        (GATE, "bounds = 'z'", r"Invalid enum value 'z'"),
+        (GATE, "primary = 'gc'", r"Expected `array . null`, got `str`"),
+        (GATE, "pooled = 1", r"Expected `bool`, got `int`"),
+        (GATE, "alpha = '5 %'", r"Expected `float`, got `str`"),
+        (GATE, "weight = 1", "unknown field `weight`"),
+        ("[chain]", "[cases.'color/gc']\nprimary = true\n[chain]", "unknown field `primary`"),
+        ("[chain]", "[cases.'color/gc']\ngate = 'luck'\n[chain]", r"Invalid enum value 'luck'"),
+        ("[metrics.gc]", "[metrics.gc]\ngate = 'luck'", "metric 'gc': Invalid enum value 'luck'"),
+        ("[metrics.gc]", "[metrics.gc]\nalpha = 0.1", "metric 'gc': .* unknown field `alpha`"),
+        ("[metrics.gc]", "[metrics.verdict]\nkind = 'gc'", "metric 'verdict': the name belongs to"),
+        ("iterations = 2", "seeds = 0", "chain.seeds = 0: at least 1 is expected"),
+        ("iterations = 2", "seeds = -2", "chain.seeds = -2: at least 1 is expected"),
+        ("iterations = 2", "seeds = 1.5", r"Expected `int`, got `float` - at `\$.chain.seeds`"),
         ("[chain]", "[chain", "suite.toml"),
         ("iterations = 2", "iterations = 2\ngenerations = 4", "two names of one length: give one"),
         ("iterations = 2", "generations = 0", "chain.generations = 0: at least 1 is expected"),

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.mme import CATEGORIES
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.suites import (
     Case,
     RoleChoices,
@@ -18,6 +19,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from pytest_cepbench.suites.data import DataAbsentError
+from pytest_cepbench.suites.policies import Overrides, check_names, claim_of, divide_alpha
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -32,6 +34,10 @@ BUILT_IN = {"geneval/suite.toml", "shapes/suite.toml", "shapes/drift.toml", "sha
 CHOICES = RoleChoices(
     model="shapes:", role="generator", roles={"describer": "shapes:", "encoder": "shapes:"}
 )
+
+
+def _text(file: str) -> str:
+    return (SUITES / file).read_text(encoding="utf-8")
 
 
 def _cases(file: str, places: dict[str, Path]) -> list[Case]:
@@ -77,6 +83,46 @@ def test_shapes_carries_every_metric() -> None:
     assert {case.key.metric for case in cases} == {
         "gc", "gc1", "s", "sim", "gc_fid", "fid", "kid", "mcd", "geneval", "mgg", "failures",
     }  # fmt: skip
+
+
+PARTS = {
+    "mmeception/suite.toml": CATEGORIES,
+    "mmgenbench/suite.toml": [f"pattern {i}" for i in range(13)],
+    "mmgenbench/domain.toml": [f"pattern {i}" for i in range(13)],
+    "geneval/mgg.toml": ["single_object", "two_object"],
+    "sdp/suite.toml": ["docci", "nocaps"],
+    "folder/suite.toml": ["one", "two"],
+}
+"""Categories of the data sets that are not shipped, as far as the cases depend on them."""
+
+
+def _shares(file: str) -> dict[str, float]:
+    """The part of the run's alpha that each case has which takes one."""
+    suite = load_suite(SUITES / file)
+    if file in BUILT_IN:
+        dataset = load_data(suite, {})
+    else:
+        made = (Sample(f"{i:02d}", (part,), text="t") for i, part in enumerate(PARTS[file]))
+        dataset = Dataset("made", {}, tuple(made))
+    _, measures = cast_suite(suite, CHOICES)
+    cases = list_cases(measures, suite.name, dataset, suite.table.groups)
+    check_names(suite, cases)
+    claims = {case.id: claim_of(suite, case.key, Overrides()) for case in cases}
+    sharing = {name: claim for name, claim in claims.items() if claim.shares}
+    return {name: share / 0.05 for name, share in divide_alpha(sharing).items()}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_a_suite_says_of_its_cases_is_about_cases(file: str) -> None:
+    """Primary cases and rules of single ones name what is there, and some can fail a run."""
+    assert sum(_shares(file).values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if "Half of the error" in _text(f)])
+def test_half_of_the_error_goes_to_the_number_that_matters_most(file: str) -> None:
+    """As the file's comment says, so that what a paper reports is seen best."""
+    (name,) = load_suite(SUITES / file).table.cases
+    assert _shares(file)[name.replace("/", "-")] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("layout", ["flat", "images", "mixed"])

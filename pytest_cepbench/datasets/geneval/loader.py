@@ -43,7 +43,8 @@ def load_geneval(
     captions of GenEval-Rewritten (BLIP3-o); the built-in suite where there is none.
     captions: "prompt", or "detailed" for the file's long captions.
     images_per_prompt: samples of each prompt (GenEval draws four images). With one the id is the
-    file's "index" or else the line's place ("00000"), with more "00000-0", "00000-1", ...
+    file's "index" or else the line's place ("00000"), with more "00000-0", "00000-1", ...; images
+    of one prompt are a cluster: they tell less than as many prompts.
     seed: of the built-in suite; 43 is the published one.
     metadata: "tag", "include" and, where there is one, "exclude" (see `parse_prompt`).
     Raises DatasetError naming file, line and field for what cannot be used, and for options that
@@ -56,7 +57,13 @@ def load_geneval(
     else:
         entries = _read(path, _TEXT_FIELDS[captions])
     samples = [
-        Sample(name, (entry.prompt.task,), text=entry.text, metadata=prompt_metadata(entry.prompt))
+        Sample(
+            name,
+            (entry.prompt.task,),
+            text=entry.text,
+            metadata=prompt_metadata(entry.prompt),
+            cluster=entry.index if images_per_prompt > 1 else None,
+        )
         for entry in entries
         for name in _ids(entry.index, images_per_prompt)
     ]

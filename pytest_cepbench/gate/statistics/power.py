@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, isfinite, sqrt
 from statistics import NormalDist
 
-from pytest_cepbench.gate.statistics.skewed_t import t_step
+from pytest_cepbench.gate.statistics.skewed_t import careful_quantile, t_step
 from pytest_cepbench.metrics.student_t import t_upper_quantile
 
 POWER = 0.8
@@ -68,7 +68,7 @@ def smallest_visible(
 
 def _steps(units: int, alpha: float, power: float) -> float:
     """Standard errors between no drop and one that is seen."""
-    t = t_upper_quantile(alpha, units - 1)
+    t = careful_quantile(alpha, units - 1)
     return t_step(t, -_USUAL * sqrt(6 / units), units) + t_upper_quantile(1 - power, units - 1)
 
 

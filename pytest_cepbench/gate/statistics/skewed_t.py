@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from pytest_cepbench.metrics.student_t import t_upper_quantile
 
+_SPENT = 0.9
+
 
 def t_steps(residuals: npt.NDArray[np.float64], alpha: float, degrees: int) -> tuple[float, float]:
     """How many standard errors below and above the mean its one-sided bounds lie, both >= 0.
@@ -21,15 +23,24 @@ def t_steps(residuals: npt.NDArray[np.float64], alpha: float, degrees: int) -> t
     moved by one standard error, sqrt(6 / K), to the unfavourable side, and never taken for a help.
     With g = min(0, skewness) - sqrt(6 / K) and c = g / sqrt(K) the lower bound lies
     3 / c * (cbrt(1 + c (t - c / 6)) - 1) standard errors below the mean, the upper one by mirror
-    image, and neither is ever nearer than t itself.
+    image, t at nine tenths of alpha (see `careful_quantile`), and neither is ever nearer than that.
     What no sample shows it cannot allow for: where one sample in fifty loses very much and the rest
     hardly anything, a sample of 60 in which none did has a lower bound that is too high.
     Source: Hall, On the removal of skewness by transformation, 1992; the shift is ours.
     """
-    t = t_upper_quantile(alpha, degrees)
+    t = careful_quantile(alpha, degrees)
     skewness = skewness_of(residuals)
     count = len(residuals)
     return t_step(t, min(0.0, skewness), count), t_step(t, min(0.0, -skewness), count)
+
+
+def careful_quantile(alpha: float, degrees: int) -> float:
+    """Student's quantile at nine tenths of alpha.
+
+    What is left when skewness is out: differences of which most are 0, a few hundred of them, erred
+    up to a tenth more often than promised in simulations. It costs some 2 % of width.
+    """
+    return t_upper_quantile(_SPENT * alpha, degrees)
 
 
 def skewness_of(residuals: npt.NDArray[np.float64]) -> float:

@@ -1,0 +1,75 @@
+"""How a case is judged: the rule, what it tolerates, and its share of the error that a run may make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal
+
+GateName = Literal["regression", "noninferiority", "threshold"]
+
+BoundsName = Literal["auto", "t", "bca", "exact"]
+
+Pairing = Literal["exact", "common"]
+"""Samples of a measurement and its baseline: the same ones, or those that both have."""
+
+ANCHOR_FACTOR = 2.0
+"""How much of the tolerance may be used up since the anchor, where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a case is judged.
+
+    gate: "regression" fails a drop that is larger than the tolerance and not noise,
+    "noninferiority" passes only where a larger drop is excluded, "threshold" compares the mean
+    difference with the tolerance and knows nothing of noise.
+    tolerance: the drop that does not matter, in the metric's own unit, >= 0.
+    alpha: error of this case in each direction, in (0, 0.5]; of "threshold" it has no part.
+    anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
+    bounds: how the confidence bounds are made.
+    primary: whether the case can fail a run.
+    origins: setting -> who said so, for people.
+    Raises ValueError for a number out of its range.
+    """
+
+    gate: GateName = "regression"
+    tolerance: float = 0.01
+    alpha: float = 0.05
+    anchor_tolerance: float | None = None
+    bounds: BoundsName = "auto"
+    primary: bool = True
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_tolerance(self.tolerance, "a tolerance")
+        if self.anchor_tolerance is not None:
+            check_tolerance(self.anchor_tolerance, "an anchor tolerance")
+        check_alpha(self.alpha, "alpha")
+
+    @property
+    def since_anchor(self) -> float:
+        """The drop since the anchor that does not matter."""
+        if self.anchor_tolerance is not None:
+            return self.anchor_tolerance
+        return ANCHOR_FACTOR * self.tolerance
+
+    @property
+    def statistical(self) -> bool:
+        """Whether the rule makes use of alpha."""
+        return self.gate != "threshold"
+
+
+def check_tolerance(value: float, name: str) -> None:
+    """Raise ValueError for a tolerance that is negative or not finite."""
+    if not (isfinite(value) and value >= 0):
+        msg = f"{name} is a number of at least 0, got {value}"
+        raise ValueError(msg)
+
+
+def check_alpha(value: float, name: str) -> None:
+    """Raise ValueError for an error probability that is none, or of which no bound could be made."""
+    if not 0 < value <= 0.5:
+        msg = f"{name} is a number over 0 and at most 0.5, got {value}"
+        raise ValueError(msg)

@@ -1,0 +1,131 @@
+"""Measuring a case as far as its verdict needs, and judging what was measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.baseline import REMEDY, load_baseline
+from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.policy import Pairing
+from pytest_cepbench.gate.statistics import look_shares, look_sizes
+from pytest_cepbench.plugin.process import Process
+from pytest_cepbench.suites import Case
+
+
+@dataclass(frozen=True)
+class References:
+    """What a case is compared with: the last accepted baseline, and the anchor behind it."""
+
+    baseline: Baseline | None
+    anchor: Baseline | None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A case, measured and judged.
+
+    looks: samples at each look. partial: whether there are more. share: of alpha at the last look.
+    references: what it was compared with.
+    """
+
+    measurement: Measurement
+    judgement: Judgement
+    looks: tuple[int, ...]
+    partial: bool
+    share: float
+    references: References
+
+    def judge(self, policy: Policy, pairing: Pairing) -> Judgement:
+        """What was measured, judged by another policy; alpha is that of the last look."""
+        return judge(
+            self.measurement,
+            self.references.baseline,
+            policy,
+            anchor=self.references.anchor,
+            pairing=pairing,
+            partial=self.partial,
+        )
+
+
+def read_references(process: Process, case: Case) -> References:
+    """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
+    root = process.settings.baselines
+    return References(
+        _read(baseline_path(root, case.key), case), _read(anchor_path(root, case.key), case)
+    )
+
+
+def _read(path: Path, case: Case) -> Baseline | None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"baseline {path.name} cannot be read: {error}; {REMEDY}"
+        raise BaselineError(msg) from error
+    return load_baseline(text, case.key, path.name)
+
+
+def examine(
+    process: Process,
+    suite_file: Path,
+    case: Case,
+    policy: Policy,
+    references: References,
+    *,
+    whole: bool,
+) -> Examined:
+    """Measure a case and judge it, looking at more samples while nothing is decided.
+
+    whole: measure all samples at once, whatever the settings. Raises what measuring raises.
+    """
+    run = process.run(suite_file)
+    sizes = [run.samples(case)] if whole else planned_looks(process, suite_file, case, policy)
+    shares = look_shares(len(sizes))
+    looks: list[int] = []
+    found: Examined | None = None
+    for size, share in _affordable(process, sizes, shares):
+        depth = run.depth(case, size)
+        measurement = run.measure(case, depth)
+        looks.append(measurement.n)
+        unjudged = Judgement(Verdict.ERROR)
+        found = Examined(measurement, unjudged, tuple(looks), depth is not None, share, references)
+        level = replace(policy, alpha=policy.alpha * share)
+        judgement = found.judge(level, cast("Pairing", process.settings.pairing))
+        found = replace(found, judgement=judgement)
+        if judgement.verdict is not Verdict.INCONCLUSIVE:
+            break
+    assert found is not None  # the first look is always taken
+    return found
+
+
+def planned_looks(process: Process, suite_file: Path, case: Case, policy: Policy) -> list[int]:
+    """Samples at each look that a case may take; categories add to them alike.
+
+    More than one look is for what is decided by statistics and can fail the run; what has a score
+    of a whole set is measured whole.
+    """
+    run = process.run(suite_file)
+    every = run.samples(case)
+    if process.settings.inconclusive != "more" or not run.per_sample(case):
+        return [every]
+    budget = process.settings.budget.samples
+    sizes = look_sizes(every if budget is None else min(every, budget))
+    return list(sizes) if policy.primary and policy.statistical else list(sizes[:1])
+
+
+def _affordable(
+    process: Process, sizes: list[int], shares: tuple[float, ...]
+) -> Iterator[tuple[int, float]]:
+    """The looks, as long as the time of the run lasts."""
+    seconds = process.settings.budget.seconds
+    for number, look in enumerate(zip(sizes, shares, strict=True)):
+        if number and seconds is not None and time.time() - process.started > seconds:
+            return
+        yield look

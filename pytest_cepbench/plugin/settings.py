@@ -1,0 +1,230 @@
+"""What was asked for, read from the command line, else the environment, else the ini file.
+
+Standard library and pytest only: this runs in every pytest that has the plugin installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from pytest_cepbench.conventions import at_least_one, named_specs, split_pair
+from pytest_cepbench.plugin.options import OPTIONS, ROLES, Option
+
+_ENV_LIST_SEPARATOR = ";"
+
+_ATTRIBUTED = 16
+"""Samples on which a regression is followed where nothing is said."""
+
+_BUDGET = re.compile(r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What looking at more samples may spend; None: as many as there are, as long as it takes.
+
+    samples: most of each case. seconds: since the run began.
+    """
+
+    samples: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for; None where the suites have the word.
+
+    roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
+    home: folder of everything a run leaves behind by default, never to be committed. attribute: on
+    how many samples a regression is followed. sources: for every value that is not a default, where
+    it came from.
+    """
+
+    model: str | None
+    role: str | None
+    roles: Mapping[str, str]
+    encoders: Mapping[str, str]
+    data: Mapping[str, Path]
+    home: Path
+    store: Path
+    baselines: Path
+    report: Path
+    gate: str | None
+    tolerance: float | None
+    alpha: float | None
+    inconclusive: str
+    budget: Budget
+    pairing: str
+    samples: int | None
+    seeds: int | None
+    attribute: int
+    plan: bool
+    sources: Mapping[str, str]
+
+    @property
+    def names_models(self) -> bool:
+        """Whether the user named any model."""
+        return self.model is not None or bool(self.roles) or bool(self.encoders)
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> Settings:
+        """Read the settings. Raises pytest.UsageError naming the option that is wrong."""
+        values, sources = _given(config)
+        single = {name: value[-1] for name, value in values.items()}
+
+        def place(name: str, text: str) -> Path:
+            """Paths in the ini file start where it lies, as pytest's own do; others here."""
+            if sources[name].startswith("ini ") and config.inipath is not None:
+                return config.inipath.parent / text
+            return Path(text).absolute()
+
+        def folder(name: str, default: Path) -> Path:
+            return place(name, single[name]) if name in single else default
+
+        def read(name: str, parse: Callable[[str, str], T]) -> T | None:
+            if name not in single:
+                return None
+            with _usage_errors():
+                return parse(single[name], sources[name])
+
+        unnamed, encoders = named_specs(values.get("encoder", []))
+        roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
+        if unnamed is not None:
+            roles["encoder"] = unnamed
+        home = config.rootpath / ".cepbench"
+        attribute = read("attribute", _count_or_none)
+        return cls(
+            model=single.get("model"),
+            role=single.get("role"),
+            roles={name: roles[name] for name in ROLES if name in roles},
+            encoders=encoders,
+            data={
+                name: place("data", path)
+                for name, path in _pairs(values.get("data", []), sources.get("data", ""))
+            },
+            home=home,
+            store=folder("store", home / "store"),
+            baselines=folder("baselines", config.rootpath / "baselines"),
+            report=folder("report", home / "report.json"),
+            gate=single.get("gate"),
+            tolerance=read("tolerance", _tolerance),
+            alpha=read("alpha", _alpha),
+            inconclusive=single.get("inconclusive", "pass"),
+            budget=read("budget", _budget) or Budget(),
+            pairing=single.get("pairing", "exact"),
+            samples=read("samples", at_least_one),
+            seeds=read("seeds", at_least_one),
+            attribute=_ATTRIBUTED if attribute is None else attribute,
+            plan=read("plan", _switch) or False,
+            sources=sources,
+        )
+
+
+def updating(config: pytest.Config) -> bool:
+    """Whether baselines are accepted rather than compared with; syrupy's options say so."""
+    options = ("update_snapshots", "update_new_snapshots_only")
+    return any(config.getoption(name, default=False) for name in options)
+
+
+def _given(config: pytest.Config) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The values of every option that was given anywhere, and where. Raises pytest.UsageError."""
+    values: dict[str, list[str]] = {}
+    sources: dict[str, str] = {}
+    for option in OPTIONS:
+        found = _lookup(config, option)
+        if found is None:
+            continue
+        values[option.name], sources[option.name] = found
+        for value in found[0]:
+            if option.choices is not None and value not in option.choices:
+                msg = f"{found[1]} {value!r}: one of {', '.join(option.choices)} is expected"
+                raise pytest.UsageError(msg)
+    return values, sources
+
+
+def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | None:
+    given = config.getoption(option.dest, default=None)
+    if given is not None:
+        return (list(given) if option.multiple else [given]), option.flag
+    text = os.environ.get(option.env)
+    if text:
+        parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
+        return [part.strip() for part in parts if part.strip()], option.env
+    ini = config.getini(option.ini)
+    if ini:
+        return (list(ini) if option.multiple else [ini]), f"ini {option.ini}"
+    return None
+
+
+def _pairs(pairs: Sequence[str], source: str) -> list[tuple[str, str]]:
+    with _usage_errors():
+        return [split_pair(pair, source) for pair in pairs]
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _number(text: str) -> float:
+    """The number in a text; NaN, which lies in no range, where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _tolerance(text: str, source: str) -> float:
+    value = _number(text)
+    if not 0 <= value < float("inf"):
+        msg = f"{source} {text!r}: a number of at least 0 is expected"
+        raise ValueError(msg)
+    return value
+
+
+def _alpha(text: str, source: str) -> float:
+    value = _number(text)
+    if not 0 < value <= 0.5:
+        msg = f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
+        raise ValueError(msg)
+    return value
+
+
+def _count_or_none(text: str, source: str) -> int:
+    return 0 if text == "0" else at_least_one(text, source)
+
+
+def _switch(text: str, source: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        msg = f"{source} {text!r}: true or false is expected"
+        raise ValueError(msg)
+    return known[text.lower()]
+
+
+def _budget(text: str, source: str) -> Budget:
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = _BUDGET.fullmatch(part.strip())
+        kind = match.lastgroup if match else None
+        if match is None or kind is None or kind in found or float(match[kind]) == 0:
+            msg = (
+                f"{source} {text!r}: a number of samples, of seconds, or both are expected, such as "
+                "800, 3600s or 800,3600s"
+            )
+            raise ValueError(msg)
+        found[kind] = float(match[kind])
+    samples = found.get("samples")
+    return Budget(None if samples is None else int(samples), found.get("seconds"))

@@ -1,0 +1,97 @@
+"""The section at the end of the terminal's output: verdicts, what was accepted, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_cepbench.plugin.controller import Controller, shown_path
+
+_LONGEST_REASON = 400
+
+Line = tuple[str, str | None]
+"""A line and its color."""
+
+
+def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> None:
+    """Write the section, in a run that has to do with cepbench.
+
+    reporter: pytest's terminal reporter. updating: whether baselines were to be accepted.
+    """
+    if not controller.ledger.active:
+        return
+    reporter.write_sep("=", "cepbench summary")
+    lines = [
+        *_results(controller, verbose=reporter.verbosity > 0),
+        *_problems(controller),
+        *((line, None) for line in _acceptance(controller, updating=updating)),
+    ]
+    for line, color in lines:
+        reporter.write_line(line, **({} if color is None else {color: True}))
+    for path in controller.written:
+        reporter.write_line(f"report: {shown_path(path)}")
+
+
+def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
+    from pytest_cepbench.report.text import (
+        effort_line,
+        promise_lines,
+        summary_table,
+        verbose_lines,
+    )
+
+    results = controller.ledger.results
+    if results:
+        yield from summary_table(results)
+        yield from ((line, None) for line in promise_lines(results))
+        yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
+        yield effort_line(results), None
+
+
+def _problems(controller: Controller) -> Iterator[Line]:
+    from pytest_cepbench.report.text import printable
+
+    ledger = controller.ledger
+    for note in sorted({note for result in ledger.results for note in result.damage}):
+        yield f"store: {printable(note)}: computed again", "yellow"
+    for reason in dict.fromkeys(ledger.skipped.values()):
+        yield f"skipped: {printable(reason, _LONGEST_REASON)}", "yellow"
+    for problem in ledger.problems():
+        yield f"INCOMPLETE: {problem}", "red"
+    if ledger.nothing_compared:
+        yield "no case was judged: nothing is known of the model", "red"
+
+
+def _acceptance(controller: Controller, *, updating: bool) -> Iterator[str]:
+    yield from _changes(controller)
+    verdicts = {result.verdict for result in controller.ledger.results}
+    if controller.changes:
+        count = len(controller.changes)
+        files = "baseline" if count == 1 else "baselines"
+        place = shown_path(controller.settings.baselines)
+        yield f"{count} {files} written below {place}: commit them"
+    elif controller.refused:
+        yield "no baseline was changed: only a complete run without failures can be accepted"
+    elif updating:
+        yield "no baseline changed"
+    elif "no-baseline" in verdicts and "error" not in verdicts:
+        yield "accept what was measured: run again with --snapshot-update"
+
+
+def _changes(controller: Controller) -> Iterator[str]:
+    """Every baseline that was replaced, before and after; new ones stand in the table alone."""
+    from pytest_cepbench.report.text import number, printable
+
+    new = sum(change.before is None for change in controller.changes)
+    if new:
+        yield f"new cases: {new}"
+    anchors = {"frozen": ", the one before is its anchor", "moved": ", its anchor moves"}
+    for change in controller.changes:
+        before, after = change.before, change.after
+        if before is not None:
+            other = "" if before.identity == after.identity else ", measured under other conditions"
+            yield (
+                f"changed {printable(str(change.key))}: {number(before.value)} -> "
+                f"{number(after.value)} ({after.value - before.value:+.4f}), n = {after.n}"
+                f"{other}{anchors.get(change.anchor, '')}"
+            )

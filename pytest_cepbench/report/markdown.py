@@ -1,0 +1,74 @@
+"""The run as Markdown, for the job summaries of CI systems (CommonMark with tables)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.document import RunFacts
+from pytest_cepbench.report.figures import HEADS, cells_of
+from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.text import one_line
+from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
+from pytest_cepbench.report.wording import printable
+
+_HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", '"': "&quot;"}
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]#!~$]|:(?=\S)")
+
+_MENTION = re.compile(r"(?<!\w)@(?=\w)")
+
+
+def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
+    """The run as Markdown: counts, the cases that need a look, and those that hold, folded away.
+
+    Everything that models, files or users named is escaped.
+    """
+    loud = [one for one in results if not _quiet(one)]
+    quiet = [one for one in results if _quiet(one)]
+    lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
+    lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
+    lines += [f"- {line}" for line in _said(results)]
+    if loud:
+        lines += ["", _HEAD, *map(_row, loud)]
+    failing = [one for one in results if not one.passes]
+    if failing:
+        lines += ["", "**What failed:**", ""]
+        lines += [f"- {escaped(one_line(one), 500)}" for one in failing]
+    if quiet:
+        lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
+        lines += [_HEAD, *map(_row, quiet), "", "</details>"]
+    lines += ["", "**Set-up:**", "", *(f"- {escaped(line, 500)}" for line in facts.lines)]
+    lines += ["", f"pytest-cepbench {escaped(facts.version)}"]
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str, most: int = 200) -> str:
+    """Untrusted text for the inside of a line of Markdown, which shows it and does nothing else.
+
+    No markup, table cells, HTML or links with a hidden address; nobody is mentioned by an `@`.
+    """
+    marked = _MARKUP.sub(r"\\\g<0>", printable(text, most))
+    shown = "".join(_ENTITIES.get(char, char) for char in marked)
+    return _MENTION.sub("@\u200b", shown)
+
+
+def _quiet(result: CaseResult) -> bool:
+    return result.accepted or result.verdict == Verdict.HELD
+
+
+def _said(results: Sequence[CaseResult]) -> Iterator[str]:
+    if results:
+        yield counts_line(results)
+    yield from error_lines(results)
+    better = improvement_line(results)
+    if better is not None:
+        yield better
+
+
+def _row(result: CaseResult) -> str:
+    word, *cells = map(escaped, cells_of(result))
+    return f"| {' | '.join([word if result.passes else f'**{word}**', *cells])} |"

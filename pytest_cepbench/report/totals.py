@@ -1,0 +1,105 @@
+"""What the cases of a run come to together: how many of each verdict, and what is promised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import fsum
+
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.wording import counted, percent
+from pytest_cepbench.suites.cases import POOLED
+
+ACCEPTED, INFORMATIONAL = "accepted", "informational"
+
+_ORDER = (
+    ACCEPTED,
+    Verdict.HELD,
+    Verdict.IMPROVED,
+    Verdict.INCONCLUSIVE,
+    Verdict.REGRESSED,
+    Verdict.NO_BASELINE,
+    Verdict.INCOMPARABLE,
+    Verdict.ERROR,
+    Verdict.INCOMPLETE,
+    INFORMATIONAL,
+)
+
+_PROMISES = {
+    "regression": "false failures at most {alpha} per run, over {cases}",
+    "noninferiority": "a drop larger than tolerated passes in at most {alpha} of runs, over {cases}",
+}
+
+
+def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
+    """How many cases there are of each verdict, each case once; what there is none of is left out.
+
+    A case that was accepted counts as "accepted", one that cannot fail the run as "informational",
+    whatever its verdict is.
+    """
+    found = Counter(_counts_as(result) for result in results)
+    return {str(name): found[name] for name in _ORDER if found[name]}
+
+
+def _counts_as(result: CaseResult) -> str:
+    if result.accepted:
+        return ACCEPTED
+    return result.verdict if result.primary else INFORMATIONAL
+
+
+def counts_line(results: Sequence[CaseResult]) -> str:
+    """The counts in one line."""
+    return ", ".join(f"{count} {name}" for name, count in count_verdicts(results).items())
+
+
+def run_alpha(results: Sequence[CaseResult]) -> float | None:
+    """The error that a run may make: the sum of alpha over the cases that could have failed it.
+
+    By Bonferroni's inequality, whatever the cases have to do with each other. A suite's own verdict
+    adds nothing: it is reached at the alpha that its cases have together. None where no case is
+    judged by statistics.
+    """
+    return _sum(_promising(results))
+
+
+def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
+    return [
+        one
+        for one in results
+        if one.gates and one.alpha is not None and (one.part, one.metric) != POOLED
+    ]
+
+
+def _sum(results: Sequence[CaseResult]) -> float | None:
+    """Rounded, so that shares of 0.05 add up to it again."""
+    return round(fsum(one.alpha or 0.0 for one in results), 12) if results else None
+
+
+def error_lines(results: Sequence[CaseResult]) -> list[str]:
+    """What is promised of the run's errors, a line for each gate that its cases have."""
+    lines = []
+    for gate, wording in _PROMISES.items():
+        own = [one for one in _promising(results) if one.gate == gate]
+        alpha = _sum(own)
+        if alpha is None:
+            continue
+        line = wording.format(alpha=percent(alpha), cases=counted(len(own), "case"))
+        if gate == "regression" and any(one.strict for one in own):
+            line += "; inconclusive cases fail besides"
+        lines.append(line)
+    plain = sum(one.gates and one.gate == "threshold" for one in results)
+    if plain:
+        lines.append(f"no promise on error: {counted(plain, 'case')} judged by threshold alone")
+    return lines
+
+
+def improvement_line(results: Sequence[CaseResult]) -> str | None:
+    """That baselines could be raised, where cases improved."""
+    improved = sum(one.verdict == Verdict.IMPROVED and not one.accepted for one in results)
+    if not improved:
+        return None
+    return (
+        f"{counted(improved, 'case')} improved: --snapshot-update raises the baseline, so that a "
+        "later drop is seen from there"
+    )

@@ -1,0 +1,46 @@
+"""Single words of every report: numbers, bounds, shares, and text that came from elsewhere."""
+
+from __future__ import annotations
+
+from pytest_cepbench.report.result import CaseResult
+
+
+def printable(text: str, most: int = 200) -> str:
+    """Untrusted text on one line: no control characters, which terminals obey, and not too long."""
+    clean = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    return clean if len(clean) <= most else clean[: most - 3] + "..."
+
+
+def number(value: float | None, *, signed: bool = False, decimals: int = 4) -> str:
+    """Four decimals or as many as are asked for; a dash for what is not known."""
+    if value is None:
+        return "-"
+    return f"{value:{'+' if signed else ''}.{decimals}f}"
+
+
+def between(low: float | None, high: float | None, *, decimals: int = 4) -> str:
+    """A pair of bounds in brackets, or a dash where neither is known."""
+    if low is None and high is None:
+        return "-"
+    ends = (number(end, signed=True, decimals=decimals) for end in (low, high))
+    return f"[{', '.join(ends)}]"
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent, three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def counted(count: int, thing: str) -> str:
+    """How many of a thing there are: 1 case, 2 cases."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def name_of(result: CaseResult) -> str:
+    """A case as it is called in one line: suite, part and metric."""
+    return f"{result.suite} {printable(result.part, 40)} {printable(result.label, 40)}"
+
+
+def word_of(result: CaseResult) -> str:
+    """The verdict of a case in one word; in lower case where the case cannot fail a run."""
+    return result.word if result.primary else result.word.lower()

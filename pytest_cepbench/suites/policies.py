@@ -1,0 +1,134 @@
+"""How each case of a suite is judged: what the run, the test, the case, the metric and the suite say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.gate import CaseKey, Policy
+from pytest_cepbench.gate.policy import GateName
+from pytest_cepbench.suites.cases import POOLED, Case, PooledCase
+from pytest_cepbench.suites.definition import Suite
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What goes before the suite's own words; None where nothing is said.
+
+    gate, tolerance, alpha: as in `Policy`. sources: setting -> who said it.
+    """
+
+    gate: GateName | None = None
+    tolerance: float | None = None
+    alpha: float | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def over(self, other: Overrides) -> Overrides:
+        """These, and where they say nothing, the others."""
+        found = {
+            name: (getattr(one, name), one.sources.get(name, ""))
+            for name in ("gate", "tolerance", "alpha")
+            for one in (other, self)
+            if getattr(one, name) is not None
+        }
+        sources = {name: source for name, (_, source) in found.items()}
+        return Overrides(**{name: value for name, (value, _) in found.items()}, sources=sources)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """How a case is judged before the alpha of the run is divided.
+
+    policy: with the whole alpha. weight: in the division. own_alpha: whether its alpha is its own.
+    """
+
+    policy: Policy
+    weight: float
+    own_alpha: bool
+
+    @property
+    def shares(self) -> bool:
+        """Whether it takes a share of the run's alpha."""
+        return self.policy.primary and self.policy.statistical and not self.own_alpha
+
+
+def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> Claim:
+    """What is said of a case: by the run or the test, else `[cases]`, its metric, `[gate]`."""
+    name = f"{key.part}/{key.metric}"
+    case, gate = suite.table.cases.get(name), suite.table.gate
+    layers: list[tuple[str, Any]] = [
+        (f"[cases.{name!r}]", case),
+        (f"[metrics.{key.metric}]", suite.metrics.get(key.metric)),
+        ("[gate]", gate),
+    ]
+
+    def settle(setting: str) -> tuple[Any, str]:
+        asked = getattr(overrides, setting, None)
+        if asked is not None:
+            return asked, overrides.sources.get(setting, "")
+        for source, layer in layers:
+            value = getattr(layer, setting, None)
+            if value is not None:
+                return value, source
+        return None, ""
+
+    settings = ("gate", "tolerance", "anchor_tolerance", "alpha", "bounds")
+    settled = {setting: settle(setting) for setting in settings}
+    weight = settle("weight")[0]
+    policy = Policy(
+        **{setting: value for setting, (value, _) in settled.items()},
+        primary=is_primary(suite, key),
+        origins={setting: source for setting, (_, source) in settled.items() if source},
+    )
+    own = case is not None and case.alpha is not None and overrides.alpha is None
+    return Claim(policy, 1.0 if weight is None else cast("float", weight), own)
+
+
+def is_primary(suite: Suite, key: CaseKey) -> bool:
+    """Whether a case can fail a run."""
+    named = suite.table.gate.primary
+    return named is None or any(_matches(pattern, key) for pattern in named)
+
+
+def _matches(pattern: str, key: CaseKey) -> bool:
+    part, slash, metric = pattern.rpartition("/")
+    return metric in ("*", key.metric) and (not slash or part == key.part)
+
+
+def check_names(suite: Suite, cases: Sequence[Case]) -> None:
+    """Raise SuiteError where `[gate] primary` or `[cases]` names what is no case of the suite."""
+    names = [f"{case.key.part}/{case.key.metric}" for case in cases]
+    for name in suite.table.cases:
+        if name not in names:
+            msg = f"suite {suite.name!r}, [cases]: {unknown_name('case', name, names)}"
+            raise SuiteError(msg)
+    for pattern in suite.table.gate.primary or ():
+        if not any(_matches(pattern, case.key) for case in cases):
+            known = sorted({case.key.metric for case in cases} | set(names))
+            msg = f"suite {suite.name!r}, gate.primary: {unknown_name('case', pattern, known)}"
+            raise SuiteError(msg)
+
+
+def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:
+    """The verdict of the suite as a whole, where it wants one."""
+    members = tuple(case for case in cases if is_primary(suite, case.key))
+    if not suite.table.gate.pooled or not members:
+        return None
+    return PooledCase(CaseKey(suite.name, *POOLED), "pooled verdict", members)
+
+
+def divide_alpha(claims: Mapping[str, Claim]) -> dict[str, float]:
+    """The alpha of every case of a run.
+
+    claims: of all cases that the run will judge, by any name. Those that share get their part of
+    their suite's alpha by weight, counted over the whole run, so that the errors add up to no more
+    than the largest alpha; a case with an alpha of its own keeps it, and one that cannot fail the
+    run is judged at its suite's.
+    """
+    total = sum(claim.weight for claim in claims.values() if claim.shares)
+    return {
+        name: claim.policy.alpha * (claim.weight / total if claim.shares else 1.0)
+        for name, claim in claims.items()
+    }

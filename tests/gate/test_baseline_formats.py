@@ -1,0 +1,222 @@
+"""Baseline files of both formats: what format 2 added comes back, format 1 is read, format 3 is not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.gate import (
+    CaseKey,
+    Noise,
+    Policy,
+    Verdict,
+    dump_baseline,
+    judge,
+    load_baseline,
+    record_of,
+)
+from tests.gate.build import KEY, NAMES, accepted, measured, text_of
+
+FIRST_FORMAT = """\
+# Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.
+format = 1
+case = "shapes/color/gc"
+metric = "GC@3"
+value = 0.625
+n = 2
+higher_is_better = true
+
+[model]
+"role" = "describer"
+"spec" = "shapes:"
+"identity" = "the shapes world's own describer shapes/1 c0ff9ee56746fbc7"
+
+[identity]
+"suite" = "shapes/2"
+"metric" = "gc/1 at 3, over categories"
+"samples" = "2 eb045c246d47e46e"
+"data" = "loader=shapes samples_per_category=24 seed=0 version=shapes/1"
+
+[failures]
+"empty-text" = 1
+
+[scores."color"]
+"color/0000" = 0.5
+"color/0001" = 0.75
+"""
+"""As the first release wrote it: without shares, sizes, blocks, clusters and calibration."""
+
+FIRST_FORMAT_SET = """\
+# Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.
+format = 1
+case = "shapes/color/fid"
+metric = "FID"
+value = 12.5
+n = 24
+higher_is_better = false
+
+[model]
+
+[identity]
+
+[failures]
+
+[sizes]
+"color" = 24
+
+[scores."color"]
+"all" = 12.5
+"""
+
+NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031)
+
+FINITE = st.floats(-1e6, 1e6).map(lambda x: round(x, 6))
+
+SET = measured(
+    {"color": {"all": 12.5}},
+    higher_is_better=False,
+    sizes={"color": 24},
+    blocks={"color": {str(i): 12.0 + i / 10 for i in range(12)}},
+)
+
+
+@given(
+    blocks=st.dictionaries(NAMES, st.dictionaries(NAMES, FINITE, max_size=4), max_size=3),
+    clusters=st.dictionaries(NAMES, NAMES, max_size=4),
+    sizes=st.dictionaries(NAMES, st.integers(1, 10**6), max_size=3),
+    shares=st.booleans(),
+)
+def test_what_format_2_added_comes_back(
+    blocks: dict[str, dict[str, float]],
+    clusters: dict[str, str],
+    sizes: dict[str, int],
+    shares: bool,
+) -> None:
+    """Blocks, clusters, sizes and the kind of score, whatever they are called."""
+    measurement = measured(blocks=blocks, clusters=clusters, sizes=sizes, shares=shares)
+    baseline = accepted(measurement)
+    assert baseline.blocks == measurement.blocks
+    assert (baseline.clusters, baseline.sizes, baseline.shares) == (clusters, sizes, shares)
+    assert baseline.n == measurement.n
+
+
+def test_calibration_and_acceptance_come_back() -> None:
+    """What commands added to a baseline stays in it, and gives the same text again."""
+    baseline = replace(accepted(SET), noise=NOISE, accepted={"reason": "new\ndata", "by": "me"})
+    text = dump_baseline(baseline)
+    again = load_baseline(text, KEY, "x")
+    assert again == baseline
+    assert dump_baseline(again) == text
+    assert '"sd" = 0.0125\n"value_sd" = 0.0031' in text
+
+
+def test_a_file_of_format_1_is_read() -> None:
+    """As far as it goes; what it does not say is what was usual then."""
+    baseline = load_baseline(FIRST_FORMAT, KEY, "x")
+    assert (baseline.format, baseline.value, baseline.n) == (1, 0.625, 2)
+    assert baseline.scores == {"color": {"color/0000": 0.5, "color/0001": 0.75}}
+    assert baseline.failures == {"empty-text": 1}
+    assert (baseline.shares, baseline.sizes, baseline.blocks) == (False, {}, {})
+    assert (baseline.clusters, baseline.accepted, baseline.noise) == ({}, {}, None)
+
+
+def test_a_set_metric_of_format_1_is_read() -> None:
+    """Its sizes were there before its blocks."""
+    baseline = load_baseline(FIRST_FORMAT_SET, CaseKey("shapes", "color", "fid"), "x")
+    assert (baseline.n, baseline.sizes, baseline.blocks) == (24, {"color": 24}, {})
+
+
+@pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
+def test_numbers_of_format_1_are_not_compared(gate: str) -> None:
+    """Their identity has no version: each field that differs is named, that one among them."""
+    baseline = load_baseline(FIRST_FORMAT, KEY, "x")
+    now = measured(
+        baseline.scores, identity=dict(baseline.identity) | {"version": "2"}, model=baseline.model
+    )
+    judgement = judge(now, baseline, Policy(gate=gate))  # type: ignore[arg-type] # a GateName
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert judgement.reasons == ("version: baseline (none), now 2",)
+
+
+def test_accepting_raises_the_format() -> None:
+    """A file that is written again is of the present format; its numbers are the same."""
+    baseline = load_baseline(FIRST_FORMAT, KEY, "x")
+    again = load_baseline(dump_baseline(baseline), KEY, "x")
+    assert again == replace(baseline, format=2)
+
+
+@pytest.mark.parametrize("extra", ["", "rounds = 7\n", "sizes = 3\n"])
+def test_a_newer_format_is_named_with_the_remedy(extra: str) -> None:
+    """Before any field is complained of: the reader needs a newer version, not another file."""
+    text = text_of(measured()).replace("format = 2\n", f"format = 3\n{extra}")
+    with pytest.raises(BaselineError) as caught:
+        load_baseline(text, KEY, "baselines/shapes/color.toml")
+    message = str(caught.value)
+    assert message.startswith("baseline baselines/shapes/color.toml has format 3, this version ")
+    assert "reads up to 2" in message
+    assert "install that one, or restore an earlier file from version control" in message
+
+
+def test_a_newer_format_needs_nothing_else_to_be_known() -> None:
+    """A file that shares no other field with today's is still told apart from a damaged one."""
+    with pytest.raises(BaselineError, match=r"has format 40, .* newer pytest-cepbench"):
+        load_baseline('format = 40\n[a]\nb = "c"\n', KEY, "x")
+
+
+DAMAGE = {
+    "a block that is none": ('"3" = 12.3', '"3" = nan'),
+    "an infinite block": ('"3" = 12.3', '"3" = inf'),
+    "a block beyond all numbers": ('"3" = 12.3', '"3" = -1e999'),
+    "a block twice": ('"3" = 12.3', '"3" = 12.3\n"3" = 12.4'),
+    "a block of text": ('"3" = 12.3', '"3" = "12.3"'),
+    "a size that is none": ('"color" = 24', '"color" = nan'),
+    "another size": ('"color" = 24', '"color" = 23'),
+    "noise that is none": ('"sd" = 0.0125', '"sd" = nan'),
+    "infinite noise": ('"sd" = 0.0125', '"sd" = inf'),
+    "noise below nothing": ('"sd" = 0.0125', '"sd" = -0.0125'),
+    "a value's noise that is none": ('"value_sd" = 0.0031', '"value_sd" = nan'),
+    "a value's noise below nothing": ('"value_sd" = 0.0031', '"value_sd" = -1.0'),
+    "half a calibration": ('"units" = 24\n', ""),
+    "more than a calibration": ('"units" = 24', '"units" = 24\n"looks" = 3'),
+    "a set twice": ("$", '\n[scores."color"]\n"all" = 12.5\n'),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_to_what_format_2_added_is_refused(what: str) -> None:
+    """A bound made from nonsense would let a checkpoint pass as well as a score would."""
+    whole = dump_baseline(replace(accepted(SET), noise=NOISE))
+    pattern, replacement = DAMAGE[what]
+    text = re.sub(pattern, lambda _: replacement, whole, count=1)
+    assert text != whole
+    with pytest.raises(BaselineError, match=r"baseline set\.toml .*restore it from version"):
+        load_baseline(text, KEY, "set.toml")
+
+
+@given(st.sampled_from(["nan", "inf", "-inf"]), st.sampled_from(["a.png", "b.png"]))
+def test_a_score_that_is_no_number_is_never_read(value: str, sample: str) -> None:
+    """NaN compares with nothing, so it would neither hold nor regress."""
+    text = re.sub(rf'"{sample}" = .*', f'"{sample}" = {value}', text_of(measured()))
+    assert value in text
+    with pytest.raises(BaselineError, match="holds no scores, or scores that are not finite"):
+        load_baseline(text, KEY, "x")
+
+
+def test_the_same_sample_twice_is_no_toml() -> None:
+    """The file names the sample's line; the second score is not taken for the first."""
+    text = text_of(measured()).replace('"a.png" = 0.5', '"a.png" = 0.5\n"a.png" = 0.9')
+    with pytest.raises(BaselineError, match=r"cannot be read: .*(line|overwrite|already)"):
+        load_baseline(text, KEY, "x")
+
+
+def test_the_record_of_a_measurement_is_what_its_file_gives() -> None:
+    """Reports carry the one, folders the other: accepting from either must be the same."""
+    record = record_of(SET)
+    assert record == accepted(SET)
+    assert (record.case, record.metric, record.value, record.n) == (str(KEY), "GC@3", 12.5, 24)
+    assert record.blocks["color"]["11"] == 13.1

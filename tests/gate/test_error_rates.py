@@ -1,0 +1,225 @@
+"""The benchmark of error rates in small: it measures the real gate, and fails when a promise breaks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import gate_error_rates
+from benchmarks.error_rates import embedded, simulated, tables, verdicts
+from benchmarks.error_rates.figures import Cell, Figure
+from benchmarks.error_rates.simulated import Settings
+from benchmarks.error_rates.worlds import BINARY, LOSSES, NORMAL, WORLDS, World, concentrated
+from pytest_cepbench.gate import Policy
+from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
+from pytest_cepbench.metrics.student_t import t_upper_quantile
+
+SMALL = Settings(runs=40, sizes=(20,), cases=(1, 8))
+
+
+@pytest.fixture(autouse=True)
+def own_bounds() -> Iterator[None]:
+    """Bounds of counts that are kept belong to the test that computed them."""
+    verdicts.of_shares.cache_clear()
+    yield
+    verdicts.of_shares.cache_clear()
+
+
+def plain_t(d: Differences, alpha: float, **_: bool) -> Bounds:
+    """Student's bounds, which know nothing of skewness: not what the gate promises to use."""
+    step = t_upper_quantile(alpha, d.units - 1) * d.sd / sqrt(d.units)
+    return Bounds(d.mean, d.mean - step, d.mean + step, alpha, "t", d.units)
+
+
+def undivided(d: Differences, alpha: float, *, shares: bool = False) -> Bounds:
+    """The gate's bounds at four times the error that they were asked for."""
+    return mean_bounds(d, min(0.5, 4 * alpha), shares=shares)
+
+
+def broken(figures: Iterator[Figure]) -> list[Figure]:
+    """Those that break a promise."""
+    return [figure for figure in figures if figure.broken]
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_the_gate_keeps_its_promises_in_small(world: World) -> None:
+    """No rate is beyond its alpha by more than chance, and judge() says what the figures count."""
+    figures = [*simulated.errors(world, 20, SMALL), *simulated.agreement(world, 20, SMALL)]
+    assert sum(figure.promise is not None for figure in figures) >= 7
+    assert broken(iter(figures)) == []
+
+
+def test_bounds_that_know_no_skewness_break_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain t on rare losses passes what it must not, many times as often as promised."""
+    monkeypatch.setattr(verdicts, "mean_bounds", plain_t)
+    found = broken(simulated.errors(LOSSES, 20, SMALL))
+    assert {figure.what for figure in found} >= {"false passes", "false passes of a case"}
+
+
+@pytest.mark.parametrize("world", [NORMAL, BINARY], ids=lambda world: world.name)
+def test_too_much_alpha_breaks_promises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of a bound that is given more alpha than its share are seen on either side."""
+    monkeypatch.setattr(verdicts, "mean_bounds", undivided)
+    found = broken(simulated.errors(world, 200, SMALL))
+    assert {figure.what for figure in found} >= {"false failures", "false passes"}
+    assert "promised at most 0.05" in str(found[0])
+
+
+def test_looks_that_each_take_the_whole_alpha_break_promises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Looking again without dividing the error passes what it must not."""
+    settings = Settings(runs=600, cases=(1,))
+    assert broken(simulated.looks(NORMAL, 400, settings)) == []
+    monkeypatch.setattr(verdicts, "look_shares", lambda count: (1.0,) * count)
+    found = broken(simulated.looks(NORMAL, 400, settings))
+    assert "false passes" in {figure.what for figure in found}
+
+
+def test_looks_stop_when_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large drift needs fewer samples than none, and all of them are the most that are used."""
+    settings = Settings(runs=20, cases=(1,))
+    used = {
+        figure.drift: figure.value
+        for figure in simulated.looks(NORMAL, 200, settings)
+        if figure.what == "samples used"
+    }
+    assert 25 <= used[0.04] < used[0.0] <= 200
+
+
+def test_the_pooled_verdict_finds_no_less() -> None:
+    """Holm's procedure finds every case that was found at its share, and more where many drift."""
+    found = {
+        (figure.what, figure.rule, round(figure.drift / figure.tolerance)): figure.value
+        for figure in simulated.pooled(NORMAL, 60, Settings(runs=20), m=8)
+    }
+    for (what, rule, times), share in found.items():
+        if rule == "Holm":
+            assert share >= found[what, "regression", times]
+    assert (
+        found["found, all cases drift", "Holm", 2]
+        > found["found, all cases drift", "regression", 2]
+    )
+
+
+@given(st.sampled_from(WORLDS), st.floats(0, 0.04), st.integers(0, 99))
+def test_worlds_drift_as_they_say(world: World, drift: float, seed: int) -> None:
+    """The mean drop of many samples is the drift that was asked for, within 5 standard errors."""
+    shape = (1, 1, 4000, world.seeds)
+    before, now = world.draw(np.random.default_rng(seed), shape, drift)
+    drops = (before - now).mean(-1).ravel()
+    assert abs(drops.mean() - drift) < 5 * drops.std() / sqrt(len(drops)) + 1e-12
+
+
+@given(st.floats(0.02, 0.5), st.integers(0, 99))
+def test_a_concentrated_drift_is_that_of_few(share: float, seed: int) -> None:
+    """The share of samples that lose is the one asked for, and their loss makes up the drift."""
+    shape = (1, 1, 4000, 1)
+    before, now = concentrated(share)(np.random.default_rng(seed), shape, 0.1)
+    drops = (before - now).ravel()
+    hit = float((drops > 0.1).mean())
+    assert abs(hit - share) < 5 * sqrt(share * (1 - share) / 4000)
+    assert abs(drops.mean() - 0.1) < 5 * drops.std() / sqrt(4000)
+
+
+def test_a_rate_beyond_three_errors_is_broken() -> None:
+    """One run in ten against a promise of one in twenty: chance at 100 runs, broken at 2,000."""
+    cell = Cell("regression", "normal", 20, 1, 0.0, 0.01)
+    few, many = (cell.rate("false failures", np.arange(n) % 10 == 0, 0.05) for n in (100, 2000))
+    assert few.error == pytest.approx(0.03)
+    assert not few.broken
+    assert many.broken
+    assert not cell.rate("detected", np.arange(2000) % 10 == 0).broken
+
+
+@pytest.fixture(scope="module")
+def played() -> list[embedded.Population]:
+    """Chains of the embedded world, few of them."""
+    return embedded.populations(6)
+
+
+def test_the_embedded_world_keeps_the_promises(played: list[embedded.Population]) -> None:
+    """Real chains with their ties and ceilings go through judge(); each kind of population is there."""
+    found = [f for p in played for f in embedded.figures(p, 20, 1, Settings(runs=30))]
+    assert broken(iter(found)) == []
+    assert {figure.world for figure in found} == {population.name for population in played}
+    assert len({figure.world for figure in found}) == 5
+
+
+def test_embedded_runs_without_drift_have_none(played: list[embedded.Population]) -> None:
+    """Turned around at random, pairs of scores have no drift; as they are, they have the population's."""
+    generator, policy = np.random.default_rng(0), Policy(gate="threshold", tolerance=0.0)
+    population = played[0]
+    fails = {
+        drifts: sum(
+            population.verdict(generator, 400, policy, drifts=drifts) in verdicts.FAILS
+            for _ in range(40)
+        )
+        for drifts in (False, True)
+    }
+    assert 5 < fails[False] < 35
+    assert fails[True] >= 38
+
+
+def test_a_population_without_drift_is_refused() -> None:
+    """A drift of nothing cannot be a tolerance: the message says what to do."""
+    scores = np.full((4, 1), 0.5)
+    with pytest.raises(ValueError, match="play more of them"):
+        embedded.Population("same", scores, scores)
+
+
+def test_the_script_prints_tables_and_exits_by_the_promises(
+    tmp_path: Path,
+    played: list[embedded.Population],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """0 while all is kept; 1, and the broken promises by name, when bounds are too narrow."""
+    monkeypatch.setattr(gate_error_rates, "WORLDS", (LOSSES,))
+    monkeypatch.setattr(gate_error_rates, "QUICK", SMALL)
+    monkeypatch.setattr(embedded, "populations", lambda _: played[-1:])
+    monkeypatch.setattr(gate_error_rates, "_EMBEDDED_QUICK", (20,))
+    file = tmp_path / "rates.json"
+    arguments = ["--quick", "--runs", "30", "--json", str(file)]
+    assert gate_error_rates.main(arguments) == 0
+    kept = capsys.readouterr().out
+    assert "| skewed, rare losses | 20 |" in kept
+    assert "| embedded failures | 20 |" in kept
+    assert ", 0 broken" in kept
+    figures = json.loads(file.read_text(encoding="utf-8"))["figures"]
+    assert {figure["broken"] for figure in figures} == {False}
+    monkeypatch.setattr(verdicts, "mean_bounds", plain_t)
+    assert gate_error_rates.main(arguments) == 1
+    assert "broken: false passes by noninferiority, skewed, rare losses" in capsys.readouterr().out
+
+
+def test_it_is_run_by_its_path(tmp_path: Path) -> None:
+    """As a script, from any folder; a number of runs that cannot be used is refused with the least that can."""
+    script = Path(gate_error_rates.__file__)
+    done = subprocess.run(
+        [sys.executable, str(script), "--runs", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "at least 2 runs, got 1" in done.stderr
+
+
+def test_every_figure_has_its_place() -> None:
+    """A table shows rows in the order they came, a dash where nothing was measured, and all columns."""
+    cell = Cell("regression", "normal", 20, 1, 0.0, 0.01)
+    figure = cell.rate("false failures", np.arange(100) % 4 == 0, 0.05)
+    text = tables.report([figure], Settings())
+    assert "| normal | 20 | 25.0 ± 4.3 | - | - | - | - | - |" in text
+    assert text.count("## ") == 1

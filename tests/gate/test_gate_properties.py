@@ -1,0 +1,282 @@
+"""What holds of every verdict, whatever the scores: through baseline files and `judge`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import fsum
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.gate import (
+    Judgement,
+    Measurement,
+    Policy,
+    Verdict,
+    dump_baseline,
+    judge,
+    load_baseline,
+    present,
+)
+from tests.gate.build import KEY, accepted, measured
+
+RISING = [Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.HELD, Verdict.IMPROVED]
+
+MICRO = 1e-6
+"""Scores are kept with six decimals: these are whole numbers of them."""
+
+Micros = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Scores of a baseline, a candidate and maybe an anchor, in millionths, and how to judge them.
+
+    blocks: whether each category has one score and these are its jackknife pseudo-values.
+    """
+
+    before: Micros
+    now: Micros
+    policy: Policy
+    anchor: Micros | None = None
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    shares: bool = False
+    blocks: bool = False
+    higher: bool = True
+
+    def measurement(self, scores: Micros, model: str) -> Measurement:
+        """These scores as a measurement of a model."""
+        plain = {c: {s: round(v * MICRO, 6) for s, v in part.items()} for c, part in scores.items()}
+        extra: dict[str, Any] = {"shares": self.shares, "clusters": self.clusters}
+        if self.blocks:
+            whole = {c: {"set": round(fsum(p.values()) / len(p), 6)} for c, p in plain.items()}
+            extra = {"blocks": plain, "sizes": {c: 10 * len(p) for c, p in plain.items()}}
+            plain = whole
+        return measured(plain, model={"identity": model}, higher_is_better=self.higher, **extra)
+
+    def judged(self, **changes: Any) -> Judgement:
+        """The verdict, with fields of this comparison changed."""
+        it = replace(self, **changes)
+        anchor = None if it.anchor is None else accepted(it.measurement(it.anchor, "anchor"))
+        baseline = accepted(it.measurement(it.before, "baseline"))
+        return judge(it.measurement(it.now, "candidate"), baseline, it.policy, anchor=anchor)
+
+
+def raised(scores: Micros, by: int) -> Micros:
+    """All scores, higher by the same amount."""
+    return {c: {s: v + by for s, v in part.items()} for c, part in scores.items()}
+
+
+POLICIES = st.builds(
+    Policy,
+    gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
+    tolerance=st.sampled_from([0.0, 0.01, 0.05]),
+    alpha=st.sampled_from([0.5, 0.05, 0.05 / 14, 0.001]),
+    bounds=st.sampled_from(["auto", "t", "exact"]),
+)
+
+_ROOM = 300_000  # that every score has above it, and above 0 below it
+_LOW, _HIGH = 300_000, 400_000
+
+DIFFERENCES = st.one_of(
+    st.integers(-_ROOM, _ROOM), st.integers(-30_000, 30_000), st.sampled_from([0, -10_000])
+)
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Comparison:
+    """Few or many samples, alike or not, in one category or several, alone or in clusters."""
+    runs = draw(st.lists(st.tuples(DIFFERENCES, st.integers(1, 25)), min_size=1, max_size=6))
+    differences = [difference for difference, times in runs for _ in range(times)]
+    categories = draw(st.integers(1, 3))
+    twice = draw(st.booleans())
+    blocks = draw(st.sampled_from([False, False, False, True]))
+    levels = draw(st.lists(st.integers(_LOW, _HIGH), min_size=1, max_size=4))
+    before: dict[str, dict[str, int]] = {}
+    now: dict[str, dict[str, int]] = {}
+    for i, difference in enumerate(differences):
+        first = min(i, categories - 1)
+        for category in {first, (i * i) % categories if twice else first}:
+            before.setdefault(f"c{category}", {})[f"s{i}"] = levels[i % len(levels)]
+            now.setdefault(f"c{category}", {})[f"s{i}"] = levels[i % len(levels)] + difference
+    size = draw(st.integers(1, 3))
+    steps = draw(st.none() | st.integers(-50_000, 50_000))
+    policy = draw(POLICIES)
+    return Comparison(
+        before,
+        now,
+        replace(policy, bounds="auto") if blocks else policy,
+        anchor=None if steps is None else raised(before, steps),
+        clusters={f"s{i}": f"k{i // size}" for i in range(len(differences))} if size > 1 else {},
+        shares=draw(st.booleans()),
+        blocks=blocks,
+        higher=draw(st.booleans()),
+    )
+
+
+def numbers(judgement: Judgement) -> tuple[Any, ...]:
+    """Verdict and everything that it rests on."""
+    since = judgement.since_anchor
+    return (
+        judgement.verdict,
+        judgement.difference,
+        judgement.low,
+        judgement.high,
+        judgement.units,
+        judgement.method,
+        None if since is None else numbers(since),
+    )
+
+
+def shuffled(scores: Micros, random: Any) -> Micros:
+    """The same scores in another order of categories and samples."""
+    names = sorted(scores, key=lambda _: random.random())
+    return {c: dict(sorted(scores[c].items(), key=lambda _: random.random())) for c in names}
+
+
+@given(comparisons(), st.randoms(use_true_random=False))
+def test_the_order_of_samples_has_no_say(it: Comparison, random: Any) -> None:
+    """Samples and categories in any order give the same verdict and the same bounds, to the last bit."""
+    assert numbers(it.judged(now=shuffled(it.now, random))) == numbers(it.judged())
+
+
+@given(comparisons(), st.integers(-_ROOM // 100, _ROOM))
+def test_the_level_of_scores_has_no_say(it: Comparison, by: int) -> None:
+    """When all scores of baseline, anchor and candidate shift together, nothing changes."""
+    anchor = None if it.anchor is None else raised(it.anchor, by)
+    moved = it.judged(before=raised(it.before, by), now=raised(it.now, by), anchor=anchor)
+    here = it.judged()
+    if it.blocks:
+        # A set's number is rounded once more, so its last digit may move.
+        assert moved.difference == pytest.approx(here.difference, abs=3 * MICRO)
+    else:
+        assert numbers(moved) == numbers(here)
+
+
+ONE_UNIT = {"c0": {f"s{i}": 300_000 for i in range(3)}}
+"""Three scores of one cluster: the spread of their differences is nothing, or what rounding makes of it."""
+
+
+@settings(max_examples=200)
+@given(comparisons(), st.integers(0, _ROOM))
+@example(
+    Comparison(
+        ONE_UNIT,
+        raised(ONE_UNIT, -5),
+        Policy(),
+        clusters=dict.fromkeys(ONE_UNIT["c0"], "k0"),
+    ),
+    2,
+)
+def test_better_scores_never_make_a_verdict_worse(it: Comparison, by: int) -> None:
+    """Raising all scores of the candidate by one amount never steps down from regressed to improved."""
+    better = it.judged(now=raised(it.now, by if it.higher else -by))
+    assert RISING.index(better.verdict) >= RISING.index(it.judged().verdict)
+
+
+@given(comparisons())
+def test_less_error_decides_no_more(it: Comparison) -> None:
+    """What is left open at one alpha is left open at every smaller one; a decision never turns."""
+    judged = [
+        it.judged(policy=replace(it.policy, alpha=alpha)).verdict
+        for alpha in (0.5, 0.05, 0.05 / 14, 0.05 / 40, 1e-6)
+    ]
+    for more, less in pairwise(judged):
+        if more is Verdict.IMPROVED:
+            assert less in (Verdict.IMPROVED, Verdict.HELD, Verdict.INCONCLUSIVE)
+        else:
+            assert less in (more, Verdict.INCONCLUSIVE)
+
+
+@given(comparisons())
+def test_exactly_one_row_of_the_table_holds(it: Comparison) -> None:
+    """Improved, held, regressed and inconclusive exclude each other, and the verdict is the one that holds."""
+    judgement = it.judged(anchor=None)
+    low, high, tolerance = judgement.low, judgement.high, it.policy.tolerance
+    difference = judgement.difference
+    assert difference is not None
+    if not it.policy.statistical:
+        regressed = round(difference + tolerance, 6) < 0
+        assert judgement.verdict is (Verdict.REGRESSED if regressed else Verdict.HELD)
+        return
+    if low is None or high is None:
+        assert judgement.verdict is Verdict.INCONCLUSIVE
+        return
+    rows = {
+        Verdict.IMPROVED: low > tolerance,
+        Verdict.HELD: -tolerance < low <= tolerance,
+        Verdict.REGRESSED: difference < -tolerance and high < 0,
+    }
+    assert sum(rows.values()) <= 1
+    found = [verdict for verdict, holds in rows.items() if holds]
+    assert judgement.verdict is (found[0] if found else Verdict.INCONCLUSIVE)
+
+
+@given(comparisons())
+def test_noninferiority_passes_only_what_it_has_excluded(it: Comparison) -> None:
+    """A pass says that the bound is above the tolerated drop, since the baseline and since the anchor."""
+    judgement = it.judged(policy=replace(it.policy, gate="noninferiority"))
+    if present(judgement.verdict, strict=True).passes:
+        assert judgement.low is not None
+        assert judgement.low > -it.policy.tolerance
+        since = judgement.since_anchor
+        if since is not None:
+            assert since.low is not None
+            assert since.low > -it.policy.since_anchor
+
+
+UNLIKE = {
+    "another identity": {"identity": {"suite": "shapes/2"}},
+    "another direction": {"higher_is_better": False},
+    "a sample more": {"scores": {"c": {"a": 0.5, "b": 0.5, "new": 0.5}}},
+    "a sample less": {"scores": {"c": {"a": 0.5}}},
+    "a sample renamed": {"scores": {"c": {"a": 0.5, "B": 0.5}}},
+    "another category": {"scores": {"d": {"a": 0.5, "b": 0.5}}},
+}
+
+
+@pytest.mark.parametrize("changes", UNLIKE.values(), ids=UNLIKE)
+@given(policy=POLICIES, score=st.sampled_from([0.5, 1.0]))
+def test_what_was_not_compared_never_passes(
+    changes: Mapping[str, Any], policy: Policy, score: float
+) -> None:
+    """However good the scores and whatever the gate: no comparison, no pass."""
+    before = accepted(measured({"c": {"a": 0.0, "b": 0.0}}))
+    fields: dict[str, Any] = {"scores": {"c": {"a": score, "b": score}}, **changes}
+    now = measured(**fields)
+    verdict = judge(now, before, policy).verdict
+    assert verdict is Verdict.INCOMPARABLE
+    assert not present(verdict).passes
+
+
+@given(POLICIES, st.booleans())
+def test_without_a_baseline_nothing_passes(policy: Policy, strict: bool) -> None:
+    """No baseline is a failure under every gate."""
+    verdict = judge(measured(), None, policy).verdict
+    assert not present(verdict, strict=strict).passes
+
+
+@pytest.mark.parametrize("pairing", ["exact", "common"])
+@given(policy=POLICIES)
+def test_nothing_in_common_never_passes(pairing: Any, policy: Policy) -> None:
+    """Pairing what both have is no way around having nothing."""
+    before = accepted(measured({"c": {"a": 0.0}}))
+    verdict = judge(measured({"c": {"b": 1.0}}), before, policy, pairing=pairing).verdict
+    assert not present(verdict).passes
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_none_are_refused(bad: float) -> None:
+    """A score that is not finite makes neither a measurement nor a baseline, so nothing can pass by it."""
+    with pytest.raises(ValueError, match="finite score"):
+        measured({"c": {"a": bad}})
+    text = dump_baseline(accepted(measured({"c": {"a": 0.25}})))
+    edited = text.replace("0.25", str(bad))
+    assert edited != text
+    with pytest.raises(BaselineError, match=r"not finite|cannot be read"):
+        load_baseline(edited, KEY, "baseline.toml")

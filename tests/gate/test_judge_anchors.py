@@ -1,0 +1,152 @@
+"""A second, frozen baseline: small steps that are each tolerated must not add up unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_cepbench.gate import Baseline, Measurement, Policy, Verdict, judge, load_baseline
+from pytest_cepbench.gate.acceptance import apply, propose
+from pytest_cepbench.gate.places import anchor_path, baseline_path
+from tests.gate.build import KEY, accepted, bell, measured, scored
+
+N = 200
+
+NOISE = bell(N, 0.0, 0.004)
+"""Small beside a step of 0.009: each comparison is decided."""
+
+
+def _step(k: int, size: float = 0.009, **changes: Any) -> Measurement:
+    """The k-th of a row of checkpoints, each worse than the one before by the same size."""
+    turned = NOISE[k:] + NOISE[:k]
+    scores = scored([0.8 - k * size + away for away in turned])
+    return measured(scores, model={"spec": f"step-{k}", "identity": f"{k}"}, **changes)
+
+
+def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor() -> None:
+    """Each loses nine tenths of the tolerance; together they lose nine times as much as it."""
+    policy = Policy(gate="threshold")
+    anchor = accepted(_step(0))
+    alone = [judge(_step(k), accepted(_step(k - 1)), policy).verdict for k in range(1, 11)]
+    assert alone == [Verdict.HELD] * 10
+    found = [judge(_step(k), accepted(_step(k - 1)), policy, anchor=anchor) for k in range(1, 11)]
+    assert [one.verdict for one in found] == [Verdict.HELD] * 2 + [Verdict.REGRESSED] * 8
+    last = found[-1]
+    assert last.difference == pytest.approx(-0.009)
+    assert last.since_anchor is not None
+    assert last.since_anchor.difference == pytest.approx(-0.09)
+    assert last.reasons == (
+        "the steps since the anchor add up to -0.0900, and -0.0200 is tolerated",
+    )
+    assert last.losers == last.since_anchor.losers
+
+
+@pytest.mark.parametrize("gate", ["regression", "noninferiority"])
+def test_the_same_by_statistics(gate: Any) -> None:
+    """Steps of 0.9 x tolerance that are measured well hold each, and regress since the anchor."""
+    policy = Policy(gate=gate)
+    found = judge(_step(10), accepted(_step(9)), policy, anchor=accepted(_step(0)))
+    assert judge(_step(10), accepted(_step(9)), policy).verdict is Verdict.HELD
+    assert found.verdict is Verdict.REGRESSED
+    assert found.since_anchor is not None
+    assert found.since_anchor.verdict is Verdict.REGRESSED
+
+
+def test_ten_steps_through_files(tmp_path: Path) -> None:
+    """As a team would accept them: the first baseline is frozen, the later ones take its place."""
+    verdicts = []
+    for k in range(11):
+        baseline, anchor = _read(tmp_path, k)
+        verdicts.append(judge(_step(k), baseline, Policy(), anchor=anchor).verdict)
+        change = propose(KEY, accepted(_step(k)), tmp_path)
+        assert change is not None
+        apply([change], tmp_path)
+    assert verdicts[0] is Verdict.NO_BASELINE
+    assert verdicts[1:3] == [Verdict.HELD, Verdict.HELD]
+    assert set(verdicts[3:]) == {Verdict.REGRESSED}
+
+
+def _read(root: Path, k: int) -> tuple[Baseline | None, Baseline | None]:
+    """What a run finds before its k-th acceptance."""
+    paths = [baseline_path(root, KEY), anchor_path(root, KEY)]
+    assert [path.exists() for path in paths] == [k > 0, k > 1]
+    baseline, anchor = (
+        load_baseline(path.read_text(), KEY, path.name) if path.exists() else None for path in paths
+    )
+    return baseline, anchor
+
+
+def test_alpha_is_halved_only_where_an_anchor_says_something_else() -> None:
+    """Two comparisons share the error; an anchor that is the baseline itself is no second one."""
+    baseline = accepted(_step(1))
+    alone = judge(_step(2), baseline, Policy())
+    same = judge(_step(2), baseline, Policy(), anchor=replace(baseline, model={"spec": "x"}))
+    assert same == alone
+    assert (alone.alpha, alone.since_anchor) == (0.05, None)
+    both = judge(_step(2), baseline, Policy(), anchor=accepted(_step(0)))
+    assert both.since_anchor is not None
+    assert (both.alpha, both.since_anchor.alpha) == (0.025, 0.025)
+    assert both.low is not None
+    assert alone.low is not None
+    assert both.low < alone.low
+
+
+def test_the_anchor_has_its_own_tolerance() -> None:
+    """Twice the tolerance, or what is said."""
+    for allowed, verdict in [(None, Verdict.REGRESSED), (0.03, Verdict.HELD)]:
+        policy = Policy(gate="threshold", anchor_tolerance=allowed)
+        found = judge(_step(3), accepted(_step(2)), policy, anchor=accepted(_step(0)))
+        assert found.verdict is verdict
+
+
+def test_an_anchor_of_something_else_is_incomparable() -> None:
+    """A comparison that was promised and cannot be made is no pass; each reason says whose it is."""
+    anchor = accepted(_step(0, identity={"suite": "shapes/0", "samples": "another"}))
+    found = judge(_step(1), accepted(_step(1)), Policy(), anchor=anchor)
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert found.reasons == (
+        "anchor: samples: baseline another, now 2 0123456789abcdef",
+        "anchor: suite: baseline shapes/0, now shapes/1",
+    )
+    assert found.since_anchor is not None
+    assert found.since_anchor.difference is None
+
+
+def test_what_fails_against_the_last_baseline_keeps_its_own_reasons() -> None:
+    """The anchor adds nothing to a verdict that is as bad already."""
+    anchor = accepted(_step(0))
+    other = accepted(_step(1, identity={"suite": "shapes/2"}))
+    incomparable = judge(_step(9), other, Policy(), anchor=anchor)
+    assert incomparable.verdict is Verdict.INCOMPARABLE
+    assert not any(reason.startswith("anchor") for reason in incomparable.reasons)
+    assert incomparable.since_anchor is not None
+    regressed = judge(_step(9), accepted(_step(1)), Policy(), anchor=anchor)
+    assert (regressed.verdict, regressed.reasons) == (Verdict.REGRESSED, ())
+    assert regressed.losers != regressed.since_anchor.losers  # type: ignore[union-attr] # there is one
+
+
+def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
+    """That gate passes what is excluded, and a drop since the anchor is not."""
+    wide = bell(N, 0.0, 0.3)
+    anchor = accepted(measured(scored([0.8 + away for away in wide])))
+    now, last = _step(1, size=0.001), accepted(_step(0, size=0.001))
+    regression = judge(now, last, Policy(), anchor=anchor)
+    assert regression.verdict is Verdict.HELD
+    assert regression.since_anchor is not None
+    assert regression.since_anchor.verdict is Verdict.INCONCLUSIVE
+    noninferiority = judge(now, last, Policy(gate="noninferiority"), anchor=anchor)
+    assert noninferiority.verdict is Verdict.INCONCLUSIVE
+    assert noninferiority.reasons == (
+        "a drop since the anchor that is larger than tolerated is not excluded",
+    )
+    assert judge(now, last, Policy(gate="noninferiority")).verdict is Verdict.HELD
+
+
+def test_an_improvement_is_one_since_the_last_baseline() -> None:
+    """Better than both is improved, better than the last and worse than the anchor has regressed."""
+    last, now = accepted(_step(6)), _step(3)
+    assert judge(now, last, Policy(), anchor=accepted(_step(5))).verdict is Verdict.IMPROVED
+    assert judge(now, last, Policy(), anchor=accepted(_step(0))).verdict is Verdict.REGRESSED

@@ -1,0 +1,214 @@
+"""The table of verdicts over differences of a known shape, and what each judgement says beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
+from tests.gate.build import MODEL, SCORES, Scores, accepted, bell, drifted, measured, scored
+
+ONE_MODEL = {"model": MODEL}
+
+
+def _judged(differences: list[float], policy: Policy | None = None, **both: Any) -> Judgement:
+    return judge(*drifted(differences, **both), policy or Policy())
+
+
+TABLE = [
+    (0.02, 0.05, 200, Verdict.IMPROVED),
+    (0.0, 0.05, 200, Verdict.HELD),
+    (0.02, 0.5, 5000, Verdict.HELD),
+    (-0.003, 0.05, 200, Verdict.HELD),
+    (-0.008, 0.05, 200, Verdict.INCONCLUSIVE),
+    (-0.02, 0.05, 200, Verdict.REGRESSED),
+    (-0.02, 0.1, 20, Verdict.INCONCLUSIVE),
+    (0.02, 0.5, 200, Verdict.INCONCLUSIVE),
+    (-0.009, 0.01, 2000, Verdict.HELD),
+    (-0.0095, 0.05, 2000, Verdict.INCONCLUSIVE),
+]
+"""Mean, spread and number of the differences, and what the table of design 4 says of them."""
+
+
+@pytest.mark.parametrize("higher", [True, False])
+@pytest.mark.parametrize(("mean", "sd", "n", "verdict"), TABLE)
+def test_every_row_of_the_table(
+    mean: float, sd: float, n: int, verdict: Verdict, higher: bool
+) -> None:
+    """With the bounds that say so, in either direction; differences are turned for the reader."""
+    sign = 1 if higher else -1
+    found = _judged([sign * d for d in bell(n, mean, sd)], higher_is_better=higher)
+    assert found.verdict is verdict
+    assert found.difference == pytest.approx(mean, abs=1e-6)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < mean < found.high
+    assert (found.alpha, found.method, found.units) == (0.05, "t", n)
+    assert {
+        Verdict.IMPROVED: found.low > 0.01,
+        Verdict.HELD: -0.01 < found.low <= 0.01,
+        Verdict.REGRESSED: mean < -0.01 and found.high < 0,
+        Verdict.INCONCLUSIVE: found.low <= -0.01 and not (mean < -0.01 and found.high < 0),
+    }[verdict]
+
+
+def test_a_drop_that_matters_and_is_no_noise_is_both() -> None:
+    """Half the tolerance, measured ever so well, is no regression; nor is a large drop of two."""
+    small = _judged(bell(5000, -0.005, 0.01))
+    assert small.high is not None
+    assert small.high < 0
+    assert small.verdict is Verdict.HELD
+    assert _judged([-0.1, -0.2]).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_the_same_model_with_the_same_scores_holds_at_any_number(n: int) -> None:
+    """Nothing has changed, so nothing needs to be shown by samples; the judgement says so."""
+    found = _judged([0.0] * n, Policy(tolerance=0.0), now=ONE_MODEL)
+    assert (found.verdict, found.difference, found.losers) == (Verdict.HELD, 0.0, ())
+    assert "the same model as the baseline's gave the same scores" in found.statements
+
+
+@pytest.mark.parametrize(
+    ("n", "verdict"),
+    [
+        (1, Verdict.INCONCLUSIVE),
+        (20, Verdict.INCONCLUSIVE),
+        (298, Verdict.INCONCLUSIVE),
+        (299, Verdict.HELD),
+        (1284, Verdict.HELD),
+    ],
+)
+def test_equal_scores_of_another_model_tell_by_their_number(n: int, verdict: Verdict) -> None:
+    """A rare loss may hide in what few samples show: the rule of three needs 299 for 1 %."""
+    found = _judged([0.0] * n)
+    assert found.verdict is verdict
+    assert found.method == "exact"
+    assert found.low == pytest.approx(-1 + 0.05 ** (1 / n), abs=1e-6)
+    (said,) = found.statements
+    assert said.endswith("the bounds allow for rare others" if n > 1 else "others may show")
+
+
+def test_a_model_without_an_identity_is_not_taken_for_the_same() -> None:
+    """Two that say nothing of their weights may be anything."""
+    before = measured(model={"spec": "x"})
+    assert judge(before, accepted(before), Policy()).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_same_model_with_other_scores_is_judged_as_any() -> None:
+    """Other hardware can change its answers: that is a drop like another."""
+    found = _judged(bell(200, -0.02, 0.05), now=ONE_MODEL)
+    assert found.verdict is Verdict.REGRESSED
+    assert not any("the same model" in said for said in found.statements)
+
+
+def test_less_error_needs_more_evidence() -> None:
+    """What regresses at 0.05 is open at a ten thousandth: the bounds move outward with alpha."""
+    differences = bell(60, -0.02, 0.05)
+    loose, strict = (_judged(differences, Policy(alpha=alpha)) for alpha in (0.05, 0.0001))
+    assert (loose.verdict, strict.verdict) == (Verdict.REGRESSED, Verdict.INCONCLUSIVE)
+    assert strict.low is not None
+    assert loose.low is not None
+    assert strict.low < loose.low
+
+
+def test_noninferiority_has_the_same_table() -> None:
+    """What the two gates make of inconclusive is said by the presentation, not by the verdict."""
+    for mean, sd, n, verdict in TABLE:
+        assert _judged(bell(n, mean, sd), Policy(gate="noninferiority")).verdict is verdict
+
+
+def test_the_smallest_drop_that_can_be_seen_is_said() -> None:
+    """It is above the tolerance, falls with the number of samples, and is absent without spread."""
+    few, many = (_judged(bell(n, 0.0, 0.05)).visible for n in (25, 400))
+    assert few is not None
+    assert many is not None
+    assert few > many > 0.01
+    assert _judged([0.0] * 50).visible is None
+
+
+def test_differences_that_are_all_alike_show_no_spread() -> None:
+    """Rounding in the last bit is no spread from which a smallest visible drop could be had."""
+    found = _judged([0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    assert (found.method, found.visible) == ("exact", None)
+
+
+def test_shares_of_right_answers_have_exact_bounds() -> None:
+    """Right and wrong are no bell shape, however many there are; points on a scale may be."""
+    before, now = [1.0, 0.0] * 100, [1.0, 0.0, 0.0, 1.0] * 50
+    for shares, method in [(True, "exact"), (False, "t")]:
+        candidate = measured(scored(now), model={}, shares=shares)
+        found = judge(candidate, accepted(measured(scored(before), shares=shares)), Policy())
+        assert (found.method, found.difference) == (method, 0.0)
+
+
+def test_seeds_of_one_sample_count_once() -> None:
+    """A hundred samples of four seeds each are a hundred units, and their bounds are wider."""
+    differences = [d for d in bell(100, -0.012, 0.08) for _ in range(4)]
+    clusters = {f"s{i:04d}": f"unit {i // 4}" for i in range(400)}
+    alone, together = _judged(differences), _judged(differences, clusters=clusters)
+    assert (alone.units, together.units) == (400, 100)
+    assert (alone.verdict, together.verdict) == (Verdict.REGRESSED, Verdict.INCONCLUSIVE)
+    assert alone.difference == together.difference
+
+
+def test_categories_of_one_sample() -> None:
+    """Their spread is that among categories: nothing breaks, and many of them do tell."""
+    for n, verdict in [(2, Verdict.INCONCLUSIVE), (100, Verdict.REGRESSED)]:
+        before = {f"c{i:03d}": {f"s{i}": 0.5} for i in range(n)}
+        drops = bell(n, -0.05, 0.02)
+        now = {f"c{i:03d}": {f"s{i}": 0.5 + drops[i]} for i in range(n)}
+        other = measured(now, model={"spec": "step-8000"})
+        found = judge(other, accepted(measured(before)), Policy())
+        assert (found.verdict, found.units) == (verdict, n)
+
+
+@given(first=st.floats(0, 1), second=st.floats(0, 1))
+def test_one_sample_in_two_categories_is_one_unit(first: float, second: float) -> None:
+    """It is inconclusive, whatever it scored: one unit shows no spread."""
+    before = accepted(measured({"a": {"x": 0.0}, "b": {"x": 0.0}}))
+    now = measured({"a": {"x": first}, "b": {"x": second}}, model={"spec": "step-8000"})
+    found = judge(now, before, Policy())
+    assert (found.verdict, found.units, found.visible) == (Verdict.INCONCLUSIVE, 1, None)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=4))
+def test_seeds_of_a_single_sample_are_one_unit(differences: list[float]) -> None:
+    """As `--cep-samples=1` with several seeds gives them."""
+    clusters = {f"s{i:04d}": "x" for i in range(len(differences))}
+    found = _judged(differences, clusters=clusters)
+    assert (found.units, found.visible) == (1, None)
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+@given(SCORES, SCORES)
+def test_a_verdict_over_bounds_is_never_without_them(before: Scores, now: Scores) -> None:
+    """No input gives a pass or a failure without a comparison."""
+    found = judge(measured(now, model={"spec": "other"}), accepted(measured(before)), Policy())
+    if found.verdict in (Verdict.INCOMPARABLE, Verdict.NO_BASELINE):
+        assert found.reasons
+        assert found.difference is None
+    else:
+        assert found.low is not None
+        assert found.high is not None
+        assert found.difference is not None
+        assert found.low <= found.difference <= found.high
+
+
+@given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=60), st.floats(0, 0.3))
+def test_raising_every_score_alike_never_makes_the_verdict_worse(
+    differences: list[float], gain: float
+) -> None:
+    """In the order regressed, inconclusive, held, improved."""
+    order = [Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.HELD, Verdict.IMPROVED]
+    gain = round(gain, 6)
+    differences = [round(d, 6) for d in differences]
+    before = accepted(measured(scored([0.0] * len(differences))))
+    first, second = (
+        judge(measured(scored([d + g for d in differences]), model={}), before, Policy())
+        for g in (0.0, gain)
+    )
+    assert order.index(second.verdict) >= order.index(first.verdict)

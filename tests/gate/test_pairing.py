@@ -1,0 +1,172 @@
+"""Samples that a baseline lacks or has beyond the measurement: named, left out on request, or looked at in part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
+from pytest_cepbench.gate.pairing import IncomparableError, pair
+from tests.gate.build import SCORE, Scores, accepted, measured
+
+PLAIN = Policy(gate="threshold")
+
+BEFORE = {"color": {"a": 0.5, "b": 0.6, "c": 0.7}, "shape": {"d": 0.2, "e": 0.4}}
+
+REMEDY = "alone are compared with --cep-pairing=common"
+
+
+def _judged(now: Scores, before: Scores = BEFORE, **how: Any) -> Judgement:
+    return judge(measured(now), accepted(measured(before)), PLAIN, **how)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"color": {"a": 0.5}}, f"samples of color: 2 only in the baseline, 0 only now (b, c); the other 1 {REMEDY}"),
+        ({"shape": {"d": 0.2, "e": 0.4, "f": 1.0}}, f"samples of shape: 0 only in the baseline, 1 only now (f); the other 2 {REMEDY}"),
+        ({"color": {"a": 0.5, "b": 0.6, "c2": 0.7}}, f"samples of color: 1 only in the baseline, 1 only now (c, c2); the other 2 {REMEDY}"),
+        ({"shape": {"x": 0.2, "y": 0.4}}, "samples of shape: 2 only in the baseline, 2 only now (d, e, x); not one is in both"),
+        ({"size": {"z": 0.1}}, "samples of size: 0 only in the baseline, 1 only now (z); not one is in both"),
+    ],
+    ids=["missing", "extra", "renamed", "all renamed", "another category"],
+)  # fmt: skip
+def test_other_samples_are_incomparable_and_named(change: Scores, reason: str) -> None:
+    """Unless the user says so, also where the identity does not tell; the option is named."""
+    found = _judged({**BEFORE, **change})
+    assert (found.verdict, found.reasons) == (Verdict.INCOMPARABLE, (reason,))
+
+
+def test_all_that_differs_is_named_at_once() -> None:
+    """The identity's fields first, then each category."""
+    now = measured({"color": BEFORE["color"] | {"z": 0.1}}, identity={"suite": "shapes/2"})
+    found = judge(now, accepted(measured(BEFORE)), PLAIN)
+    assert [reason.partition(":")[0] for reason in found.reasons] == [
+        "samples", "suite", "samples of color", "samples of shape",
+    ]  # fmt: skip
+
+
+def test_common_samples_are_compared_on_request() -> None:
+    """Both means are over those that both have, and those left out are counted."""
+    found = _judged(
+        {"color": {"a": 0.4, "b": 0.6, "z": 0.0}, "shape": BEFORE["shape"]}, pairing="common"
+    )
+    assert found.statements == ("2 samples that only one of the two has were left out",)
+    assert found.baseline_value == 0.425
+    assert found.difference == -0.025
+    assert [loser.sample for loser in found.losers] == ["a"]
+
+
+def test_common_says_nothing_where_all_are_common() -> None:
+    """The option alone changes no judgement."""
+    assert _judged(BEFORE, pairing="common") == _judged(BEFORE)
+
+
+@pytest.mark.parametrize("field", ["samples", "data", "clauses"])
+def test_common_forgives_what_other_samples_bring_with_them(field: str) -> None:
+    """Fields that say which samples there are; no other one."""
+    now = measured(BEFORE, identity={"suite": "shapes/1", field: "new"})
+    then = accepted(measured(BEFORE, identity={"suite": "shapes/1", field: "old"}))
+    assert judge(now, then, PLAIN, pairing="common").verdict is Verdict.HELD
+    assert judge(now, then, PLAIN).verdict is Verdict.INCOMPARABLE
+
+
+@pytest.mark.parametrize("field", ["suite", "version", "metric", "chain", "encoder", "generator"])
+def test_common_forgives_nothing_else(field: str) -> None:
+    """The same samples under another encoder are another number."""
+    now = measured(BEFORE, identity={field: "new"})
+    found = judge(now, accepted(measured(BEFORE, identity={field: "old"})), PLAIN, pairing="common")
+    assert found.reasons == (f"{field}: baseline old, now new",)
+
+
+def test_nothing_common_is_incomparable() -> None:
+    """An empty comparison would hold; a category without one would leave the mean."""
+    for now in ({"color": {"x": 0.5}, "shape": {"y": 0.2}}, {"color": BEFORE["color"]}):
+        found = _judged(now, pairing="common")
+        assert found.verdict is Verdict.INCOMPARABLE
+        assert found.reasons[-1].endswith("not one is in both")
+
+
+def test_a_set_has_no_common_part() -> None:
+    """Its score is of all its samples, so other samples are another number on any request."""
+    now = measured({"color": {"x": 12.0}}, sizes={"color": 240})
+    then = accepted(measured({"color": {"y": 12.0}}, sizes={"color": 240}))
+    assert judge(now, then, PLAIN, pairing="common").verdict is Verdict.INCOMPARABLE
+    sets = [measured({"color": {"x": 1.0}, c: {"x": 1.0}}, sizes={c: 9}) for c in ("a", "b")]
+    found = judge(sets[0], accepted(sets[1]), PLAIN, pairing="common")
+    assert found.verdict is Verdict.INCOMPARABLE
+    one, two = (measured({"a": dict.fromkeys(names, 1.0)}, sizes={"a": 9}) for names in ("x", "xy"))
+    assert judge(one, accepted(two), PLAIN, pairing="common").verdict is Verdict.INCOMPARABLE
+
+
+def test_a_look_at_a_part_is_compared_with_that_part() -> None:
+    """The baseline has all samples; those that were not looked at are not missing."""
+    found = _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}, partial=True)
+    assert (found.verdict, found.difference) == (Verdict.REGRESSED, -0.025)
+    assert (found.baseline_value, found.statements) == (0.45, ())
+    assert _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}).verdict is Verdict.INCOMPARABLE
+
+
+def test_a_look_at_new_samples_is_incomparable() -> None:
+    """It must be a part of the baseline's; what was not looked at is not named."""
+    found = _judged({"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True)
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert found.reasons == (
+        f"samples of color: 0 only in the baseline, 1 only now (new); the other 1 {REMEDY}",
+    )
+    common = _judged(
+        {"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True, pairing="common"
+    )
+    assert (common.verdict, common.difference) == (Verdict.HELD, 0.0)
+
+
+def test_a_look_that_leaves_out_a_category_is_incomparable() -> None:
+    """The mean of the categories cannot be had without one of them."""
+    found = _judged({"color": {"a": 0.5}}, partial=True)
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert found.reasons[0].startswith("samples of shape: 2 only in the baseline, 0 only now")
+
+
+def test_a_pair_raises_with_every_reason() -> None:
+    """The judge makes a verdict of it; other callers have the sentences."""
+    with pytest.raises(IncomparableError) as caught:
+        pair(measured({"color": {"q": 0.5}}), accepted(measured(BEFORE)))
+    assert len(caught.value.reasons) == 2
+    assert "; ".join(caught.value.reasons) == str(caught.value)
+
+
+NAMED = st.dictionaries(st.sampled_from("abcdef"), SCORE, min_size=1)
+
+
+@given(st.dictionaries(st.sampled_from("xy"), NAMED, min_size=1), st.data())
+def test_renaming_every_sample_is_seen(scores: Scores, data: st.DataObject) -> None:
+    """Scores are compared by name: the same numbers under other names are no comparison."""
+    category = data.draw(st.sampled_from(sorted(scores)))
+    old = data.draw(st.sampled_from(sorted(scores[category])))
+    part = {("renamed" if name == old else name): v for name, v in scores[category].items()}
+    found = _judged(dict(scores) | {category: part}, scores)
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert "renamed" in found.reasons[0]
+    assert f" {old}" in found.reasons[0] or f"({old}" in found.reasons[0]
+
+
+@given(NAMED, NAMED)
+def test_common_pairs_are_those_of_the_intersection(before: Any, now: Any) -> None:
+    """Whatever the two have beside it."""
+    both = sorted(before.keys() & now.keys())
+    found = _judged({"c": now}, {"c": before}, pairing="common")
+    if not both:
+        assert found.verdict is Verdict.INCOMPARABLE
+        return
+    alone = _judged({"c": {n: now[n] for n in both}}, {"c": {n: before[n] for n in both}})
+    assert (found.verdict, found.difference, found.losers) == (
+        alone.verdict,
+        alone.difference,
+        alone.losers,
+    )
+    left_out = len(before.keys() ^ now.keys())
+    assert bool(found.statements) == bool(left_out)
+    assert not left_out or found.statements[0].startswith(f"{left_out} samples ")

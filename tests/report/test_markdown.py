@@ -1,0 +1,116 @@
+"""The Markdown summary, read by a parser as CI systems do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.document import RunFacts
+from pytest_cepbench.report.markdown import escaped, markdown_summary
+from tests.report.pages import Page, read_page
+from tests.report.results import FULL, REGRESSED, RESULTS, SECRET
+
+markdown_it = pytest.importorskip("markdown_it", reason="Markdown is read with markdown-it-py")
+
+FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+
+OURS = {
+    "h2", "p", "ul", "li", "strong", "table", "thead", "tbody", "tr", "th", "td", "details",
+    "summary",
+}  # fmt: skip
+"""The tags of a summary; everything else would have come from outside."""
+
+
+def _html(text: str) -> str:
+    parser: Any = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    return str(parser.render(text))
+
+
+def _read(text: str) -> Page:
+    return read_page(_html(text))
+
+
+@settings(max_examples=50)
+@given(st.lists(RESULTS, max_size=3), st.text(max_size=30))
+def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult], text: str) -> None:
+    """Whatever it is made of, a summary has a row for each case and no markup but its own."""
+    html = _html(markdown_summary(RunFacts("failed", "1", [text], [text]), results))
+    assert read_page(html).tags <= OURS
+    assert html.count("<td") == 8 * len(results)
+
+
+@given(st.text(alphabet="\\`*_{}[]()#+-.!|<>&~$:/\"'= aw\n1", max_size=40))
+def test_escaped_text_is_read_as_it_was(text: str) -> None:
+    """Inside a sentence and inside a table, every character stands for itself."""
+    wanted = " ".join(text.split())
+    page = _read(f"| a |\n|---|\n| x{escaped(text)}x |\n\nx{escaped(text)}x\n")
+    assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert [one for one in page.texts if one.startswith("x")] == [f"x{wanted}x"] * 2
+
+
+def test_markup_in_names_is_text() -> None:
+    """A category with tags, links and cell walls is read by people, not by the browser."""
+    bad = "<img src=x>![a](http://b/c)|`*_~"
+    failing = replace(FULL, part=bad)
+    page = _read(markdown_summary(FACTS, [failing, replace(failing, verdict="held")]))
+    assert page.tags <= OURS
+    assert sum(bad in text for text in page.texts) == 3
+    facts = RunFacts("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
+    page = _read(markdown_summary(facts, []))
+    assert page.tags <= OURS
+    assert sum(bad in text for text in page.texts) == 2
+    assert escaped("ask @team, a@b: http://x") == "ask @\u200bteam, a@b: http\\://x"
+
+
+def test_a_summary_in_full() -> None:
+    """The text as a whole, so that a change of any part of it is seen in review."""
+    held = replace(FULL, verdict="held", part="overall", difference=0.0, low=-0.005, high=0.005)
+    told = replace(REGRESSED, verdict="no-baseline", baseline=None, difference=None)
+    assert markdown_summary(FACTS, [FULL, held, told]) == (
+        "## cepbench: failed\n"
+        "\n"
+        "- **incomplete:** a worker &lt;i&gt;died&lt;/i&gt;\n"
+        "- 1 held, 1 regressed, 1 no-baseline\n"
+        "- false failures at most 2.5 % per run, over 2 cases\n"
+        "- no promise on error: 1 case judged by threshold alone\n"
+        "\n"
+        "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|\n"
+        "| **REGRESSED** | toy color GC@2 | 0.5000 | 0.7500 | -0.2500 | \\[-0.3125, -0.1875\\] "
+        "| 0.0100 | 50 |\n"
+        "| **NO-BASELINE** | toy color GC@2 | 0.5000 | - | - | - | 0.0100 | 2 |\n"
+        "\n"
+        "**What failed:**\n"
+        "\n"
+        "- toy color GC@2 regressed: difference -0.2500 in \\[-0.3125, -0.1875\\], tolerance 0.0100, "
+        "n = 50\n"
+        "- toy color GC@2 no-baseline: nothing has been accepted yet to compare with\n"
+        "\n"
+        "<details><summary>1 held</summary>\n"
+        "\n"
+        "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|\n"
+        "| HELD | toy overall GC@2 | 0.5000 | 0.7500 | +0.0000 | \\[-0.0050, +0.0050\\] | 0.0100 "
+        "| 50 |\n"
+        "\n"
+        "</details>\n"
+        "\n"
+        "**Set-up:**\n"
+        "\n"
+        "- model under test: &lt;b&gt;x&lt;/b&gt;\n"
+        "\n"
+        "pytest-cepbench 1.2.3\n"
+    )
+
+
+def test_a_run_without_cases_says_why() -> None:
+    """Problems and set-up stand there without a table."""
+    text = markdown_summary(FACTS, [])
+    assert "a worker &lt;i&gt;died" in text
+    assert "|" not in text
+    assert SECRET not in markdown_summary(FACTS, [FULL])

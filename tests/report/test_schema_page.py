@@ -1,0 +1,90 @@
+"""The page on the JSON report: every field with its type, and no field that is not there."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+
+from pytest_cepbench.gate import Baseline, Noise, Verdict
+from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, Effort, HopShown, LinkShown
+from pytest_cepbench.report.document import SCHEMA, RunFacts, json_document
+from pytest_cepbench.report.properties import PREFIX, properties_of
+from tests.docs.markdown import DOCS, column, tables
+from tests.report.results import REGRESSED
+
+PAGE = DOCS / "report-schema.md"
+
+_NAMES: dict[Any, str] = {
+    CaseResult: "Case",
+    AnchorShown: "Anchor",
+    HopShown: "Hop",
+    ChainShown: "Chain",
+    LinkShown: "Link",
+    Effort: "Effort",
+    Baseline: "Measured",
+    Noise: "Noise",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    types.NoneType: "null",
+}
+
+
+def _named(kind: Any) -> str:
+    """A type as the page writes it."""
+    if kind in _NAMES:
+        return _NAMES[kind]
+    inner = [_named(one) for one in get_args(kind)]
+    if get_origin(kind) is list:
+        return f"list of {inner[0]}"
+    if get_origin(kind) is dict:
+        return f"object of {inner[1]}"
+    return " or ".join(inner)
+
+
+@pytest.mark.parametrize(
+    "struct", [kind for kind in _NAMES if issubclass(kind, msgspec.Struct)], ids=_NAMES.get
+)
+def test_fields_are_described_with_their_types(struct: type[msgspec.Struct]) -> None:
+    """The table of a struct has its fields in their order, each with its type, and no others."""
+    (rows,) = tables(PAGE, _NAMES[struct])
+    fields = msgspec.structs.fields(struct)
+    assert [(column([row])[0], row[1]) for row in rows] == [
+        (field.name, _named(field.type)) for field in fields
+    ]
+    assert all(row[2] for row in rows)
+
+
+def test_document_is_described() -> None:
+    """The table of the document has its fields in their order."""
+    (rows,) = tables(PAGE, "Document")
+    document = json_document(RunFacts("passed", "0", [], []), [])
+    assert [column([row])[0] for row in rows] == list(msgspec.json.decode(document))
+
+
+def test_the_page_is_about_this_schema() -> None:
+    """The number is the one that is written, and the history ends with it."""
+    text = PAGE.read_text(encoding="utf-8")
+    (rows,) = tables(PAGE, "Versions")
+    assert f"This page describes {SCHEMA}." in text
+    assert f"version of this document, {SCHEMA} " in text
+    assert [row[0] for row in rows] == [str(number) for number in range(1, SCHEMA + 1)]
+
+
+def test_verdicts_are_described() -> None:
+    """Every verdict that a case can have is named, best first."""
+    (rows,) = tables(PAGE, "Case")
+    (row,) = [row for row in rows if row[0] == "`verdict`"]
+    assert set(column([row], 2)) == {str(verdict) for verdict in Verdict}
+
+
+def test_properties_are_described() -> None:
+    """The table has every property of a test in a JUnit file."""
+    (rows,) = tables(PAGE, "In JUnit files")
+    full = msgspec.structs.replace(REGRESSED, low=-0.3, high=-0.2, alpha=0.05)
+    named = [name.removeprefix(PREFIX) for name, _ in properties_of(full)]
+    assert column(rows) == named

@@ -1,0 +1,168 @@
+"""Looks at a part of a case's samples: the same numbers as in the whole, under the whole's identity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.gate import Policy, Verdict, dump_baseline, judge, load_baseline, record_of
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import SuiteRun
+from tests.suites.world import SUITE, TASKS, Staged, stage
+
+METRICS = """\
+[metrics.gc]
+[metrics.sim]
+pool = "samples"
+[metrics.fid]
+[metrics.failures]
+"""
+
+CHECKED = "[metrics.geneval]\n[metrics.mgg]\n"
+
+ALONE = SUITE.replace("tests.suites.world:overlapping", "tests.suites.test_looks:uneven")
+"""The embedded world's samples, each in one category."""
+
+
+def uneven() -> Dataset:
+    """Eight scenes of a and three of b, none in both."""
+    chosen = load_shapes(samples_per_category=2, seed=3).samples[:11]
+    samples = [
+        Sample(one.id, ("a" if i < 8 else "b",), one.image, one.text)
+        for i, one in enumerate(chosen)
+    ]
+    return Dataset("uneven", {}, tuple(samples))
+
+
+def _staged(tmp_path: Path, text: str, name: str = "one") -> Staged:
+    return stage(tmp_path / name, text, Store(tmp_path / f"store of {name}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "case_id"),
+    [
+        (ALONE + METRICS, "a-gc"),
+        (ALONE + METRICS, "overall-gc"),
+        (ALONE + METRICS, "overall-sim"),
+        (ALONE + METRICS, "overall-failures"),
+        (SUITE + METRICS, "overall-gc"),
+        (TASKS + CHECKED, "overall-geneval"),
+        (TASKS + CHECKED, "colors-mgg"),
+    ],
+)
+def test_a_look_measures_what_the_whole_measures(tmp_path: Path, text: str, case_id: str) -> None:
+    """The same scores for the same samples, whether the whole is measured before, after or never."""
+    whole = _staged(tmp_path, text, "whole")
+    case = whole.cases[case_id]
+    every = whole.run.measure(case)
+    looking = _staged(tmp_path, text, "looking")
+    for most in (1, 2):
+        first, after = looking.run.measure(case, most), whole.run.measure(case, most)
+        assert first.scores == after.scores
+        assert first.n < every.n
+        for category, part in first.scores.items():
+            assert part.items() <= every.scores[category].items()
+        assert first.identity == every.identity
+    assert looking.run.measure(case).scores == every.scores
+
+
+def test_the_identity_of_a_look_is_that_of_all_samples(tmp_path: Path) -> None:
+    """So it can be judged against a baseline of all of them, and never become one unseen."""
+    staged = _staged(tmp_path, ALONE + METRICS)
+    case = staged.cases["overall-gc"]
+    look = staged.run.measure(case, 2)
+    assert look.n == 4
+    assert look.identity["samples"].startswith("11 ")
+    assert look.identity["version"] == "2"
+    every = staged.run.measure(case)
+    baseline = load_baseline(dump_baseline(record_of(every)), case.key, "x")
+    policy = Policy(gate="threshold", tolerance=1.0)
+    assert judge(look, baseline, policy, partial=True).verdict is Verdict.HELD
+    assert judge(look, baseline, policy).verdict is Verdict.INCOMPARABLE
+
+
+def test_a_look_grows_no_chain_beyond_it(tmp_path: Path) -> None:
+    """The samples that are not looked at cost nothing but the digest of their seeds."""
+    staged = _staged(tmp_path, ALONE + METRICS)
+    case = staged.cases["overall-gc"]
+    grown = []
+    for most in (1, 3, None):
+        staged.run.measure(case, most)
+        runners = staged.run._roster.runners.items()
+        (asked,) = (runner.tally.inputs for (role, _), runner in runners if role == "describer")
+        grown.append(asked)
+    assert grown == sorted(set(grown))
+    assert grown[0] == 2 * 2  # two samples, two iterations
+
+
+def test_each_look_holds_the_one_before(tmp_path: Path) -> None:
+    """Drawing more samples takes none back."""
+    staged = _staged(tmp_path, SUITE + METRICS)
+    seen: set[str] = set()
+    for most in range(1, 9):
+        scores = staged.run.measure(staged.cases["overall-gc"], most).scores
+        now = {f"{c} {name}" for c, part in scores.items() for name in part}
+        assert seen <= now
+        seen = now
+
+
+def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
+    """A look at as many as there are samples has each once; the clusters are in the measurement."""
+    staged = _staged(tmp_path, ALONE + METRICS)
+    run = staged.run
+    again = SuiteRun(run.suite, run.dataset.repeated(2), run.lineup, run.measures, run._roster)
+    case = staged.cases["a-gc"]
+    assert (run.samples(case), again.samples(case)) == (8, 16)
+    alone = again.measure(case, 8)
+    assert alone.scores == run.measure(case).scores
+    assert alone.clusters == {}
+    both = again.measure(case)
+    assert both.n == 16
+    assert sorted(both.clusters) == [f"{name} seed 1" for name in sorted(alone.scores["a"])]
+    assert all(name == f"{unit} seed 1" for name, unit in both.clusters.items())
+    assert both.scores["a"].items() >= alone.scores["a"].items()
+    assert both.identity["samples"] != run.measure(case).identity["samples"]
+
+
+def test_only_metrics_with_a_score_per_sample_can_be_looked_at(tmp_path: Path) -> None:
+    """A distance of sets is of all its images."""
+    staged = _staged(tmp_path, ALONE + METRICS)
+    found = {name: staged.run.per_sample(case) for name, case in staged.cases.items()}
+    assert {name.rpartition("-")[2]: value for name, value in found.items()} == {
+        "gc": True, "sim": True, "fid": False, "failures": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("samples", "depth"),
+    [(1, 1), (2, 1), (3, 2), (6, 3), (7, 4), (10, 7), (11, None), (12, None), (999, None)],
+)
+def test_the_depth_of_a_look(tmp_path: Path, samples: int, depth: int | None) -> None:
+    """So many of each category as together make the number: b has three samples, a has eight."""
+    staged = _staged(tmp_path, ALONE + METRICS)
+    case = staged.cases["overall-gc"]
+    assert staged.run.samples(case) == 11
+    assert staged.run.depth(case, samples) == depth
+
+
+@given(st.integers(1, 30))
+def test_the_depth_is_the_least_that_makes_the_number(
+    tmp_path_factory: pytest.TempPathFactory, samples: int
+) -> None:
+    """One less would have too few; None has all, also where samples count in two categories."""
+    folder = tmp_path_factory.getbasetemp() / "depths"
+    staged = stage(folder, SUITE + METRICS, Store(folder / "store"))
+    for name in ("a-gc", "overall-gc"):
+        case = staged.cases[name]
+        sizes = [len(staged.run.dataset.in_category(one)) for one in case.categories]
+        depth = staged.run.depth(case, samples)
+        if depth is None:
+            assert sum(min(size, max(sizes) - 1) for size in sizes) < samples
+        else:
+            assert sum(min(size, depth) for size in sizes) >= samples
+            assert sum(min(size, depth - 1) for size in sizes) < samples
