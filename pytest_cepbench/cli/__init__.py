@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from pytest_cepbench.cli.arguments import parse
@@ -11,17 +12,38 @@ from pytest_cepbench.cli.arguments import parse
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, the process's own when None.
 
-    Returns the exit code: 0; 1 where something could not be measured; 2 for a mistake in what was
-    asked; 130 when interrupted. Never raises for those.
+    Returns the exit code: 0; 1 where something could not be measured, accepted or written; 2 for a
+    mistake in what was asked; 130 when interrupted. Never raises for those.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = parse(given)
     except SystemExit as leaving:  # argparse has said what was wrong, or shown its help
         return leaving.code if isinstance(leaving.code, int) else 2
-    from pytest_cepbench.cli.study import run
+    try:
+        return _run(arguments, given)
+    except KeyboardInterrupt:  # where the command itself has nothing more to say of it
+        from pytest_cepbench.cli.terminal import INTERRUPTED, complain
 
-    return run(arguments, given)
+        return complain("interrupted", INTERRUPTED)
+
+
+def _run(arguments: Namespace, given: Sequence[str]) -> int:
+    if arguments.command == "accept":
+        from pytest_cepbench.cli import accept
+
+        return accept.run(arguments)
+    if arguments.command == "prune":
+        from pytest_cepbench.cli import prune
+
+        return prune.run(arguments)
+    if arguments.command == "calibrate":
+        from pytest_cepbench.cli import calibrate
+
+        return calibrate.run(arguments)
+    from pytest_cepbench.cli import study
+
+    return study.run(arguments, given)
 
 
 __all__ = ["main"]

@@ -21,12 +21,19 @@ _EXIT_CODES = (
     "exit code: 0, 1 where something could not be measured, 2 for a mistake in what was asked"
 )
 
+_EXIT_CODES_OF_FILES = (
+    "exit code: 0, 1 where the results were refused or a file could not be changed, 2 for a mistake "
+    "in what was asked"
+)
+
+_DEFAULT = "default: %(default)s"
+
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments as strings. Raises SystemExit for what argparse refuses, and after help."""
     parser = argparse.ArgumentParser(
         prog="cepbench",
-        description="Drift of multimodal models, beyond the gate.",
+        description="Baselines of the gate, and what test runs do not measure.",
         epilog=_EXIT_CODES,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -36,13 +43,123 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     for name, help_ in _STUDIES.items():
         kind = kinds.add_parser(name, help=help_, description=f"{help_}.", epilog=_EXIT_CODES)
         _add_study(kind, name)
+    about = "measure the noise of a model against itself over seeds, and keep it with the baselines"
+    _add_calibrate(
+        commands.add_parser("calibrate", help=about, description=f"{about}.", epilog=_EXIT_CODES)
+    )
+    for name, about, add in (
+        ("accept", "accept the results of a run as baselines", _add_accept),
+        ("prune", "find baselines that no case has any more, and delete them", _add_prune),
+    ):
+        description, epilog = f"{about}.", _EXIT_CODES_OF_FILES
+        add(commands.add_parser(name, help=about, description=description, epilog=epilog))
     return parser.parse_args(argv)
 
 
-def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
+def _add_accept(parser: argparse.ArgumentParser) -> None:
+    _add_results(parser)
+    parser.add_argument(
+        "--reason", metavar="TEXT", required=True, help="why, in a sentence; kept in each baseline"
+    )
+    parser.add_argument(
+        "--case",
+        metavar="[SUITE/]PART/METRIC",
+        action="append",
+        default=[],
+        help="accept this case only (several allowed); default: all",
+    )
+    _add_baselines(parser)
+    parser.add_argument(
+        "--move-anchor",
+        action="store_true",
+        help="make what is accepted the anchor too: the steps until here are forgotten",
+    )
+    _add_dry_run(parser)
+
+
+def _add_prune(parser: argparse.ArgumentParser) -> None:
+    _add_results(parser)
+    parser.add_argument("--delete", action="store_true", help="delete what is listed")
+    parser.add_argument(
+        "--suite",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also all baselines of this suite, which is gone (several allowed)",
+    )
+    _add_baselines(parser)
+
+
+def _add_calibrate(parser: argparse.ArgumentParser) -> None:
+    _add_suite(parser)
+    parser.add_argument(
+        "--model", metavar="SPEC", required=True, help="the model that is played against itself"
+    )
+    for role in ROLES:
+        _add_role(parser, role, "")
+    _add_play(parser)
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        default="5",
+        help="how many seeds, from the suite's own on; default: %(default)s",
+    )
+    whose = "in the place of the suite's, for what is printed"
+    _add(parser, "tolerance", metavar="X", help=f"tolerated drop of every case, {whose}")
+    _add(parser, "alpha", metavar="X", help=f"error that the cases share, {whose}")
+    _add_store(parser)
+    _add_baselines(parser)
+    _add_dry_run(parser)
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
+    )
+
+
+def _add_baselines(parser: argparse.ArgumentParser) -> None:
+    _add(
+        parser,
+        "baselines",
+        metavar="DIR",
+        type=Path,
+        default=Path("baselines"),
+        help=f"folder of accepted baselines; {_DEFAULT}",
+    )
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="write no baseline")
+
+
+def _add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file"
     )
+
+
+def _add_play(parser: argparse.ArgumentParser) -> None:
+    """What is played by whom, and over what."""
+    _add(parser, "role", choices=ROLES, help="what the models under test play")
+    _add(
+        parser,
+        "data",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="where a data set lies",
+    )
+    _add(parser, "samples", metavar="N", help="most samples of each category")
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    default = Path(".cepbench/store")
+    _add(parser, "store", metavar="DIR", type=Path, default=default, help=_DEFAULT)
+
+
+def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
+    _add_suite(parser)
     parser.add_argument(
         "--model",
         metavar="[NAME=]SPEC",
@@ -56,27 +173,16 @@ def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
         )
     for role in ROLES:
         _add_role(parser, role, study)
-    _add(parser, "role", choices=ROLES, help="what the models under test play")
-    _add(
-        parser,
-        "data",
-        metavar="NAME=PATH",
-        action="append",
-        default=[],
-        help="where a data set lies",
-    )
-    _add(parser, "samples", metavar="N", help="most samples of each category")
+    _add_play(parser)
     parser.add_argument(
         "--metrics", metavar="NAME,...", help="of the suite's metrics; default: all"
     )
     parser.add_argument(
         "--parts", metavar="NAME,...", help="categories, groups or mappings, beside the whole"
     )
-    default = "default: %(default)s"
-    _add(parser, "store", metavar="DIR", type=Path, default=Path(".cepbench/store"), help=default)
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=default
-    )
+    _add_store(parser)
+    out = Path(".cepbench/studies")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=out, help=_DEFAULT)
 
 
 def _add(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
@@ -86,7 +192,7 @@ def _add(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
 
 
 def _add_role(parser: argparse.ArgumentParser, role: str, study: str) -> None:
-    """A role that is the same for all, or the one that the study exchanges."""
+    """A role that is the same for all, or the one that the study, if it is one, exchanges."""
     if study == f"{role}s":
         parser.add_argument(
             f"--{role}",

@@ -1,22 +1,26 @@
-"""From the strings of a command line to the question of a study."""
+"""From the strings of a command line to the question of a study, or to the trial of a model."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_cepbench.conventions import at_least_one, named_specs, split_name, split_pair
 from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
 from pytest_cepbench.studies import Named, Question
+from pytest_cepbench.studies.calibration import Trial
+from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.policies import Overrides
 
 
 def read_question(given: Namespace) -> Question:
     """The question. Raises SpecError and SuiteError naming the option that is wrong."""
-    roles, encoders = _fixed_roles(given)
+    roles, encoders = _fixed_roles(given, given.study.removesuffix("s"))
     return Question(
         study=given.study,
         suite=_suite_file(given.suite),
@@ -27,9 +31,26 @@ def read_question(given: Namespace) -> Question:
         roles=roles,
         encoders=encoders,
         data=_data(given.data),
-        samples=_samples(given.samples),
+        samples=_count("--samples", given.samples),
         metrics=_names("--metrics", given.metrics),
         parts=_names("--parts", given.parts) or (),
+    )
+
+
+def read_trial(given: Namespace) -> Trial:
+    """What is to be calibrated. Raises as `read_question`."""
+    roles, encoders = _fixed_roles(given)
+    return Trial(
+        suite=_suite_file(given.suite),
+        choices=RoleChoices(given.model, given.role, roles, encoders),
+        seeds=_count("--seeds", given.seeds) or 0,
+        data=_data(given.data),
+        samples=_count("--samples", given.samples),
+        overrides=Overrides(
+            tolerance=_number("--tolerance", given.tolerance, check_tolerance),
+            alpha=_number("--alpha", given.alpha, check_alpha),
+            sources={"tolerance": "--tolerance", "alpha": "--alpha"},
+        ),
     )
 
 
@@ -62,9 +83,10 @@ def _seed(text: str) -> Named:
     return Named(seed, seed)
 
 
-def _fixed_roles(given: Namespace) -> tuple[dict[RoleName, str], dict[str, str]]:
+def _fixed_roles(
+    given: Namespace, exchanged: str | None = None
+) -> tuple[dict[RoleName, str], dict[str, str]]:
     """Specs of the roles that are the same for all, and of the suite's further encoders."""
-    exchanged = given.study.removesuffix("s")
     roles = {r: getattr(given, r) for r in ROLE_NAMES if r not in (exchanged, "encoder")}
     encoders: dict[str, str] = {}
     if exchanged != "encoder":
@@ -79,9 +101,23 @@ def _data(texts: Sequence[str]) -> dict[str, Path]:
         }
 
 
-def _samples(text: str | None) -> int | None:
+def _count(option: str, text: str | None) -> int | None:
     with _explained():
-        return None if text is None else at_least_one(text, "--samples")
+        return None if text is None else at_least_one(text, option)
+
+
+def _number(option: str, text: str | None, check: Callable[[float, str], None]) -> float | None:
+    """A number that passes a check, which raises ValueError; None where the option is not given."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError as error:
+        msg = f"{option} {text!r}: a number is expected"
+        raise SpecError(msg) from error
+    with _explained():
+        check(value, option)
+    return value
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A user's folder with a suite, in which the command is run."""
+"""A user's folder with a suite, in which the command is run, and results as runs report them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.cli import main
-from tests.studies.toy import TOY, write_suite
+from pytest_cepbench.gate import Measurement
+from tests.cli.reports import GATED, Measured, measure_toy
+from tests.studies.toy import write_suite
 
 MODELS = (
     "--model=a=shapes:?miss=0.1",
@@ -37,11 +39,15 @@ class Home:
     path: Path
     capture: pytest.CaptureFixture[str]
 
-    def study(self, *argv: str, models: Sequence[str] = MODELS) -> Ended:
-        """`cepbench study` with these arguments, in this process."""
-        code = main(["study", *argv, *models])
+    def command(self, *argv: str) -> Ended:
+        """`cepbench` with these arguments, in this process."""
+        code = main(argv)
         printed = self.capture.readouterr()
         return Ended(code, printed.out, printed.err)
+
+    def study(self, *argv: str, models: Sequence[str] = MODELS) -> Ended:
+        """`cepbench study` with these arguments."""
+        return self.command("study", *argv, *models)
 
     def document(self, name: str) -> dict[str, Any]:
         """The JSON file of a study."""
@@ -56,12 +62,26 @@ class Home:
         return one
 
 
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Measurements of the toy suite by models under test, made when they are first asked for."""
+    root = tmp_path_factory.mktemp("measured")
+    known: dict[str, tuple[Measurement, ...]] = {}
+
+    def of(model: str = "shapes:") -> tuple[Measurement, ...]:
+        if model not in known:
+            known[model] = tuple(measure_toy(root, model))
+        return known[model]
+
+    return of
+
+
 @pytest.fixture
 def home(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Home:
     """A folder with the toy suite, where the command is run; a terminal of 100 columns."""
-    write_suite(tmp_path, TOY)
+    write_suite(tmp_path, GATED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "path", list(sys.path))  # the command adds the suite's folder

@@ -1,4 +1,4 @@
-"""docs/studies.md: every option of the command, and what it says of the files."""
+"""docs/studies.md and docs/accepting.md: every option of the commands, and what is said of the files."""
 
 from __future__ import annotations
 
@@ -13,19 +13,31 @@ from pytest_cepbench.studies import Agreement, Cell, Grid, ModelSpread, Study, W
 from pytest_cepbench.studies.question import STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
+ACCEPTING = PAGE.with_name("accepting.md")
 
 
-def options(study: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    """The options that the command's own help lists."""
-    assert main(["study", study, "--help"]) == 0
-    return set(re.findall(r"(?<![\w-])--[a-z]+", capsys.readouterr().out)) - {"--help"}
+def options(command: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The options that a command's own help lists."""
+    assert main([*command, "--help"]) == 0
+    return set(re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
 
 
 def test_every_option_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     """The table of options has every option of every study, and no other."""
-    known = set().union(*(options(study, capsys) for study in STUDIES))
+    known = set().union(*(options(["study", study], capsys) for study in STUDIES))
     listed = re.findall(r"^\| `(--[a-z]+)", PAGE.read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(known)
+
+
+@pytest.mark.parametrize("command", ["accept", "prune", "calibrate"])
+def test_every_option_of_a_command_is_documented(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table of each command's section has all of its options, and no other."""
+    text = ACCEPTING.read_text(encoding="utf-8")
+    section = text.partition(f"\n## `cepbench {command}`\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
+    assert sorted(listed) == sorted(options([command], capsys))
 
 
 def test_every_study_has_a_section() -> None:

@@ -1,0 +1,259 @@
+"""`cepbench accept`: take what a run measured as baselines, from its report alone."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from pytest_cepbench.cli.rendering import Section, Table
+from pytest_cepbench.cli.results import RunReport, key_of, read_report
+from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
+from pytest_cepbench.errors import BaselineError, SpecError, unknown_name
+from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
+from pytest_cepbench.gate.acceptance import Change, apply, propose
+from pytest_cepbench.gate.baseline import FORMAT, contradiction
+from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.text import number
+
+_NAMED = 5
+
+
+def run(given: Namespace) -> int:
+    """Show what changes and write it; exit codes as in `main`."""
+    try:
+        report = read_report(given.results)
+        reason = _said(given.reason)
+        cases = _chosen(report, given.case)
+    except SpecError as error:
+        return complain(str(error), MISTAKE)
+    refusals = list(_refusals(report, cases))
+    if refusals:
+        for refusal in refusals:
+            complain(f"nothing is accepted: {refusal}", NOT_DONE)
+        return NOT_DONE
+    root: Path = given.baselines
+    accepted = {"reason": reason, "results": report.digest}
+    changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
+    page = _page(changes, cases, reason, root)
+    if not changes or given.dry_run:
+        show([page], "nothing changed" if not changes else "nothing written: --dry-run")
+        return 0
+    show([page])
+    return _write(changes, root)
+
+
+def _said(reason: str) -> str:
+    """The reason, which a reviewer will read."""
+    if not reason.strip():
+        msg = "--reason is empty: say in a sentence why these numbers are accepted"
+        raise SpecError(msg)
+    return reason.strip()
+
+
+def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseResult]]:
+    """The cases that are to be accepted, each with all results that the run has of it.
+
+    Raises SpecError for a name that no case has, or cases of several suites.
+    """
+    found: dict[CaseKey, list[CaseResult]] = {}
+    for case in report.cases:
+        found.setdefault(key_of(case), []).append(case)
+    if not names:
+        return found
+    chosen = {}
+    for name in names:
+        keys = [key for key in found if name in (str(key), f"{key.part}/{key.metric}")]
+        if len(keys) != 1:
+            known = [str(key) for key in found]
+            problem = (
+                f"that is in several suites: say which of {', '.join(map(str, keys))}"
+                if keys
+                else unknown_name("case", name, known)
+            )
+            msg = f"--case {name!r}: {problem}"
+            raise SpecError(msg)
+        chosen[keys[0]] = found[keys[0]]
+    return chosen
+
+
+def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) -> Iterator[str]:
+    """Why a run can update no baseline, a sentence each; none where it can."""
+    if report.incomplete is not None:
+        yield f"the run is incomplete: {report.incomplete}; run it again"
+        return
+    if not cases:
+        yield "the run judged no case"
+    for key, results in cases.items():
+        problem = _problem(key, results)
+        if problem is not None:
+            yield f"{key}: {problem}"
+
+
+def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
+    """What is wrong with what a run says of a case."""
+    first = results[0].measured
+    for one in results:
+        if one.measured is None or one.verdict == "error":
+            why = f": {one.reasons[0]}" if one.reasons else ""
+            return f"it was not measured{why}"
+        if one.partial:
+            return (
+                "it was decided before all samples were looked at: run again without "
+                "--cep-inconclusive=more"
+            )
+        if one.measured.format != FORMAT:
+            return (
+                f"it has format {one.measured.format}, this version writes {FORMAT}: accept it with "
+                "the pytest-cepbench that made the results"
+            )
+        wrong = contradiction(one.measured, key)
+        if wrong is not None:
+            return f"the measurement {wrong}: run again"
+        if one.measured != first:
+            return "the run has several tests of it, which measured different things"
+    return None
+
+
+def _changes(
+    cases: Mapping[CaseKey, Sequence[CaseResult]],
+    accepted: dict[str, str],
+    root: Path,
+    *,
+    move_anchor: bool,
+) -> Iterator[Change]:
+    for key, (first, *_) in cases.items():
+        assert first.measured is not None  # or the case was refused
+        after = replace(first.measured, accepted=accepted)
+        change = propose(key, after, root)
+        if change is None and move_anchor:
+            change = _anchor_alone(key, after, root)
+        elif move_anchor:
+            change = propose(key, after, root, move_anchor=True)
+        if change is not None:
+            yield change
+
+
+def _anchor_alone(key: CaseKey, after: Baseline, root: Path) -> Change | None:
+    """Of a case whose baseline stays: only an anchor that says something else changes."""
+    change = propose(key, after, root, move_anchor=True)
+    if change is None or change.anchor != "moved":
+        return None
+    anchor = _readable(anchor_path(root, key), key)
+    return None if anchor is not None and anchor.scores == after.scores else change
+
+
+def _readable(path: Path, key: CaseKey) -> Baseline | None:
+    """What a file holds, if it is the baseline of this case."""
+    try:
+        return load_baseline(path.read_text(encoding="utf-8"), key, path.name)
+    except (OSError, UnicodeDecodeError, BaselineError):
+        return None
+
+
+def _page(
+    changes: Sequence[Change],
+    cases: Mapping[CaseKey, Sequence[CaseResult]],
+    reason: str,
+    root: Path,
+) -> Section:
+    """Before and after of what changes, and what a reviewer should know beside."""
+    blocks: list[str | Table] = [f"reason: {reason}"]
+    models = [f"{c.after.model.get('role')} {c.after.model.get('spec')}" for c in changes]
+    blocks += [f"measured of: {model}" for model in dict.fromkeys(models)]
+    if changes:
+        rows = tuple(_row(change, cases[change.key][0], root) for change in changes)
+        head = ("case", "before", "after", "difference", "n", "verdict", "anchor")
+        blocks.append(Table(head, rows))
+    blocks += _remarks(changes, root)
+    same = len(cases) - len(changes)
+    if same:
+        blocks.append(f"unchanged: {_count(same, 'case')}")
+    return Section(f"accepting into {root}", tuple(blocks))
+
+
+def _row(change: Change, result: CaseResult, root: Path) -> tuple[str, ...]:
+    before, after = change.before, change.after
+    n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
+    there = baseline_path(root, change.key).exists()
+    return (
+        str(change.key),
+        ("unusable" if there else "new") if before is None else number(before.value),
+        number(after.value),
+        number(_difference(before, after), signed=True),
+        n,
+        result.verdict,
+        "-" if change.anchor == "none" else change.anchor,
+    )
+
+
+def _difference(before: Baseline | None, after: Baseline) -> float | None:
+    """Turned so that positive is better; None where the two mean different things."""
+    if before is None or before.identity != after.identity:
+        return None
+    turned = (after.value - before.value) * (1 if after.higher_is_better else -1)
+    return turned + 0.0  # turns -0.0 into 0.0
+
+
+def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
+    """What the table has no room for."""
+    others: dict[str, list[CaseKey]] = {}
+    for change in changes:
+        before, after = change.before, change.after
+        if before is None:
+            yield from _unusable(change.key, root)
+        elif before.identity != after.identity:
+            names = before.identity.keys() | after.identity.keys()
+            differ = sorted(n for n in names if before.identity.get(n) != after.identity.get(n))
+            others.setdefault(", ".join(differ), []).append(change.key)
+    for fields, keys in others.items():
+        yield f"not comparable with what was accepted before ({fields}): {_listed(keys)}"
+    steps = {change.anchor for change in changes}
+    if "frozen" in steps:
+        yield "frozen: what was accepted before stays as the anchor that all later steps are held to"
+    if "moved" in steps:
+        yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
+
+
+def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
+    path = baseline_path(root, key)
+    if not path.exists():
+        return
+    try:
+        load_baseline(path.read_text(encoding="utf-8"), key, path.name)
+    except (OSError, UnicodeDecodeError, BaselineError) as error:
+        yield f"replaced, since it cannot be used: {error}"
+
+
+def _write(changes: Sequence[Change], root: Path) -> int:
+    """Write the files one by one: what an error leaves behind is said, and the next try resumes."""
+    written: list[Path] = []
+    try:
+        for change in changes:
+            written += apply([change], root)
+    except OSError as error:
+        failed, why, code = changes[len(written)].key, error.strerror or str(error), NOT_DONE
+    except KeyboardInterrupt:
+        failed, why, code = changes[len(written)].key, "interrupted", INTERRUPTED
+    else:
+        show([], f"{_count(len(written), 'baseline')} written below {root}: commit them")
+        return 0
+    done = _listed([change.key for change in changes[: len(written)]]) or "none"
+    return complain(
+        f"the baseline of {failed} could not be written: {why}. {len(written)} of {len(changes)} "
+        f"are written ({done}); mend that and run the same command again, or restore them from "
+        "version control",
+        code,
+    )
+
+
+def _listed(keys: Sequence[CaseKey]) -> str:
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return ", ".join(map(str, keys[:_NAMED])) + more
+
+
+def _count(number_of: int, what: str) -> str:
+    return f"{number_of} {what}{'' if number_of == 1 else 's'}"

@@ -1,0 +1,188 @@
+"""`cepbench prune`: find the baselines that no case has any more, and delete them when asked to."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.cli.rendering import Section
+from pytest_cepbench.cli.results import RunReport, key_of, read_report
+from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
+from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.gate.places import ANCHORS, SUFFIX, anchor_path, baseline_path
+from pytest_cepbench.suites.definition import NAME
+
+
+@dataclass(frozen=True)
+class Found:
+    """What lies in a folder of baselines.
+
+    unused: baselines and anchors of cases that are no more, with their cases. left: what is not
+    touched, with the reason. elsewhere: folders of suites that nothing is known of.
+    """
+
+    unused: tuple[tuple[Path, CaseKey], ...]
+    left: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+
+
+def run(given: Namespace) -> int:
+    """List, and delete where asked to; exit codes as in `main`."""
+    root: Path = given.baselines
+    try:
+        report = read_report(given.results)
+        gone = _gone(given.suite, report, root)
+    except SpecError as error:
+        return complain(str(error), MISTAKE)
+    refusals = list(_refusals(report))
+    if refusals:
+        for refusal in refusals:
+            complain(f"nothing is pruned: {refusal}", NOT_DONE)
+        return NOT_DONE
+    keys: dict[str, set[CaseKey]] = {name: set() for name in gone}
+    for case in report.cases:
+        keys.setdefault(case.suite, set()).add(key_of(case))
+    try:
+        found = _look(root, keys)
+    except OSError as error:
+        return complain(f"{str(root)!r} cannot be read: {error.strerror}", NOT_DONE)
+    if not given.delete or not found.unused:
+        remedy = () if not found.unused else ("nothing deleted: say --delete",)
+        show([_page(found, root)], *remedy)
+        return 0
+    show([_page(found, root)])
+    return _delete([path for path, _ in found.unused])
+
+
+def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
+    """The suites that are gone altogether. Raises SpecError for names that cannot be meant so."""
+    if not root.is_dir():
+        msg = f"no folder of baselines at {str(root)!r}: give it with --baselines DIR"
+        raise SpecError(msg)
+    judged = {case.suite for case in report.cases}
+    for name in names:
+        if name in judged:
+            msg = (
+                f"--suite {name!r}: the results have cases of it, so it is not gone; its unused "
+                "baselines are found without this option"
+            )
+            raise SpecError(msg)
+        if not (NAME.fullmatch(name) and _is_folder(root / name)):
+            known = [path.name for path in root.iterdir() if _is_folder(path)]
+            msg = f"--suite: {unknown_name('suite', name, known)}"
+            raise SpecError(msg)
+    return tuple(dict.fromkeys(names))
+
+
+def _refusals(report: RunReport) -> Iterator[str]:
+    """Why the results do not tell which cases there are, a sentence each; none where they do."""
+    if report.incomplete is not None:
+        yield f"the run is incomplete: {report.incomplete}; run it again"
+        return
+    if not report.cases:
+        yield "the run judged no case"
+    for suite in dict.fromkeys(case.suite for case in report.cases):
+        judged = len({key_of(case) for case in report.cases if case.suite == suite})
+        sizes = {case.of for case in report.cases if case.suite == suite}
+        if sizes != {judged}:
+            whole = " or ".join(map(str, sorted(sizes)))
+            yield (
+                f"suite {suite} has {whole} cases and the run judged {judged}: run all of it, "
+                "without -k, -m, named tests or markers that choose cases"
+            )
+
+
+def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> Found:
+    """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
+    unused: list[tuple[Path, CaseKey]] = []
+    left: list[str] = []
+    elsewhere = []
+    for folder in sorted(root.iterdir()):
+        if folder.name not in keys:
+            if _is_folder(folder) and any(folder.iterdir()):
+                elsewhere.append(folder.name)
+        elif not _is_folder(folder):
+            left.append(f"{folder}: {_what(folder)}, not a folder")
+        else:
+            places = {baseline_path(root, key) for key in keys[folder.name]}
+            anchors = {anchor_path(root, key) for key in keys[folder.name]}
+            for path in _inside(folder):
+                if path in places | anchors:
+                    continue
+                key = _case_of(path, folder.name)
+                if isinstance(key, str):
+                    left.append(f"{path}: {key}")
+                else:
+                    unused.append((path, key))
+    return Found(tuple(unused), tuple(left), tuple(elsewhere))
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """What lies in a suite's folder and in that of its anchors; nothing behind a symbolic link."""
+    for path in sorted(folder.iterdir()):
+        if path.name == ANCHORS and _is_folder(path):
+            yield from sorted(path.iterdir())
+        else:
+            yield path
+
+
+def _case_of(path: Path, suite: str) -> CaseKey | str:
+    """The case whose baseline a file is, or why it is none."""
+    if path.is_symlink() or not path.is_file():
+        return f"{_what(path)}, not a file"
+    if path.suffix != SUFFIX:
+        return "not a baseline"
+    try:
+        table = msgspec.toml.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return f"cannot be read as a baseline: {error}"
+    if not (isinstance(table.get("format"), int) and isinstance(table.get("case"), str)):
+        return "not a baseline: it has no format and case"
+    owner, _, rest = table["case"].partition("/")
+    key = CaseKey(owner, *rest.rpartition("/")[::2])
+    if owner != suite or path.stem != key.file_stem:
+        return f"is called otherwise than the baseline of its case {table['case']!r} would be"
+    return key
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _what(path: Path) -> str:
+    if path.is_symlink():
+        return "a symbolic link"
+    return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
+
+
+def _page(found: Found, root: Path) -> Section:
+    lines = [f"{path}: {key}" for path, key in found.unused] or ["every baseline has its case"]
+    lines += [f"left: {reason}" for reason in found.left]
+    lines += [
+        f"left: {root / name}: the results have no case of this suite; where it is gone, say "
+        f"--suite {name}"
+        for name in found.elsewhere
+    ]
+    return Section(f"baselines below {root} that no case has", tuple(lines))
+
+
+def _delete(paths: Sequence[Path]) -> int:
+    """Delete files one by one; what cannot be deleted is said, and the rest is gone."""
+    failed = 0
+    for number, path in enumerate(paths):
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failed += 1
+            complain(f"{str(path)!r} could not be deleted: {error.strerror}", NOT_DONE)
+        except KeyboardInterrupt:
+            return complain(f"interrupted: {number} of {len(paths)} are deleted", INTERRUPTED)
+    show([], f"{len(paths) - failed} of {len(paths)} deleted: commit that")
+    return NOT_DONE if failed else 0

@@ -1,0 +1,94 @@
+"""Reading the report that `pytest --cep-report` wrote: checked before anything in it is believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.document import SCHEMA
+from pytest_cepbench.suites.cases import POOLED
+from pytest_cepbench.suites.definition import NAME
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run reported.
+
+    digest: the first 16 digits of the file's SHA-256. verdict, problems: of the whole run.
+    cases: its cases, in order; the verdicts of whole suites, which measure nothing, are left out.
+    """
+
+    path: Path
+    digest: str
+    verdict: str
+    problems: tuple[str, ...]
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why the run says nothing as a whole; None for a complete one."""
+        if self.verdict != "incomplete":
+            return None
+        return "; ".join(self.problems) or "no case was judged"
+
+
+class _Head(msgspec.Struct):
+    schema: int
+
+
+class _Document(msgspec.Struct):
+    verdict: str
+    problems: list[str]
+    cases: list[CaseResult]
+
+
+def read_report(path: Path) -> RunReport:
+    """The report in a file. Raises SpecError for a file that is none, or of another schema."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        msg = f"results {str(path)!r} cannot be read: {error.strerror}"
+        raise SpecError(msg) from error
+    try:
+        _check_schema(msgspec.json.decode(data, type=_Head).schema, path)
+        document = msgspec.json.decode(data, type=_Document)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"results {str(path)!r} are not the JSON report of a run (--cep-report FILE): {error}"
+        raise SpecError(msg) from error
+    for case in document.cases:
+        if not (NAME.fullmatch(case.suite) and NAME.fullmatch(case.metric)):
+            msg = (
+                f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names of a "
+                "suite and its metric"
+            )
+            raise SpecError(msg)
+    return RunReport(
+        path=path,
+        digest=sha256(data).hexdigest()[:16],
+        verdict=document.verdict,
+        problems=tuple(document.problems),
+        cases=tuple(case for case in document.cases if (case.part, case.metric) != POOLED),
+    )
+
+
+def key_of(case: CaseResult) -> CaseKey:
+    """Which case it is."""
+    return CaseKey(case.suite, case.part, case.metric)
+
+
+def _check_schema(found: int, path: Path) -> None:
+    if found == SCHEMA:
+        return
+    remedy = (
+        "it was written by a newer pytest-cepbench, install that one"
+        if found > SCHEMA
+        else "it was written by an earlier pytest-cepbench, run again with this one"
+    )
+    msg = f"results {str(path)!r} have schema {found}, this version reads {SCHEMA}: {remedy}"
+    raise SpecError(msg)

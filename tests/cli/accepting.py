@@ -1,0 +1,31 @@
+"""`cepbench accept` on the results of a test, and what it prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_cepbench.gate import Measurement
+from pytest_cepbench.report import CaseResult
+from tests.cli.conftest import Ended, Home
+from tests.cli.reports import (
+    write_report,
+)
+
+WORSE = "shapes:?miss=0.3"
+
+
+def accept(home: Home, results: list[CaseResult], *argv: str, **report: Any) -> Ended:
+    """The command on a report with these results."""
+    write_report(home.path / "r.json", results, **report)
+    return home.command("accept", "r.json", "--reason=a better describer", *argv)
+
+
+def row(text: str, case: str) -> list[str]:
+    """The cells of a case in the table."""
+    (found,) = [line.split() for line in text.splitlines() if line.startswith(f"{case} ")]
+    return found[1:]
+
+
+def by_name(measurements: tuple[Measurement, ...]) -> dict[str, Measurement]:
+    """Measurements by PART/METRIC."""
+    return {f"{one.key.part}/{one.key.metric}": one for one in measurements}

@@ -1,0 +1,95 @@
+"""Reports of runs for the commands that read them: real measurements, judged as a test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_cepbench.gate import Measurement, dump_baseline, record_of
+from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.document import RunFacts, json_document
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import (
+    RoleChoices,
+    Roster,
+    SuiteRun,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
+from tests.studies.toy import TOY, write_suite
+
+Measured = Callable[..., tuple[Measurement, ...]]
+
+GATED = TOY.replace('gate = "threshold"', 'gate = "regression"')
+"""The toy suite, judged by statistics."""
+
+CASES = 10
+"""Of that suite."""
+
+
+def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[Measurement]:
+    """Every case of a suite, as the gate measures it."""
+    suite = load_suite(write_suite(folder, text))
+    lineup, measures = cast_suite(suite, RoleChoices(model))
+    dataset = load_data(suite, {}).repeated(suite.table.chain.seeds)
+    with Store(folder / "store") as store:
+        run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
+        for case in list_cases(measures, suite.name, dataset, suite.table.groups):
+            yield run.measure(case)
+
+
+def result_of(measurement: Measurement, **changes: Any) -> CaseResult:
+    """What a run reports of a case; fields can be changed by name."""
+    key = measurement.key
+    fields: dict[str, Any] = {
+        "nodeid": f"test_{key.suite}.py::test_drift[{key.part}-{key.metric}]",
+        "suite": key.suite,
+        "part": key.part,
+        "metric": key.metric,
+        "label": measurement.label,
+        "verdict": "no-baseline",
+        "tolerance": 0.01,
+        "of": CASES,
+        "value": measurement.value,
+        "n": measurement.n,
+        "measured": record_of(measurement),
+    }
+    return CaseResult(**(fields | changes))
+
+
+def altered(measurement: Measurement, **changes: Any) -> Measurement:
+    """A measurement with other fields."""
+    fields = {name: getattr(measurement, name) for name in measurement.__dataclass_fields__}
+    return Measurement(**(fields | changes))
+
+
+def write_report(
+    path: Path, results: Iterable[CaseResult], verdict: str = "failed", problems: Iterable[str] = ()
+) -> Path:
+    """The report of a run with these results."""
+    facts = RunFacts(verdict, "0.1.0", [], list(problems))
+    path.write_text(json_document(facts, list(results)), encoding="utf-8")
+    return path
+
+
+def edit_report(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change a report by hand."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    edit(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def accept_by_hand(root: Path, measurements: Iterable[Measurement], **changes: Any) -> None:
+    """Baselines as `--snapshot-update` writes them; fields can be changed by name."""
+    for measurement in measurements:
+        path = baseline_path(root, measurement.key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = msgspec.structs.replace(record_of(measurement), **changes)
+        path.write_text(dump_baseline(record), encoding="utf-8")

@@ -1,0 +1,132 @@
+"""`cepbench accept` refuses what is no whole, sound measurement, by name, and then writes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.accepting import WORSE, accept
+from tests.cli.conftest import Ended, Home
+from tests.cli.reports import (
+    CASES,
+    Measured,
+    edit_report,
+    result_of,
+    write_report,
+)
+from tests.plugin.project import contents
+
+
+def refused(home: Home, ended: Ended, *said: str) -> None:
+    """Exit code 1, one line for each reason, no table, no file."""
+    assert (ended.code, ended.out) == (1, "")
+    lines = ended.err.splitlines()
+    assert len(lines) == len(said)
+    for line, piece in zip(lines, said, strict=True):
+        assert line.startswith("cepbench: nothing is accepted: ")
+        assert piece in line
+    assert not (home.path / "baselines").exists()
+
+
+def test_an_incomplete_run(home: Home, measured: Measured) -> None:
+    """It can update no baseline, not even those of the cases that it judged."""
+    results = [result_of(one) for one in measured()]
+    ended = accept(home, results, verdict="incomplete", problems=["worker 'gw0' crashed"])
+    refused(home, ended, "the run is incomplete: worker 'gw0' crashed")
+    ended = accept(home, results, "--case=overall/gc", verdict="incomplete")
+    refused(home, ended, "the run is incomplete")
+
+
+def test_no_case(home: Home) -> None:
+    """A run that judged nothing."""
+    refused(home, accept(home, []), "the run judged no case")
+
+
+def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
+    """Each is named with its reason; none of the others is accepted either."""
+    color, count, *rest = measured()
+    broken = result_of(color, verdict="error", measured=None, reasons=["no \x1b[31mGPU"])
+    also = result_of(count, verdict="error")
+    ended = accept(home, [broken, also, *map(result_of, rest)])
+    refused(
+        home, ended, "toy/color/gc: it was not measured: no  [31mGPU", "toy/count/gc: it was not"
+    )
+
+
+def test_a_look_at_a_part(home: Home, measured: Measured) -> None:
+    """A case that was decided early has scores of a part of its samples only."""
+    ended = accept(home, [result_of(measured()[0], partial=True)])
+    refused(
+        home, ended, "toy/color/gc: it was decided before all samples were looked at: run again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("value", 0.123, "says value = 0.123"),
+        ("n", 3, "says n = 3"),
+        ("case", "toy/count/gc", "is of case 'toy/count/gc'"),
+        ("scores", {}, "holds no scores"),
+        ("format", 1, "has format 1, this version writes"),
+        ("format", 99, "has format 99, this version writes"),
+        ("noise", {"seeds": 2, "units": 2, "sd": -1.0, "value_sd": 0.0}, "sd = -1.0"),
+    ],
+)
+def test_measurements_that_contradict_themselves(
+    home: Home, measured: Measured, field: str, value: object, said: str
+) -> None:
+    """A report that was edited, or cut, is not believed."""
+    report = write_report(home.path / "r.json", [result_of(measured()[0])])
+
+    def spoil(document: dict[str, Any]) -> None:
+        document["cases"][0]["measured"][field] = value
+
+    edit_report(report, spoil)
+    refused(home, home.command("accept", "r.json", "--reason=x"), said)
+
+
+def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:
+    """Equal measurements are one; others contradict each other."""
+    one, other = measured()[0], measured(WORSE)[0]
+    assert one.value != other.value
+    refused(home, accept(home, [result_of(one), result_of(other)]), "measured different things")
+    assert accept(home, [result_of(one), result_of(one)]).code == 0
+    assert len(contents(home.path / "baselines")) == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--reason= "], "--reason is empty"),
+        (["--case=overall/gcc"], "unknown case 'overall/gcc'. Did you mean 'toy/overall/gc'?"),
+        (["--case="], "unknown case ''"),
+        (["--case=suite/verdict"], "unknown case 'suite/verdict'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    home: Home, measured: Measured, argv: list[str], said: str
+) -> None:
+    """Nothing is written; the verdict of a whole suite is no case that has a baseline."""
+    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
+    ended = accept(home, [*map(result_of, measured()), verdict], *argv)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cepbench: ")
+    assert ended.err.count("\n") == 1
+    assert said in ended.err
+    assert not (home.path / "baselines").exists()
+
+
+def test_a_reason_is_required(home: Home) -> None:
+    """Without one the command does not begin."""
+    ended = home.command("accept", "r.json")
+    assert ended.code == 2
+    assert "the following arguments are required: --reason" in ended.err
+
+
+def test_the_verdict_of_a_suite_is_passed_over(home: Home, measured: Measured) -> None:
+    """It measures nothing of its own."""
+    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
+    assert accept(home, [*map(result_of, measured()), verdict]).code == 0
+    assert len(contents(home.path / "baselines")) == CASES

@@ -1,0 +1,170 @@
+"""`cepbench calibrate`: the noise it prints and keeps is that of the seeds, and nothing else changes."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.gate import Noise
+from tests.cli.calibrating import MODEL, calibrate, noise_in, row, without_noise
+from tests.cli.conftest import Home
+from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy
+from tests.cli.test_process import MODULE
+from tests.plugin.project import contents
+from tests.studies.toy import write_suite
+
+
+def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured, tmp_path: Path) -> None:
+    """Both deviations are those of the gate's own measurements under the seeds; nothing else changes."""
+    root = home.path / "baselines"
+    accept_by_hand(root, measured(MODEL))
+    before = contents(root)
+    ended = calibrate(home, "--seeds=3")
+    assert ended.code == 0
+    assert without_noise(contents(root)) == before
+    seeded = [
+        tuple(
+            measure_toy(
+                tmp_path, MODEL, GATED.replace("iterations = 2", f"iterations = 2\nseed = {s}")
+            )
+        )
+        for s in range(3)
+    ]
+    for row_ in zip(*seeded, strict=True):
+        found = noise_in(root, row_[0])
+        assert found is not None
+        values = [one.value for one in row_]
+        assert found.value_sd == pytest.approx(np.std(values, ddof=1), abs=1e-6)
+        if len(row_[0].scores) == 1:
+            (scores,) = [[list(part.values()) for one in row_ for part in one.scores.values()]]
+            variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(scores, 2)]
+            assert found.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
+        assert (found.seeds, found.units) == (3, row_[0].n)
+    assert f"written: {', '.join(f'{o.key.part}/{o.key.metric}' for o in measured())}" in " ".join(
+        ended.out.split()
+    )
+
+
+def test_what_is_printed(home: Home, measured: Measured) -> None:
+    """Value, noise, units, share of alpha, tolerance; what can be seen, and a warning where it is more."""
+    accept_by_hand(home.path / "baselines", measured(MODEL))
+    ended = calibrate(home)
+    (one,) = [m for m in measured(MODEL) if (m.key.part, m.key.metric) == ("overall", "gc")]
+    noise = noise_in(home.path / "baselines", one)
+    assert noise is not None
+    cells = row(ended.out, "overall/gc")
+    assert cells[:6] == [
+        f"{one.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16", "0.005", "0.01",
+    ]  # fmt: skip
+    # 80 % power at alpha 0.005 and 15 degrees of freedom: a bit more than (z + z) sd / 4.
+    plain = (2.5758 + 0.8416) * noise.sd / 4
+    assert plain < float(cells[6]) < 2 * plain
+    assert int(cells[7]) >= ((2.5758 + 0.8416) * noise.sd / 0.01) ** 2
+    flat = " ".join(ended.out.split())
+    (small,) = re.findall(r"below what can be seen of this model's own noise: (.*?) a drop", flat)
+    assert small.split(", ") == [
+        f"{m.key.part}/gc" for m in measured(MODEL) if m.key.metric == "gc"
+    ]
+    assert "seeds 0 to 4" in ended.out
+    assert ended.err.splitlines() == [f"{i + 1} of 5: seed {i}" for i in range(5)]
+
+
+def test_a_tolerance_that_can_be_seen_is_no_warning(home: Home) -> None:
+    """`--tolerance` and `--alpha`, in pytest's spelling too, say what is looked for."""
+    for prefix in ("--", "--cep-"):
+        ended = calibrate(home, f"{prefix}tolerance=100", f"{prefix}alpha=0.5", "--seeds=2")
+        assert ended.code == 0
+        assert row(ended.out, "overall/gc")[4:6] == ["0.05", "100"]
+        assert "tolerances below the noise" not in ended.out
+    wide = float(row(ended.out, "overall/gc")[6])
+    narrow = float(row(calibrate(home, "--alpha=0.01", "--seeds=2").out, "overall/gc")[6])
+    assert narrow > wide
+
+
+def test_a_gate_without_statistics_has_no_power(home: Home) -> None:
+    """Its cases take no share of alpha, and nothing is said of what they can see."""
+    write_suite(home.path, GATED.replace('"regression"', '"threshold"'))
+    ended = calibrate(home, "--seeds=2")
+    assert row(ended.out, "overall/gc")[3:] == ["16", "-", "0.01", "-", "-"]
+    assert "tolerances below the noise" not in ended.out
+
+
+def test_a_model_that_seeds_do_not_change(home: Home, measured: Measured) -> None:
+    """All differences are 0: it is told so, and nothing is warned of."""
+    accept_by_hand(home.path / "baselines", measured())
+    ended = calibrate(home, "--seeds=2", model="shapes:")
+    assert ended.code == 0
+    assert "the seeds change nothing" in ended.out
+    assert row(ended.out, "overall/gc")[1:3] == ["0.0000", "0.0000"]
+    assert row(ended.out, "overall/gc")[-2:] == ["-", "-"]
+    assert "tolerances below" not in ended.out
+    assert noise_in(home.path / "baselines", measured()[0]) == Noise(2, 2, 0.0, 0.0)
+    assert "the seeds change nothing" not in calibrate(home, "--seeds=2").out
+
+
+def test_a_second_run_asks_no_model_and_changes_nothing(home: Home, measured: Measured) -> None:
+    """Everything comes from the store; more seeds ask for what is new only."""
+    root = home.path / "baselines"
+    accept_by_hand(root, measured(MODEL))
+    calibrate(home, "--seeds=2")
+    before = contents(root)
+    again = calibrate(home, "--seeds=2")
+    assert "\n0 model loads, 0 model inputs" in again.out
+    assert "\nunchanged: color/gc, " in again.out
+    assert contents(root) == before
+    calibrate(home, "--seeds=3")
+    assert contents(root).keys() == before.keys()
+    assert all(contents(root)[name] != before[name] for name in before)
+
+
+def test_samples_that_are_played_several_times(home: Home, tmp_path: Path) -> None:
+    """Where the suite plays every sample with two seeds, units are samples, not chains."""
+    text = GATED.replace("iterations = 2", "iterations = 2\nseeds = 2")
+    found = tuple(measure_toy(tmp_path, MODEL, text))
+    accept_by_hand(home.path / "baselines", found)
+    write_suite(home.path, text)
+    calibrate(home, "--seeds=2")
+    noise = noise_in(home.path / "baselines", found[-2])
+    assert (noise.units if noise else 0, found[-2].n) == (16, 32)
+
+
+def test_cases_that_cannot_be_measured(home: Home, measured: Measured) -> None:
+    """Exit code 1, each with its reason; nothing is written for them."""
+    accept_by_hand(home.path / "baselines", measured())
+    before = contents(home.path / "baselines")
+    ended = calibrate(home, "--seeds=2", model="python:tests.studies.toy:MuteDescriber")
+    assert ended.code == 1
+    assert "toy/color/gc: not measured under seed 0: all 2 chains failed" in " ".join(
+        ended.out.split()
+    )
+    assert row(ended.out, "color/gc")[:2] == ["-", "-"]
+    assert contents(home.path / "baselines") == before
+    assert "Traceback" not in ended.out + ended.err
+
+
+def test_a_case_that_cannot_be_measured_leaves_the_others(home: Home, tmp_path: Path) -> None:
+    """What could be measured is calibrated and kept; the exit code is 1 all the same."""
+    text = GATED.replace("samples_per_category = 2", "samples_per_category = 1")
+    found = tuple(measure_toy(tmp_path, MODEL, text))
+    accept_by_hand(home.path / "baselines", found)
+    write_suite(home.path, text + "[metrics.fid]\n")
+    ended = calibrate(home, "--seeds=2")
+    flat = " ".join(ended.out.split())
+    assert ended.code == 1
+    assert "toy/color/fid: not measured under seed 0: FID [shapes] needs at least 2 images" in flat
+    assert "toy/color/gc: one independent sample shows no spread" in flat
+    assert "written: overall/gc, overall/failures" in flat
+    assert noise_in(home.path / "baselines", found[-2]) is not None
+
+
+def test_interrupted_it_keeps_what_was_computed(home: Home) -> None:
+    """Ctrl-C gives one line and exit code 130, and nothing is written."""
+    module = MODULE.format(when=3)
+    (home.path / "interrupted.py").write_text(module)
+    ended = calibrate(home, "--seeds=2", model="python:interrupted:describer")
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err.splitlines()[-1].startswith("cepbench: interrupted; what was computed is in")

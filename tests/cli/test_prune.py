@@ -1,0 +1,258 @@
+"""`cepbench prune`: what no case has any more is listed, deleted when asked to, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.gate import CaseKey, Measurement
+from pytest_cepbench.gate.places import ANCHORS, anchor_path, baseline_path
+from pytest_cepbench.report import CaseResult
+from tests.cli.conftest import Ended, Home
+from tests.cli.reports import (
+    CASES,
+    Measured,
+    accept_by_hand,
+    altered,
+    result_of,
+    write_report,
+)
+from tests.plugin.project import contents
+
+
+@pytest.fixture
+def full(home: Home, measured: Measured) -> Home:
+    """The toy suite's baselines, one of a case that is no more with its anchor, a gone suite's."""
+    root = home.path / "baselines"
+    accept_by_hand(root, [*measured(), gone(measured)])
+    path = anchor_path(root, gone(measured).key)
+    path.parent.mkdir()
+    path.write_bytes(baseline_path(root, gone(measured).key).read_bytes())
+    anchor = anchor_path(root, measured()[0].key)
+    anchor.write_bytes(baseline_path(root, measured()[0].key).read_bytes())
+    accept_by_hand(root, [other(measured)])
+    return home
+
+
+def gone(measured: Measured) -> Measurement:
+    """Of a category that the suite had once; its name has a slash."""
+    return altered(measured()[0], key=CaseKey("toy", "old/weather", "gc"))
+
+
+def other(measured: Measured) -> Measurement:
+    """Of a suite that is gone altogether."""
+    return altered(measured()[0], key=CaseKey("other", "color", "gc"))
+
+
+def prune(
+    home: Home, measured: Measured, *argv: str, results: list[CaseResult] | None = None
+) -> Ended:
+    """The command on a complete run of the toy suite, or these results."""
+    judged = [result_of(one) for one in measured()] if results is None else results
+    write_report(home.path / "r.json", judged)
+    return home.command("prune", "r.json", *argv)
+
+
+def test_a_listing_deletes_nothing(full: Home, measured: Measured) -> None:
+    """Baseline and anchor of the case that is gone, with its name; how to go on."""
+    before = contents(full.path)
+    ended = prune(full, measured)
+    stem = gone(measured).key.file_stem
+    assert ended.code == 0
+    assert f"\nbaselines/toy/{stem}.toml: toy/old/weather/gc\n" in ended.out
+    assert f"\nbaselines/toy/{ANCHORS}/{stem}.toml: toy/old/weather/gc\n" in ended.out
+    assert ended.out.count(": toy/") == 2
+    assert ended.out.endswith("\nnothing deleted: say --delete\n")
+    assert contents(full.path / "baselines") == {
+        name.removeprefix("baselines/"): data
+        for name, data in before.items()
+        if name.startswith("baselines/")
+    }
+
+
+def test_delete(full: Home, measured: Measured) -> None:
+    """Those two files go, every other stays as it is; then there is nothing left to find."""
+    root = full.path / "baselines"
+    before = contents(root)
+    ended = prune(full, measured, "--delete")
+    stem = gone(measured).key.file_stem
+    assert (ended.code, ended.err) == (0, "")
+    assert "2 of 2 deleted: commit that\n" in ended.out
+    assert before.keys() - contents(root).keys() == {
+        f"toy/{stem}.toml", f"toy/{ANCHORS}/{stem}.toml",
+    }  # fmt: skip
+    assert contents(root).items() <= before.items()
+    again = prune(full, measured, "--delete")
+    assert "every baseline has its case\n" in again.out
+
+
+def test_a_suite_that_is_gone_is_touched_only_by_name(full: Home, measured: Measured) -> None:
+    """Without `--suite` its folder is mentioned; with it all of its baselines are unused."""
+    key = other(measured).key
+    path = baseline_path(full.path / "baselines", key)
+    plain = prune(full, measured, "--delete")
+    assert "left: baselines/other: the results have no case of this suite" in plain.out
+    assert path.exists()
+    named = prune(full, measured, "--suite=other")
+    assert f"baselines/other/{key.file_stem}.toml: {key}\n" in named.out
+    assert prune(full, measured, "--suite=other", "--delete").code == 0
+    assert not path.exists()
+    assert "other" not in prune(full, measured).out
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--suite=toy"], "--suite 'toy': the results have cases of it"),
+        (["--suite=othr"], "unknown suite 'othr'. Did you mean 'other'?"),
+        (["--suite=../baselines/other"], "unknown suite '../baselines/other'"),
+        (["--suite=."], "unknown suite '.'"),
+        (["--suite="], "unknown suite ''"),
+        (["--baselines=nowhere"], "no folder of baselines at 'nowhere'"),
+        (["--baselines=suite.toml"], "no folder of baselines at 'suite.toml'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    full: Home, measured: Measured, argv: list[str], said: str
+) -> None:
+    """Nothing is deleted."""
+    before = contents(full.path / "baselines")
+    ended = prune(full, measured, "--delete", *argv)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cepbench: ")
+    assert ended.err.count("\n") == 1
+    assert said in ended.err
+    assert contents(full.path / "baselines") == before
+
+
+# -- ledgers that are not complete -------------------------------------------------------------------
+
+
+def test_an_incomplete_run(full: Home, measured: Measured) -> None:
+    """It does not know which cases there are."""
+    before = contents(full.path / "baselines")
+    results = [result_of(one) for one in measured()]
+    write_report(full.path / "r.json", results, "incomplete", ["2 tests did not report: a, b"])
+    ended = full.command("prune", "r.json", "--delete")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == (
+        "cepbench: nothing is pruned: the run is incomplete: 2 tests did not report: a, b; run it again\n"
+    )
+    assert contents(full.path / "baselines") == before
+
+
+@pytest.mark.parametrize("judged", [1, CASES - 1])
+def test_a_suite_judged_in_part(full: Home, measured: Measured, judged: int) -> None:
+    """Cases that were deselected still have their baselines."""
+    before = contents(full.path / "baselines")
+    results = [result_of(one) for one in measured()][:judged]
+    ended = prune(full, measured, "--delete", results=results)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"suite toy has {CASES} cases and the run judged {judged}: run all of it" in ended.err
+    assert contents(full.path / "baselines") == before
+
+
+def test_several_tests_of_one_case_count_once(full: Home, measured: Measured) -> None:
+    """Ten results of nine cases are not all ten cases."""
+    results = [result_of(one) for one in measured()]
+    assert prune(full, measured, results=[*results, results[0]]).code == 0
+    ended = prune(full, measured, results=[*results[1:], results[1]])
+    assert ended.code == 1
+    assert f"the run judged {CASES - 1}" in ended.err
+
+
+def test_the_verdict_of_a_suite_is_no_case(full: Home, measured: Measured) -> None:
+    """It is there beside the cases, and has no baseline."""
+    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
+    results = [*(result_of(one) for one in measured()), verdict]
+    assert prune(full, measured, results=results).code == 0
+
+
+def test_results_that_do_not_say_how_many_cases_there_are(full: Home, measured: Measured) -> None:
+    """Without that number a part looks like all."""
+    ended = prune(full, measured, results=[result_of(one, of=0) for one in measured()])
+    assert ended.code == 1
+    assert "suite toy has 0 cases and the run judged 10" in ended.err
+
+
+def test_no_case(full: Home, measured: Measured) -> None:
+    """A run that judged nothing."""
+    ended = prune(full, measured, results=[])
+    assert ended.code == 1
+    assert "the run judged no case" in ended.err
+
+
+def test_a_case_in_error_is_a_case(full: Home, measured: Measured) -> None:
+    """It could not be measured this time, and its baseline is still its own."""
+    results = [result_of(one, verdict="error", measured=None) for one in measured()]
+    prune(full, measured, "--delete", results=results)
+    assert baseline_path(full.path / "baselines", measured()[0].key).exists()
+
+
+# -- what is no baseline -----------------------------------------------------------------------------
+
+
+def test_only_baselines_are_deleted(full: Home, measured: Measured) -> None:
+    """Notes, other TOML, copies under other names, folders and what cannot be read: left, and said."""
+    folder = full.path / "baselines" / "toy"
+    old = (folder / f"{gone(measured).key.file_stem}.toml").read_text()
+    left = {
+        "README.md": "notes",
+        "pyproject.toml": "[tool]\n",
+        "copy.toml": old,
+        "half.toml": "<<<<<<<",
+        "list.toml": "case = ['toy/x/gc']\nformat = 2\n",
+        f"{CaseKey('toy', 'x', 'gc').file_stem}.toml": old.replace("toy/old/weather", "other/x"),
+        ".x.toml.new": old,
+        f"{gone(measured).key.file_stem}.bak": old,
+    }
+    for name, text in left.items():
+        (folder / name).write_text(text)
+    (folder / "more").mkdir()
+    (folder / "more" / "x.toml").write_text(old)
+    (folder / "deep.toml").mkdir()
+    ended = prune(full, measured, "--delete")
+    assert ended.code == 0
+    assert "2 of 2 deleted" in ended.out
+    flat = " ".join(ended.out.split())
+    for name in [*left, "more", "deep.toml"]:
+        assert (folder / name).exists()
+        assert f"left: baselines/toy/{name}: " in flat
+    assert (folder / "more" / "x.toml").exists()
+    assert "copy.toml: is called otherwise than the baseline of its case" in flat
+
+
+def test_nothing_behind_a_symbolic_link_is_touched(
+    full: Home, measured: Measured, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Links to files, to anchors and to suites are left, and so is what they lead to."""
+    away: Path = tmp_path_factory.mktemp("away")
+    root = full.path / "baselines"
+    stem = gone(measured).key.file_stem
+    (root / "toy" / f"{stem}.toml").rename(away / "file.toml")
+    (root / "toy" / f"{stem}.toml").symlink_to(away / "file.toml")
+    (root / "toy" / ANCHORS).rename(away / "folder")
+    (root / "toy" / ANCHORS).symlink_to(away / "folder")
+    (root / "other").rename(away / "suite")
+    (root / "other").symlink_to(away / "suite")
+    before = contents(away)
+    ended = prune(full, measured, "--delete")
+    assert ended.code == 0
+    assert ended.out.count("a symbolic link, not a file") == 2
+    assert "every baseline has its case" in ended.out
+    assert prune(full, measured, "--delete", "--suite=other").code == 2
+    assert contents(away) == before
+    assert (root / "toy" / f"{stem}.toml").is_symlink()
+
+
+def test_a_link_in_the_place_of_a_suite_of_the_results(
+    full: Home, measured: Measured, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The whole folder is left."""
+    away: Path = tmp_path_factory.mktemp("away") / "toy"
+    (full.path / "baselines" / "toy").rename(away)
+    (full.path / "baselines" / "toy").symlink_to(away)
+    ended = prune(full, measured, "--delete")
+    assert "left: baselines/toy: a symbolic link, not a folder" in ended.out
+    assert (away / f"{gone(measured).key.file_stem}.toml").exists()

@@ -1,0 +1,98 @@
+"""Reading reports: whatever is no report of this schema is refused in one line, before all else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Home
+from tests.cli.reports import Measured, edit_report, result_of, write_report
+
+COMMANDS = {
+    "accept": ["accept", "r.json", "--reason=because"],
+    "prune": ["prune", "r.json"],
+}
+
+
+@pytest.fixture(params=COMMANDS)
+def argv(request: pytest.FixtureRequest, home: Home) -> list[str]:
+    """A command that reads `r.json`."""
+    (home.path / "baselines").mkdir()
+    return COMMANDS[request.param]
+
+
+def refused(home: Home, argv: list[str], said: str) -> None:
+    """Exit code 2 and one line; nothing is written."""
+    ended = home.command(*argv)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cepbench: ")
+    assert ended.err.count("\n") == 1
+    assert said in ended.err
+    assert not list((home.path / "baselines").iterdir())
+
+
+def test_no_file(home: Home, argv: list[str]) -> None:
+    """The path is named."""
+    refused(home, argv, "results 'r.json' cannot be read: No such file")
+    (home.path / "r.json").mkdir()
+    refused(home, argv, "results 'r.json' cannot be read: Is a directory")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"<!doctype html>",
+        b"[]",
+        b"null",
+        b'{"cases": []}',
+        b'{"schema": "2", "cases": []}',
+        b'{"schema": 2}',
+        b'{"schema": 2, "verdict": "passed", "problems": [], "cases": [{}]}',
+        b'{"schema": 2, "verdict": "passed", "problems": [], "cases": NaN}',
+        b'\xff\xfe{"schema": 2}',
+        b"[" * 100_000,
+    ],
+)
+def test_no_report(home: Home, argv: list[str], text: bytes) -> None:
+    """What else JSON, or no JSON, can hold."""
+    (home.path / "r.json").write_bytes(text)
+    refused(home, argv, "are not the JSON report of a run (--cep-report FILE)")
+
+
+@pytest.mark.parametrize(("schema", "said"), [(1, "earlier"), (3, "newer")])
+def test_another_schema(home: Home, argv: list[str], schema: int, said: str) -> None:
+    """Whether to run again or to install another version is said, whatever else is in the file."""
+    (home.path / "r.json").write_text(json.dumps({"schema": schema, "verdicts": "other"}))
+    refused(
+        home,
+        argv,
+        f"have schema {schema}, this version reads 2: it was written by a{'n' * (said == 'earlier')} {said}",
+    )
+
+
+@pytest.mark.parametrize("field", ["suite", "metric"])
+@pytest.mark.parametrize("name", ["../..", "/etc", "", "toy/x", "a\nb", "."])
+def test_names_that_lead_elsewhere(
+    home: Home, argv: list[str], measured: Measured, field: str, name: str
+) -> None:
+    """A report from elsewhere cannot name folders outside that of the baselines."""
+    report = write_report(home.path / "r.json", [result_of(measured()[0])])
+
+    def rename(document: dict[str, Any]) -> None:
+        document["cases"][0][field] = name
+        document["cases"][0]["measured"]["case"] = f"{name}/color/gc"
+
+    edit_report(report, rename)
+    refused(home, argv, "are no names of a suite and its metric")
+
+
+def test_a_measurement_with_fields_of_its_own(
+    home: Home, argv: list[str], measured: Measured
+) -> None:
+    """A field that is not known could change what the others mean."""
+    report = write_report(home.path / "r.json", [result_of(measured()[0])])
+    edit_report(report, lambda document: document["cases"][0]["measured"].update(extra=1))
+    refused(home, argv, "unknown field `extra`")

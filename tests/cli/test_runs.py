@@ -1,0 +1,118 @@
+"""The commands on what real runs of pytest report, from the first acceptance to pruning."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.gate.places import baseline_path
+from tests.cli.conftest import Home
+from tests.cli.reports import CASES, GATED, Measured
+from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
+from tests.studies.toy import write_suite
+
+MODEL = "shapes:?miss=0.3"
+
+
+def make_project(folder: Path, text: str = GATED) -> Path:
+    """A folder in which pytest gates the toy suite."""
+    folder.mkdir(exist_ok=True)
+    write_suite(folder, text)
+    (folder / "pytest.ini").write_text(INI)
+    (folder / "test_toy.py").write_text(TEST_MODULE)
+    return folder
+
+
+def cases_of(report: Path) -> list[dict[str, Any]]:
+    """The judged cases of a report."""
+    found: list[dict[str, Any]] = json.loads(report.read_text())["cases"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine where the suite was run once, nothing accepted; only to be copied."""
+    folder = make_project(tmp_path_factory.mktemp("machine"))
+    assert run_plainly(folder, f"--model={MODEL}", "--cep-report=r.json") == 1
+    return folder
+
+
+@pytest.fixture
+def elsewhere(home: Home, ran: Path) -> Home:
+    """A folder with nothing but that run's report: no suite, no store, no tests."""
+    (home.path / "suite.toml").unlink()
+    shutil.copy(ran / "r.json", home.path)
+    return home
+
+
+def test_what_was_accepted_elsewhere_holds(elsewhere: Home, ran: Path, tmp_path: Path) -> None:
+    """The baselines are those of `--snapshot-update` but for [accepted], and the run then passes."""
+    ended = elsewhere.command("accept", "r.json", "--reason=the first", "--baselines=accepted")
+    assert ended.code == 0
+    assert sorted(path.name for path in elsewhere.path.iterdir()) == ["accepted", "r.json"]
+    copy = tmp_path / "copy"
+    shutil.copytree(ran, copy)
+    assert run_plainly(copy, f"--model={MODEL}", "--snapshot-update") == 0
+    written = contents(elsewhere.path / "accepted")
+    assert len(written) == CASES
+    assert {
+        name: re.sub(rb"\n\[accepted\]\n(.+\n)+", b"", data) for name, data in written.items()
+    } == contents(copy / "baselines")
+    accepted = f"--cep-baselines={elsewhere.path / 'accepted'}"
+    assert run_plainly(copy, f"--model={MODEL}", accepted) == 0
+    verdicts = {case["verdict"] for case in cases_of(copy / ".cepbench" / "report.json")}
+    assert verdicts == {"held"}
+
+
+def test_pruning_follows_the_suite(elsewhere: Home, ran: Path, tmp_path: Path) -> None:
+    """A metric that the suite has no more is found by a whole run, and by no part of one."""
+    elsewhere.command("accept", "r.json", "--reason=the first")
+    before = contents(elsewhere.path / "baselines")
+    copy = tmp_path / "copy"
+    shutil.copytree(ran, copy)
+    make_project(copy, GATED.partition("[metrics.failures]")[0])
+    run = f"--model={MODEL}", "--cep-report=smaller.json"
+    run_plainly(copy, *run, "-k", "color")
+    part = elsewhere.command("prune", str(copy / "smaller.json"), "--delete")
+    assert part.code == 1
+    assert f"suite toy has {CASES - 1} cases and the run judged 1" in part.err
+    assert contents(elsewhere.path / "baselines") == before
+    run_plainly(copy, *run)
+    whole = elsewhere.command("prune", str(copy / "smaller.json"), "--delete")
+    assert whole.code == 0
+    after = contents(elsewhere.path / "baselines")
+    assert after.items() <= before.items()
+    (gone,) = before.keys() - after.keys()
+    assert gone.startswith("toy/overall-failures-")
+
+
+def test_runs_speak_of_the_calibration(
+    home: Home, ran: Path, measured: Measured, tmp_path: Path
+) -> None:
+    """After `calibrate` a run of the same model holds as before, and knows the noise."""
+    copy = tmp_path / "copy"
+    shutil.copytree(ran, copy)
+    baselines = f"--baselines={copy / 'baselines'}"
+    home.command("accept", str(copy / "r.json"), "--reason=the first", baselines)
+    ended = home.command(
+        "calibrate",
+        str(copy),
+        f"--model={MODEL}",
+        "--seeds=3",
+        f"--store={copy / '.cepbench/store'}",
+        baselines,
+    )
+    assert "\nwritten: color/gc, " in ended.out
+    assert run_plainly(copy, "--model=shapes:?miss=0.31", "--cep-report=again.json") in (0, 1)
+    (case,) = [
+        c for c in cases_of(copy / "again.json") if (c["part"], c["metric"]) == ("overall", "gc")
+    ]
+    assert any("is below what 16" in note for note in case["notes"])
+    text = baseline_path(copy / "baselines", measured()[-2].key).read_text()
+    assert "[accepted]" in text
+    assert "[noise]" in text

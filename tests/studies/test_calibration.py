@@ -1,0 +1,233 @@
+"""The noise of a model against itself: its formula, and the suite that it is measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.gate import CaseKey, Measurement, Noise
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.calibration import Calibrated, Trial, calibrate, rehearse
+from pytest_cepbench.studies.noise import noise_of
+from pytest_cepbench.suites import RoleChoices, Roster
+from pytest_cepbench.suites.policies import Overrides
+from tests.studies.toy import TOY, write_suite
+
+Scores = Mapping[str, Mapping[str, float]]
+
+GATED = TOY.replace('gate = "threshold"', 'gate = "regression"')
+"""The toy suite, judged by statistics."""
+
+SET = '[metrics.fid]\npool = "samples"\n'
+"""One distance over all images, not the mean of one for each category."""
+
+SCORE = st.floats(-1, 1).map(lambda x: round(x, 6))
+
+
+@st.composite
+def seeds_of_one_category(draw: st.DrawFn) -> list[list[float]]:
+    """Scores of the same samples under several seeds."""
+    samples = draw(st.integers(2, 8))
+    row = st.lists(SCORE, min_size=samples, max_size=samples)
+    return draw(st.lists(row, min_size=2, max_size=5))
+
+
+def measured(scores: Scores, **fields: Any) -> Measurement:
+    """A measurement of these scores."""
+    shared: dict[str, Any] = {
+        "key": CaseKey("toy", "color", "gc"),
+        "label": "GC@2",
+        "higher_is_better": True,
+        "identity": {},
+        "model": {},
+    }
+    return Measurement(scores=scores, **(shared | fields))
+
+
+def one_category(rows: Sequence[Sequence[float]]) -> list[Measurement]:
+    """One measurement for each row."""
+    return [measured({"c": {str(i): value for i, value in enumerate(row)}}) for row in rows]
+
+
+def noise(measurements: Sequence[Measurement], **fields: Any) -> Noise:
+    """The noise, which must be there."""
+    found = noise_of(measurements, **fields)
+    assert isinstance(found, Noise)
+    return found
+
+
+@given(seeds_of_one_category())
+def test_noise_of_one_category(rows: list[list[float]]) -> None:
+    """sd^2 is the mean over all pairs of seeds of the variance of their differences."""
+    found = noise(one_category(rows))
+    variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(rows, 2)]
+    assert found.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=2e-6)
+    assert found.value_sd == pytest.approx(np.std(np.mean(rows, axis=1), ddof=1), abs=2e-6)
+    assert (found.seeds, found.units) == (len(rows), len(rows[0]))
+
+
+@given(seeds_of_one_category(), st.randoms())
+def test_the_order_of_seeds_has_no_say(rows: list[list[float]], random: Any) -> None:
+    """Nor has the direction in which a difference is taken."""
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    first, second = noise(one_category(rows)), noise(one_category(shuffled))
+    assert (first.sd, first.value_sd) == pytest.approx((second.sd, second.value_sd), abs=2e-6)
+
+
+@given(seeds_of_one_category(), st.floats(-1, 1))
+def test_a_shift_of_a_whole_seed_moves_the_value_only(
+    rows: list[list[float]], shift: float
+) -> None:
+    """What all samples gain under a seed is no scatter of single samples."""
+    shifted = [[value + shift * i for value in row] for i, row in enumerate(rows)]
+    assert noise(one_category(shifted)).sd == pytest.approx(noise(one_category(rows)).sd, abs=3e-6)
+    assert noise(one_category([rows[0]] * 3)) == Noise(3, len(rows[0]), 0.0, 0.0)
+
+
+def test_the_noise_predicts_how_values_scatter() -> None:
+    """With categories of unlike size sd^2 / units is the variance of a difference of values."""
+    generator = np.random.default_rng(7)
+    sizes = {"small": 5, "large": 40}
+
+    def play() -> Measurement:
+        return measured(
+            {
+                name: {f"{name}{i}": x for i, x in enumerate(generator.normal(0, 0.2, size))}
+                for name, size in sizes.items()
+            }
+        )
+
+    found = noise([play() for _ in range(150)])
+    assert found.units == 45
+    true = 0.2**2 * np.mean([1 / 5, 1 / 40]) / 2  # of a mean of two means
+    assert found.sd**2 / found.units == pytest.approx(2 * true, rel=0.1)
+    assert found.value_sd**2 == pytest.approx(true, rel=0.35)
+
+
+def test_seeds_of_one_sample_are_one_unit() -> None:
+    """Replicates that move together say no more than one of them."""
+    alone = [[0.1, 0.5, 0.3], [0.4, 0.2, 0.9]]
+    twice = [[value for value in row for _ in range(2)] for row in alone]
+    clusters = {str(i): str(i // 2) for i in range(6)}
+    doubled = [
+        measured({"c": {str(i): value for i, value in enumerate(row)}}, clusters=clusters)
+        for row in twice
+    ]
+    found, plain = noise(doubled), noise(one_category(alone))
+    assert found.units == plain.units == 3
+    assert found.value_sd == plain.value_sd
+    # Six pairs in three clusters: the plain variance of three, whatever the pairs within.
+    assert found.sd == pytest.approx(plain.sd, abs=1e-6)
+
+
+def whole_set(values: Sequence[float], **fields: Any) -> Measurement:
+    """A score of a whole set with its blocks' pseudo-values."""
+    blocks = {"all": {str(i): value for i, value in enumerate(values)}} if values else {}
+    score = float(np.mean(values)) if len(values) else 1.0
+    return measured({"all": {"all images": score}}, sizes={"all": 40}, blocks=blocks, **fields)
+
+
+def test_units_of_a_set_are_its_blocks() -> None:
+    """The spread is that of differences of pseudo-values, though the score is a single number."""
+    rows = [[4.0, 6.0, 5.0, 9.0], [5.0, 6.0, 7.0, 7.0], [4.0, 4.0, 4.0, 4.0]]
+    found = noise([whole_set(row, higher_is_better=False) for row in rows])
+    variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(rows, 2)]
+    assert found.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
+    assert found.units == 4
+
+
+def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
+    """A block is named by its number, which says nothing beyond its category."""
+    rows = [
+        {"a": {"0": 1.0, "1": 3.0}, "b": {"0": 2.0, "1": 6.0}},
+        {"a": {"0": 2.0, "1": 2.0}, "b": {"0": 2.0, "1": 9.0}},
+    ]
+    scores = {"a": {"all images": 1.0}, "b": {"all images": 2.0}}
+    found = noise([measured(scores, sizes={"a": 9, "b": 9}, blocks=row) for row in rows])
+    assert found.units == 4
+
+
+@pytest.mark.parametrize(
+    ("measurements", "said"),
+    [
+        ([whole_set([]), whole_set([1.0, 2.0])], "too small to leave a block of samples out"),
+        ([whole_set([1.0, 2.0]), whole_set([1.0, 2.0, 3.0])], "not the same blocks of samples"),
+        (one_category([[1.0], [0.5]]), "one independent sample shows no spread"),
+        ([measured({"c": {"a": 1.0}}), measured({"c": {"b": 1.0}})], "not the same samples"),
+        ([measured({"c": {"a": 1.0}}), measured({"d": {"a": 1.0}})], "not the same samples"),
+    ],
+)
+def test_noise_that_cannot_be_told(measurements: list[Measurement], said: str) -> None:
+    """A sentence in the place of a number."""
+    found = noise_of(measurements)
+    assert isinstance(found, str)
+    assert said in found
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_noise_needs_two_seeds(count: int) -> None:
+    """One measurement has nothing to differ from."""
+    with pytest.raises(ValueError, match=f"at least 2 seeds, got {count}"):
+        noise_of(one_category([[1.0, 0.5]] * count))
+
+
+# -- the suite ---------------------------------------------------------------------------------------
+
+
+def calibrated(folder: Path, text: str = GATED, **fields: Any) -> dict[str, Calibrated]:
+    """What is found of every case of a suite, by PART/METRIC."""
+    trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2, **fields)
+    with Store(folder / "store") as store:
+        roster = Roster(store)
+        found = calibrate(rehearse(trial, roster), roster, lambda _: None)
+    return {f"{one.key.part}/{one.key.metric}": one for one in found}
+
+
+def test_alpha_is_divided_as_in_a_run_of_the_suite(tmp_path: Path) -> None:
+    """By weight among the cases that share it; the others keep theirs."""
+    primary = 'gate = "regression"\nalpha = 0.1\nprimary = ["gc", "failures"]'
+    text = GATED.replace('gate = "regression"', primary)
+    text = text.replace("tolerance = 0.0", 'tolerance = 0.0\ngate = "threshold"')
+    text += '[metrics.s]\n[cases]\n"overall/gc" = { weight = 3.0 }\n"color/gc" = { alpha = 0.02 }\n'
+    found = calibrated(tmp_path, text)
+    alphas = {name: one.policy.alpha for name, one in found.items() if name.endswith("/gc")}
+    assert alphas.pop("color/gc") == 0.02
+    assert alphas.pop("overall/gc") == pytest.approx(0.03)  # 3 of 10 weights: 7 categories and it
+    assert list(alphas.values()) == pytest.approx([0.01] * 7)
+    assert found["overall/s"].policy.alpha == 0.1  # it can fail no run
+    assert found["overall/failures"].remark is None  # judged without statistics
+    assert found["overall/gc"].remark is not None
+
+
+def test_a_small_tolerance_is_remarked_on_until_it_is_visible(tmp_path: Path) -> None:
+    """The remark begins where the tolerance falls below what so many samples can see."""
+    visible = calibrated(tmp_path)["overall/gc"].reach
+    assert visible is not None
+    for factor, remarked in ((0.99, True), (1.01, False)):
+        overrides = Overrides(tolerance=visible.visible * factor)
+        found = calibrated(tmp_path, overrides=overrides)["overall/gc"]
+        assert (found.remark is not None) is remarked
+
+
+def test_distances_of_sets_are_calibrated_by_their_blocks(tmp_path: Path) -> None:
+    """FID of 16 images has 8 blocks of two, and noise."""
+    one = calibrated(tmp_path, GATED + SET)["overall/fid"]
+    assert one.measured is not None
+    assert one.noise is not None
+    assert one.noise.units == sum(len(part) for part in one.measured.blocks.values())
+    assert one.noise.sd > 0
+
+
+def test_chains_made_elsewhere_have_no_other_seeds(tmp_path: Path) -> None:
+    """A replay cannot be played again."""
+    with pytest.raises(SpecError, match="with one seed"):
+        Trial(write_suite(tmp_path), RoleChoices("replay:chains"), 2)
