@@ -1,0 +1,186 @@
+"""The tables of the report: which figure stands where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import isclose
+
+from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
+from benchmarks.error_rates.simulated import Settings
+
+_EMBEDDED = "embedded"
+_UNSEEN = "drift in "
+
+
+def report(figures: Sequence[Figure], settings: Settings) -> str:
+    """All tables as Markdown, each below a heading; those without a figure are left out."""
+    usual = [f for f in figures if not f.world.startswith((_EMBEDDED, _UNSEEN))]
+    few = [f for f in figures if f.world.startswith(_UNSEEN)]
+    played = [f for f in figures if f.world.startswith(_EMBEDDED)]
+    parts = [
+        ("False failures without drift, percent of runs", table(usual, list(_failures(settings)))),
+        (
+            "False passes of the non-inferiority gate at a drift of the tolerance, percent of runs",
+            table(usual, list(_passes(settings))),
+        ),
+        (
+            "Passes of the non-inferiority gate without drift, percent of cases",
+            table(usual, _passed(settings)),
+        ),
+        ("Detection, percent of runs", table(usual, list(_detection(settings)))),
+        ("Cases found by themselves and by the pooled verdict, percent", table(usual, _pooled())),
+        ("Looking again: promises and detection, percent", table(usual, list(_looks(settings)))),
+        ("Looking again: samples used, mean", table(usual, list(_used(settings)))),
+        ("Plain thresholds, percent of runs", table(usual, list(_plain(settings)))),
+        ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
+        ("The embedded world, percent of runs", table(played, list(_played()))),
+    ]
+    return "\n".join(f"## {head}\n\n{text}\n" for head, text in parts if text.count("\n") > 1)
+
+
+def _is(what: str, rule: str, cases: int | None = None, **near: float) -> Callable[[Figure], bool]:
+    """Whether a figure is this one. near: fields that it must have, up to rounding."""
+
+    def holds(figure: Figure) -> bool:
+        return (
+            (figure.what, figure.rule) == (what, rule)
+            and cases in (None, figure.cases)
+            and all(isclose(getattr(figure, name), x, abs_tol=1e-9) for name, x in near.items())
+        )
+
+    return holds
+
+
+def _failures(settings: Settings) -> Iterator[Column]:
+    for tolerance in (settings.tolerance, 0.0):
+        for m in settings.cases:
+            yield Column(
+                f"{_cases(m)}, tolerance {tolerance:g}",
+                _is("false failures", "regression", m, tolerance=tolerance),
+                percent,
+            )
+
+
+def _passes(settings: Settings) -> Iterator[Column]:
+    for m in settings.cases:
+        yield Column(_cases(m), _is("false passes", "noninferiority", m), percent)
+    for m in settings.cases[1:]:
+        yield Column(
+            f"one of {m}, in shares of alpha / {m}",
+            _is("false passes of a case", "noninferiority", m),
+            _in_shares,
+        )
+
+
+def _passed(settings: Settings) -> list[Column]:
+    return [Column(_cases(m), _is("passed", "noninferiority", m), percent) for m in settings.cases]
+
+
+def _in_shares(figure: Figure) -> str:
+    assert figure.promise is not None  # the rate of a case is promised its share
+    return f"{figure.value / figure.promise:.2f} ± {figure.error / figure.promise:.2f}"
+
+
+def _detection(settings: Settings) -> Iterator[Column]:
+    for times in (1, 2, 4):
+        for m in settings.cases:
+            drift = times * settings.tolerance
+            yield Column(
+                f"{times} x, {_cases(m)}", _is("detected", "regression", m, drift=drift), percent
+            )
+
+
+def _pooled() -> list[Column]:
+    return [
+        Column(
+            f"{'pooled' if rule == 'Holm' else 'alone'}, {drifting}, {times} x",
+            _times(_is(f"found, {drifting}", rule), times),
+            percent,
+        )
+        for drifting in ("one case drifts", "all cases drift")
+        for times in (2, 4)
+        for rule in ("regression", "Holm")
+    ]
+
+
+def _times(holds: Callable[[Figure], bool], times: int) -> Callable[[Figure], bool]:
+    return lambda figure: (
+        holds(figure) and isclose(figure.drift, times * figure.tolerance, abs_tol=1e-9)
+    )
+
+
+LOOKED = (1, 14)
+"""Cases of the runs that look again: every look of every case has to be judged."""
+
+
+def _looks(settings: Settings) -> Iterator[Column]:
+    for m in LOOKED:
+        yield Column(f"false failures, {_cases(m)}", _is("false failures", "more", m), percent)
+        yield Column(f"false passes, {_cases(m)}", _is("false passes", "more", m), percent)
+        for times in (2, 4):
+            drift = times * settings.tolerance
+            yield Column(
+                f"detected {times} x, {_cases(m)}",
+                _is("detected", "more", m, drift=drift),
+                percent,
+            )
+
+
+def _used(settings: Settings) -> Iterator[Column]:
+    for m in LOOKED:
+        for times in (0, 1, 2, 4):
+            drift = times * settings.tolerance
+            yield Column(
+                f"{_cases(m)}, {times} x", _is("samples used", "more", m, drift=drift), whole
+            )
+
+
+def _plain(settings: Settings) -> Iterator[Column]:
+    for rule in ("paired threshold", "unpaired threshold"):
+        name = rule.partition(" ")[0]
+        for m in settings.cases:
+            yield Column(
+                f"{name}: false failures, {_cases(m)}", _is("false failures", rule, m), percent
+            )
+        for times in (2, 4):
+            drift = times * settings.tolerance
+            yield Column(
+                f"{name}: detected {times} x", _is("detected", rule, 1, drift=drift), percent
+            )
+
+
+def _unseen(settings: Settings) -> Iterator[Column]:
+    yield Column("holds none of them", _is("false passes", "noninferiority", 1), _none_of_them)
+    yield Column("false passes", _is("false passes", "noninferiority", 1), percent)
+    for times in (2, 4):
+        drift = times * settings.tolerance
+        yield Column(f"detected {times} x", _is("detected", "regression", 1, drift=drift), percent)
+
+
+def _none_of_them(figure: Figure) -> str:
+    share = float(figure.world.removeprefix(_UNSEEN).partition("%")[0]) / 100
+    return f"{100 * (1 - share) ** figure.n:.1f}"
+
+
+def _played() -> Iterator[Column]:
+    for m in (1, 14):
+        yield Column(
+            f"false failures, {_cases(m)}", _is("false failures", "regression", m), percent
+        )
+        yield Column(
+            f"false passes, {_cases(m)}", _is("false passes", "noninferiority", m), percent
+        )
+    for times in (2, 4):
+        yield Column(f"detected {times} x", _times(_is("detected", "regression"), times), percent)
+    for rule in ("paired threshold",):
+        yield Column("paired threshold: false failures", _is("false failures", rule), percent)
+        for times in (2, 4):
+            yield Column(
+                f"paired threshold: detected {times} x",
+                _times(_is("detected", rule), times),
+                percent,
+            )
+
+
+def _cases(m: int) -> str:
+    return "1 case" if m == 1 else f"{m} cases"

@@ -1,0 +1,133 @@
+"""Error rates of the gate, measured: false failures, false passes, detection, samples used.
+
+Scores are simulated (normal, skewed, bounded, binary, clustered), and drawn from chains of the
+embedded world; bounds, verdicts, shares of alpha, looks and Holm's procedure are the gate's own.
+Beside them stand the thresholds without statistics that CI gates usually have.
+
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py            # under half an hour, one core
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick    # under a minute
+
+Prints Markdown tables. A promise is broken where a rate exceeds the alpha that was promised by more
+than 3 standard errors: it is named, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+if __package__ in (
+    None,
+    "",
+):  # Run by its path, Python looks beside the script for what it imports.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.error_rates import embedded, simulated
+from benchmarks.error_rates.figures import Figure
+from benchmarks.error_rates.simulated import Settings
+from benchmarks.error_rates.tables import LOOKED, report
+from benchmarks.error_rates.worlds import (
+    BINARY,
+    BOUNDED,
+    CLUSTERED,
+    LOSSES,
+    NORMAL,
+    WORLDS,
+    World,
+)
+from pytest_cepbench.gate.statistics import look_sizes
+
+QUICK = Settings(runs=100, sizes=(20, 60, 200))
+
+_SHARES = (0.02, 0.05, 0.1, 0.2)
+_POOLED_AT = (60, 200)
+_PLAYED, _PLAYED_QUICK = 100, 20
+_EMBEDDED_QUICK = (20, 60)
+_MANY_AT = 60
+_MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
+
+
+def measure(settings: Settings, *, quick: bool) -> Iterator[Figure]:
+    """Every figure, in the order of the tables; chains are played first, where something can fail."""
+    played = embedded.populations(_PLAYED_QUICK if quick else _PLAYED)
+    for world in WORLDS:
+        for n in settings.sizes:
+            yield from simulated.errors(world, n, settings)
+            yield from simulated.agreement(world, n, settings)
+            yield from simulated.detection(world, n, settings)
+            yield from simulated.plain_thresholds(world, n, settings)
+            looked = _looked(world, quick=quick)
+            if looked and len(look_sizes(n)) > 1:
+                yield from simulated.looks(world, n, replace(settings, cases=looked))
+    for world in (NORMAL, LOSSES, BINARY):
+        for n in _POOLED_AT if not quick else ():
+            yield from simulated.pooled(world, n, settings)
+    for share in _SHARES:
+        for n in settings.sizes if not quick else ():
+            yield from simulated.unseen(share, n, settings)
+    for population in played:
+        for n in _EMBEDDED_QUICK if quick else settings.sizes:
+            many = n == _MANY_AT and population.name in _MANY_OF
+            yield from embedded.figures(population, n, LOOKED[-1] if many else 1, settings)
+
+
+def _looked(world: World, *, quick: bool) -> tuple[int, ...]:
+    """Cases of the runs of a world that look again; exact bounds take too long for many."""
+    if world in ((NORMAL, LOSSES) if quick else (NORMAL, LOSSES, BINARY, CLUSTERED)):
+        return LOOKED
+    return () if quick or world is not BOUNDED else LOOKED[:1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and say whether a promise is broken: 0 if none is, else 1."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="few runs, no n of 1284")
+    parser.add_argument("--runs", type=int, help="simulated runs of each setting; 2000, quick 100")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    options = parser.parse_args(arguments)
+    settings = QUICK if options.quick else Settings()
+    if options.runs is not None:
+        if options.runs < 2:
+            parser.error(f"--runs: a standard error needs at least 2 runs, got {options.runs}")
+        settings = replace(settings, runs=options.runs)
+    started = time.process_time()
+    figures = list(told(measure(settings, quick=options.quick)))
+    broken = [figure for figure in figures if figure.broken]
+    print(report(figures, settings))
+    seconds = time.process_time() - started
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"{machine}; {seconds:.0f} CPU seconds\n")
+    if options.json is not None:
+        document = {
+            "machine": machine,
+            "seconds": seconds,
+            "settings": asdict(settings),
+            "figures": [asdict(figure) | {"broken": figure.broken} for figure in figures],
+        }
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    promised = sum(figure.promise is not None for figure in figures)
+    print(f"{promised} promises measured, {len(broken)} broken")
+    for figure in broken:
+        print(f"  broken: {figure}")
+    return 1 if broken else 0
+
+
+def told(figures: Iterator[Figure]) -> Iterator[Figure]:
+    """The same figures; says on standard error where the measuring has got to."""
+    last = None
+    for figure in figures:
+        if (here := (figure.world, figure.n)) != last:
+            print(f"{figure.world}, n = {figure.n}", file=sys.stderr, flush=True)
+            last = here
+        yield figure
+
+
+if __name__ == "__main__":
+    sys.exit(main())
