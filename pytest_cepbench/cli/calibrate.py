@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -13,10 +12,11 @@ from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.asking import read_trial
-from pytest_cepbench.cli.home import import_from, open_store
+from pytest_cepbench.cli.home import import_from
+from pytest_cepbench.cli.measuring import measured
 from pytest_cepbench.cli.rendering import Section, Table
-from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show, tell
-from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.cli.terminal import NOT_DONE, show, tell
+from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import Baseline, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import REMEDY
@@ -24,9 +24,8 @@ from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.gate.pairing import IncomparableError, pair
 from pytest_cepbench.gate.places import baseline_path
 from pytest_cepbench.report.text import number
-from pytest_cepbench.studies.calibration import Calibrated, Rehearsal, calibrate, rehearse
-from pytest_cepbench.suites import NotConcernedError, Roster
-from pytest_cepbench.suites.data import DataAbsentError
+from pytest_cepbench.studies.calibration import Calibrated, Rehearsal, Trial, calibrate, rehearse
+from pytest_cepbench.suites import Roster
 
 _REMEDY = (
     "a drop as large as the tolerance will mostly be inconclusive there: give these cases as many "
@@ -36,26 +35,22 @@ _REMEDY = (
 
 def run(given: Namespace) -> int:
     """Play, print, and write the noise; exit codes as in `main`."""
-    with ExitStack() as stack:
-        try:
-            trial = read_trial(given)
-            roster = Roster(stack.enter_context(open_store(given.store)))
-            import_from(trial.suite)
-            rehearsal = rehearse(trial, roster)
-        except (CepError, DataAbsentError, NotConcernedError) as error:
-            return complain(str(error), MISTAKE)
-        except KeyboardInterrupt:
-            return complain("interrupted before anything was measured", INTERRUPTED)
-        try:
-            found = calibrate(rehearsal, roster, tell)
-        except CepError as error:
-            return complain(str(error), NOT_DONE)
-        except KeyboardInterrupt:
-            remedy = "what was computed is in the store: the same command goes on from there"
-            return complain(f"interrupted; {remedy}", INTERRUPTED)
+
+    def get_ready(trial: Trial, roster: Roster) -> Rehearsal:
+        import_from(trial.suite)
+        return rehearse(trial, roster)
+
+    def play(rehearsal: Rehearsal, roster: Roster) -> tuple[Sequence[Calibrated], list[Section]]:
+        found = calibrate(rehearsal, roster, tell)
         opening = list(_opening(rehearsal, roster, given.model))
+        return found, _page(rehearsal, found, opening)
+
+    played = measured(given.store, lambda: read_trial(given), get_ready, play)
+    if isinstance(played, int):
+        return played
+    found, page = played
     kept = [_keep(one, given.baselines, dry_run=given.dry_run) for one in found]
-    show([*_page(rehearsal, found, opening), _summary(found, kept, given.baselines)])
+    show([*page, _summary(found, kept, given.baselines)])
     broken = any(one.broken for one in found) or any(one.failed for one in kept)
     return NOT_DONE if broken else 0
 

@@ -136,7 +136,7 @@ class Judge:
             "anchor": _anchor(examined, policy),
             "chains": show_chains(run, case, shown, self.process.store),
             "measured": record_of(measurement),
-            **({} if accepting else self._attributed(case, examined)),
+            **(self._attributed(case, examined) if policy.primary and not accepting else {}),
         }
 
     def _attributed(self, case: Case, examined: Examined) -> dict[str, Any]:
