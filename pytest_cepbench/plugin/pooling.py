@@ -49,7 +49,6 @@ def judge_pooled(process: Process, suite_file: Path, case: PooledCase) -> dict[s
     members = [_member(process, one) for one in _collected(process, suite_file, case)]
     alpha = sum(one.policy.alpha for one in members if one.policy.statistical)
     fields: dict[str, Any] = {
-        "units": len(members),
         "alpha": alpha or None,
         "method": "Holm; intersection-union",
         "model": dict(members[0].examined.measurement.model) if members else {},

@@ -42,11 +42,13 @@ describe = "describe"
 describer = "shapes:"
 generator = "shapes:"
 encoder = "shapes:"
+[gate]
+gate = "threshold"
 [metrics.gc]
 [metrics.failures]
 tolerance = 0.0
 """
-"""Ten cases over 16 samples: 8 categories, the whole, the failure rate."""
+"""Ten cases over 16 samples: 8 categories, the whole, the failure rate; judged without statistics."""
 
 PHOTOS = """\
 name = "photos"
@@ -62,6 +64,8 @@ describe = "describe"
 describer = "python:user_models:describer"
 generator = "python:user_models:generator"
 encoder = "python:user_models:encoder"
+[gate]
+gate = "threshold"
 [metrics.gc]
 [metrics.failures]
 tolerance = 0.0

@@ -111,12 +111,16 @@ def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
 
 
 def test_a_changed_measurement_replaces_its_baseline(accepted: Project) -> None:
-    """Accepting a worse model writes its numbers, and then that model holds."""
+    """Accepting a worse model writes its numbers, and then that model holds, within the anchor's."""
     before = contents(accepted.baselines)
     result = accepted.run("-k", "crowded", REGRESSED, "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
-    changed = {k for k, v in contents(accepted.baselines).items() if before[k] != v}
-    assert [name.partition("-")[0] for name in changed] == ["toy/crowded"]
+    changed = {k for k, v in contents(accepted.baselines).items() if before.get(k) != v}
+    assert {name.rpartition("-gc-")[0] for name in changed} == {
+        "toy/crowded",
+        "toy/anchors/crowded",
+    }
+    accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\nanchor_tolerance = 1.0")
     assert accepted.run("-k", "crowded", REGRESSED).ret == pytest.ExitCode.OK
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.plugin.project import Project, contents
@@ -31,11 +33,18 @@ def death(request):
 def test_a_dead_worker_fails_the_run_and_spares_the_baselines(
     accepted: Project, how: str, update: list[str]
 ) -> None:
-    """With and without updating, every baseline stays as it was, byte for byte, and none is deleted."""
+    """With and without updating, baselines and anchors stay, byte for byte; none is made or deleted.
+
+    The update would change most baselines, freeze new anchors and leave one old one.
+    """
+    anchored = next((accepted.baselines / "toy").glob("count-gc-*"))
+    (accepted.baselines / "toy" / "anchors").mkdir()
+    shutil.copy(anchored, accepted.baselines / "toy" / "anchors")
     unused = accepted.baselines / "toy" / "long-gone-gc-0123456789.toml"
     unused.write_text("an unused file")
     changed = next((accepted.baselines / "toy").glob("color-gc-*"))
     changed.write_text(changed.read_text().replace("Review it", "Look at it"))
+    accepted.edit("suite.toml", 'describer = "shapes:"', 'describer = "shapes:?miss=0.3"')
     before = contents(accepted.baselines)
     _dies(accepted, how)
     result = accepted.run("-n", "2", *update)

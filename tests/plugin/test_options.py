@@ -20,15 +20,23 @@ VALUES = {
     "detector": ("shapes:", "python:user_models:detector", "boxes:"),
     "data": ("photos=one", "photos=two", "photos=three"),
     "samples": ("1", "2", "3"),
+    "seeds": ("2", "3", "4"),
     "store": ("one/store", "two/store", "three/store"),
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
+    "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
+    "alpha": ("0.01", "0.02", "0.5"),
+    "inconclusive": ("more", "fail", "pass"),
+    "budget": ("800", "60.5s", "800,3600s"),
+    "pairing": ("common", "exact", "common"),
+    "attribute": ("0", "3", "32"),
+    "plan": ("True", "False", "True"),
 }
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    from pytest_cepbench.plugin.options import Settings
+    from pytest_cepbench.plugin.settings import Settings
 
     return vars(Settings.from_config(config))
 
@@ -40,6 +48,9 @@ def _found(settings: dict[str, Any], name: str) -> str:
     if name == "data":
         return "photos=" + Path(settings["data"]["photos"]).name
     value = settings[name]
+    if name == "budget":
+        seconds = None if value.seconds is None else f"{value.seconds:g}s"
+        return ",".join(str(part) for part in (value.samples, seconds) if part is not None)
     return Path(value).relative_to(Path.cwd()).as_posix() if isinstance(value, Path) else str(value)
 
 
@@ -65,7 +76,9 @@ def test_command_line_before_environment_before_ini(
     assert settings["sources"] == {option.name: option.env}
     flags = [option.flag, f"--{option.name}"] if option.short else [option.flag]
     for flag in flags:
-        settings = _settings(pytester.parseconfig(*silent, f"{flag}={given}"))
+        settings = _settings(
+            pytester.parseconfig(*silent, flag if option.switch else f"{flag}={given}")
+        )
         assert _found(settings, option.name) == given
         assert settings["sources"] == {option.name: option.flag}
 
@@ -153,6 +166,6 @@ def test_state_is_kept_out_of_version_control(toy: Project) -> None:
     toy.run("--snapshot-update", "-k", "color")
     assert (toy.path / ".cepbench" / ".gitignore").read_text() == "*\n"
     assert {path.name for path in (toy.path / ".cepbench").iterdir()} == {
-        ".gitignore", "store", "report.json", "report.html",
+        ".gitignore", "store", "report.json", "report.html", "report.md",
     }  # fmt: skip
     assert SHAPES in (toy.path / "suite.toml").read_text()

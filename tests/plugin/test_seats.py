@@ -21,6 +21,8 @@ describe = "describe"
 describer = "shapes:"
 generator = "shapes:"
 detector = "shapes:"
+[gate]
+gate = "threshold"
 [metrics.mgg]
 colors = "detector"
 [metrics.failures]

@@ -1,0 +1,130 @@
+"""Anchors: small tolerated steps that add up are seen, in the summary, the failure and the JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import MODES
+from tests.plugin.scored_project import ScoredProject, model, scored_suite
+
+STEP = 0.008
+"""Less than the tolerance of 0.01; three steps are more than the anchor's 0.02."""
+
+CASE = "overall-gc"
+
+
+def _step(number: int) -> str:
+    return model(drop=round(number * STEP, 4), spread=0.0005, chance=number)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """One step has been accepted: no anchor yet, and the summary speaks of a new case."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("anchors"), scored_suite(n=30))
+    ended = project.accept(_step(0))
+    ended.lines.fnmatch_lines(["new cases: 1", "1 baseline written below baselines: commit them"])
+    assert "changed " not in ended.output
+    assert not (project.baselines / "anchors").exists()
+    return project
+
+
+@pytest.fixture(scope="module")
+def second(first: ScoredProject, tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Two steps have been accepted: the first is frozen, byte for byte."""
+    before = first.baseline(CASE).read_bytes()
+    project = first.copy(tmp_path_factory.mktemp("second") / "project")
+    ended = project.accept(_step(1))
+    ended.lines.fnmatch_lines(
+        [
+            "changed scored/overall/gc: 0.8000 -> 0.7920 (-0.00*), n = 30, *one before is its anchor",
+            "1 baseline written below baselines: commit them",
+        ]
+    )
+    assert "new cases" not in ended.output
+    assert project.baseline(CASE, anchor=True).read_bytes() == before
+    assert project.baseline(CASE).read_bytes() != before
+    return project
+
+
+def test_a_step_within_both_tolerances_holds(second: ScoredProject) -> None:
+    """Against the last one and the anchor, each at half of alpha; the JSON has both."""
+    ended = second.run(_step(2))
+    assert ended.code == pytest.ExitCode.OK
+    case = ended.cases[CASE]
+    assert case["verdict"] == "held"
+    assert case["difference"] == pytest.approx(-STEP, abs=3e-4)
+    anchor = case["anchor"]
+    assert anchor["verdict"] == "held"
+    assert anchor["value"] == pytest.approx(0.8, abs=1e-4)
+    assert anchor["difference"] == pytest.approx(-2 * STEP, abs=3e-4)
+    assert anchor["low"] < anchor["difference"] < anchor["high"]
+    assert anchor["tolerance"] == 0.02
+
+
+@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_path: Path) -> None:
+    """Each within the tolerance of the last: the anchor remembers, and the failure says so."""
+    project = second.copy(tmp_path / "third")
+    changed = project.accept(_step(2))
+    changed.lines.fnmatch_lines(["changed scored/overall/gc: 0.7920 -> 0.7840 (-0.00*), n = 30"])
+    assert "anchor" not in changed.output
+    ended = project.run(*MODES[mode], _step(3))
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    case = ended.cases[CASE]
+    assert case["verdict"] == case["anchor"]["verdict"] == "regressed"
+    assert -case["tolerance"] < case["difference"] < 0
+    assert case["anchor"]["difference"] == pytest.approx(-3 * STEP, abs=3e-4)
+    ended.lines.fnmatch_lines(
+        [
+            "regressed: scored, overall, GC@1 (*",
+            "  alpha *0.05   0.025 of each bound, divided among baseline and anchor",
+            "  since anchor    -0.02*   anchor 0.8000, *tolerance -0.0200, regressed",
+            "  the steps since the anchor add up to -0.02*, and -0.0200 is tolerated",
+        ]
+    )
+
+
+def test_further_accepted_steps_leave_the_anchor_where_it_was(
+    second: ScoredProject, tmp_path: Path
+) -> None:
+    """Whatever is accepted since; and the way back to where it began holds against it."""
+    project = second.copy(tmp_path / "ten")
+    before = project.baseline(CASE, anchor=True).read_bytes()
+    for number in (4, 6, 8, 10):
+        project.accept("-q", _step(number))
+    assert project.baseline(CASE, anchor=True).read_bytes() == before
+    ended = project.run(_step(10))
+    case = ended.cases[CASE]
+    assert (case["difference"], case["verdict"]) == (0.0, "regressed")
+    assert case["anchor"]["difference"] == pytest.approx(-10 * STEP, abs=3e-4)
+
+
+def test_an_anchor_of_something_else_moves_with_the_baseline(
+    second: ScoredProject, tmp_path: Path
+) -> None:
+    """After the prompt changed nothing is comparable until it is accepted; then the anchor is new."""
+    project = second.copy(tmp_path / "moved")
+    project.edit("suite.toml", 'describe = "describe"', 'describe = "say"')
+    refused = project.run(_step(1))
+    assert refused.verdicts == {CASE: "incomparable"}
+    project.accept(_step(1)).lines.fnmatch_lines(["changed scored/overall/gc: *, its anchor moves"])
+    assert project.baseline(CASE, anchor=True).read_bytes() == project.baseline(CASE).read_bytes()
+    held = project.run(_step(1))
+    assert held.verdicts == {CASE: "held"}
+    assert held.cases[CASE]["anchor"] is None
+
+
+@pytest.mark.parametrize("damage", ["nonsense", "format = 99"])
+def test_an_anchor_that_cannot_be_read_is_an_error(
+    second: ScoredProject, tmp_path: Path, damage: str
+) -> None:
+    """Named apart from the baseline, and no pass: without it steps could add up unseen."""
+    project = second.copy(tmp_path / "damaged")
+    anchor = project.baseline(CASE, anchor=True)
+    anchor.write_text(anchor.read_text().replace("format = 2", damage))
+    ended = project.run(_step(1))
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    assert ended.verdicts == {CASE: "error"}
+    ended.lines.fnmatch_lines([f"  *anchors/{anchor.name} *"])

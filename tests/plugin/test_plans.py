@@ -1,0 +1,149 @@
+"""`--cep-plan`: how every case would be judged, and how well, without asking a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import contents
+from tests.plugin.scored_project import ScoredProject, model, scored_suite
+
+SUITE = scored_suite(
+    n=60,
+    categories=("a", "b"),
+    rest="""\
+[metrics.gc]
+[metrics.s]
+parts = "overall"
+[metrics.failures]
+gate = "threshold"
+[gate]
+primary = ["gc", "failures"]
+pooled = true
+""",
+)
+
+NOISE = "\n[noise]\nseeds = 3\nunits = 120\nsd = 0.02\nvalue_sd = 0.001\n"
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """A project whose whole case has been calibrated, and which lacks the baseline of `b`."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("planned"), SUITE)
+    project.accept()
+    overall = project.baseline("overall-gc")
+    overall.write_text(overall.read_text().replace("\n[failures]", f"{NOISE}\n[failures]", 1))
+    project.baseline("b-gc").unlink()
+    return project
+
+
+def _fresh(project: ScoredProject, tmp_path: Path) -> ScoredProject:
+    """A copy that has never run."""
+    fresh = project.copy(tmp_path / "fresh")
+    for left in (".cepbench", ".pytest_cache"):
+        (fresh.path / left).rename(tmp_path / left) if (fresh.path / left).exists() else None
+    return fresh
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two"])
+def test_a_plan_asks_nobody_and_writes_nothing(
+    accepted: ScoredProject, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    """A line for every case; no model call, no report, no baseline, no worker; exit code 0."""
+    project, calls = _fresh(accepted, tmp_path), tmp_path / "calls"
+    before = contents(project.path)
+    ended = project.run("--cep-plan", model(drop=0.05), *workers, env={"CALLS": str(calls)})
+    assert ended.code == pytest.ExitCode.OK, ended.output
+    ended.lines.fnmatch_lines(
+        [
+            "*= cepbench plan =*",
+            "case *gate *alpha tolerance *units *visible *needed *looks",
+            "scored a GC@1 *regression *0.017 *0.0100 *60 *- *- *60",
+            "scored b GC@1 *regression *0.017 *0.0100 *60 *- *- *60  (no baseline)",
+            "scored overall GC@1 *regression *0.017 *0.0100 *120 *0.00* *120",
+            "scored overall s(1) *informational *0.05 *120 *- *- *120",
+            "scored overall failure rate *threshold *- *0.0100 *120 *- *- *120",
+            "visible: the smallest drop that the units show with 80 % power; *",
+            "what is - is not known: `cepbench calibrate` *",
+        ]
+    )
+    assert not calls.exists()
+    after = contents(project.path)
+    kept = {name for name in after if not name.startswith((".cepbench/store", ".cepbench/.git"))}
+    assert {name for name in kept if "__pycache__" not in name} == {
+        name for name in before if "__pycache__" not in name
+    }
+    assert all(after[name] == text for name, text in before.items())
+    assert "[gw" not in ended.output
+    assert "summary" not in ended.output
+
+
+def test_a_plan_imports_no_model(accepted: ScoredProject, tmp_path: Path) -> None:
+    """No model that the suite itself names is even made: a suite can be planned anywhere."""
+    project = _fresh(accepted, tmp_path)
+    project.edit("suite.toml", "python:scored:Describer", "python:not_here:Describer")
+    assert project.run("--cep-plan").code == pytest.ExitCode.OK
+    broken = project.run("-k", "a-gc")
+    assert broken.verdicts == {"a-gc": "error"}
+
+
+def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
+    """Smallest visible drop at the case's share of alpha, and the units that the tolerance needs."""
+    from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
+
+    ended = accepted.run("--cep-plan", "-k", "overall-gc", "--cep-tolerance=0.003")
+    visible = smallest_visible(0.02, 120, 0.05)
+    needed = samples_needed(0.02, 0.003, 0.05)
+    ended.lines.fnmatch_lines(
+        [f"scored overall GC@1 *regression *0.05 *0.0030 *120 *{visible:.4f} *{needed}  120"]
+    )
+    assert "what is - is not known" not in ended.output
+
+
+def test_a_run_says_what_its_tolerance_cannot_see(accepted: ScoredProject) -> None:
+    """The calibration is remembered in the run itself: a note where the tolerance is below it."""
+    ended = accepted.run("-k", "overall-gc", "--cep-tolerance=0.003", model(spread=0.02))
+    (note,) = [one for one in ended.cases["overall-gc"]["notes"] if "tolerance" in one]
+    assert note.startswith("the tolerance 0.003 is below the smallest drop that 120 units can show")
+
+
+def test_looks_are_planned(accepted: ScoredProject) -> None:
+    """With more, and within the budget, as far as they may be needed."""
+    ended = accepted.run("--cep-plan", "-k", "overall", "--cep-inconclusive=more")
+    ended.lines.fnmatch_lines(
+        [
+            "scored overall GC@1 *  25, 50, 120",
+            "scored overall s(1) *  25",
+            "scored overall fail*  25",
+        ]
+    )
+    short = accepted.run(
+        "--cep-plan", "-k", "overall-gc", "--cep-inconclusive=more", "--cep-budget=40"
+    )
+    short.lines.fnmatch_lines(["scored overall GC@1 *  25, 40"])
+
+
+def test_errors_of_collection_stay_errors(accepted: ScoredProject, tmp_path: Path) -> None:
+    """A suite that cannot be read is no plan: pytest ends as it always does."""
+    project = accepted.copy(tmp_path / "broken")
+    project.edit("suite.toml", "[gate]", "[gates]")
+    ended = project.run("--cep-plan")
+    assert ended.code == pytest.ExitCode.INTERRUPTED
+    ended.lines.fnmatch_lines(["*suite.toml*gates*"])
+    assert "cepbench plan" not in ended.output
+
+
+def test_a_plan_of_nothing_says_so(accepted: ScoredProject) -> None:
+    """Where everything is deselected there is no case to plan."""
+    ended = accepted.run("--cep-plan", "-k", "nothing-like-this")
+    ended.lines.fnmatch_lines(["no case was collected"])
+
+
+def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_path: Path) -> None:
+    """In the line of its case."""
+    project = accepted.copy(tmp_path / "damaged")
+    project.baseline("a-gc").write_text("nonsense")
+    ended = project.run("--cep-plan", "-k", "a-gc")
+    assert ended.code == pytest.ExitCode.OK
+    ended.lines.fnmatch_lines(["scored a GC@1 *  60  (unreadable baseline)"])

@@ -1,0 +1,140 @@
+"""The verdict of a suite as a whole: an item of its own that sees what single cases are too weak for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.scored_project import ACCEPT, Ended, ScoredProject, model, scored_suite
+
+SUITE = scored_suite(
+    n=30,
+    categories=("a", "b", "c", "d"),
+    rest="[metrics.gc]\n[gate]\nprimary = ['a/gc', 'b/gc', 'c/gc', 'd/gc']\npooled = true\n",
+)
+
+POOLED = "suite-verdict"
+
+FAINT = model(drop="0.05,0.05,0.05,0.012", spread="0.01,0.01,0.01,0.028")
+"""Three clear losses, and one that is found at the whole alpha and not at a quarter of it."""
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Four cases with baselines, and an item for all of them."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("pooled"), SUITE)
+    ended = project.accept()
+    assert POOLED not in ended.cases
+    assert len(list(project.baselines.iterdir())) == 5
+    return project
+
+
+@pytest.fixture(scope="module")
+def faint(accepted: ScoredProject) -> Ended:
+    """The run in which one case is too faint to be seen alone."""
+    return accepted.run(FAINT, "-v")
+
+
+def test_holm_finds_what_a_case_alone_does_not(faint: Ended) -> None:
+    """Inconclusive at its share, found by the suite when the others are rejected, and said so."""
+    assert faint.code == pytest.ExitCode.TESTS_FAILED
+    assert faint.verdicts == {
+        "a-gc": "regressed",
+        "b-gc": "regressed",
+        "c-gc": "regressed",
+        "d-gc": "inconclusive",
+        "overall-gc": "regressed",
+        POOLED: "regressed",
+    }
+    pooled = faint.cases[POOLED]
+    assert pooled["alpha"] == pytest.approx(0.05)
+    assert pooled["primary"]
+    faint.lines.fnmatch_lines(
+        [
+            "*test_drift?suite-verdict? REGRESSED *",
+            "regressed: scored, suite, pooled verdict (*",
+            "  a/gc: -0.0*",
+            "  d/gc: -0.011* (not seen by the case alone)",
+        ]
+    )
+
+
+def test_it_costs_no_further_error(faint: Ended) -> None:
+    """The alpha of the run is that of its four cases."""
+    assert faint.report["alpha"] == pytest.approx(0.05)
+    faint.lines.fnmatch_lines(["false failures at most 5 % per run, over 4 cases"])
+
+
+def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
+    """Wherever its cases were judged."""
+    ended = accepted.run("-n", "2", FAINT)
+    assert ended.numbers == faint.numbers
+    assert ended.code == faint.code
+
+
+def test_a_faint_loss_alone_stays_inconclusive(accepted: ScoredProject) -> None:
+    """Without losses beside it Holm gives it no more than its share; not green by silence."""
+    ended = accepted.run(model(drop="0,0,0,0.012", spread="0.001,0.001,0.001,0.028"))
+    assert ended.verdicts["d-gc"] == ended.verdicts[POOLED] == "inconclusive"
+    assert ended.code == pytest.ExitCode.OK
+    ended.lines.fnmatch_lines(["INCONCLUSIVE scored suite pooled verdict *"])
+    (reason,) = ended.cases[POOLED]["reasons"]
+    assert reason == "a drop larger than tolerated is not excluded in 1: d/gc"
+
+
+def test_it_holds_where_every_case_excludes_its_drop_at_the_whole_alpha(
+    accepted: ScoredProject,
+) -> None:
+    """A claim of all cases at once needs no division: a case may be inconclusive alone."""
+    ended = accepted.run(model(drop="0.0005", spread="0.001,0.001,0.001,0.026"))
+    assert ended.verdicts["d-gc"] == "inconclusive"
+    assert ended.verdicts[POOLED] == "held"
+    assert ended.code == pytest.ExitCode.OK
+    assert ended.cases[POOLED]["notes"] == [
+        "each of 4 cases excludes its tolerated drop at alpha 0.05"
+    ]
+
+
+def test_it_speaks_of_the_cases_of_the_run(accepted: ScoredProject) -> None:
+    """With -k, of those that were selected beside it; of none, it is an error, never a pass."""
+    some = accepted.run(FAINT, "-k", "d-gc or verdict")
+    assert some.cases["d-gc"]["alpha"] == some.cases[POOLED]["alpha"] == 0.05
+    assert some.verdicts == {"d-gc": "regressed", POOLED: "regressed"}
+    alone = accepted.run(FAINT, "-k", "verdict")
+    assert alone.code == pytest.ExitCode.TESTS_FAILED
+    assert alone.verdicts == {POOLED: "error"}
+    alone.lines.fnmatch_lines(["  none of the suite's primary cases is in this run"])
+
+
+def test_what_cannot_be_compared_cannot_be_pooled(accepted: ScoredProject, tmp_path: Path) -> None:
+    """A case without a baseline is the suite's verdict too."""
+    project = accepted.copy(tmp_path / "lacking")
+    project.baseline("b-gc").unlink()
+    ended = project.run(model(drop=0.0005, spread=0.001))
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    assert ended.verdicts["b-gc"] == ended.verdicts[POOLED] == "no-baseline"
+    assert ended.cases[POOLED]["reasons"] == ["b/gc: no-baseline"]
+
+
+def test_updating_and_choosing_by_marker_leave_it_out(
+    accepted: ScoredProject, tmp_path: Path
+) -> None:
+    """It has no baseline to accept, and a marker that names parts makes no claim of the whole."""
+    project = accepted.copy(tmp_path / "updated")
+    updated = project.run("-n", "2", ACCEPT, model(drop=0.02))
+    assert updated.code == pytest.ExitCode.OK
+    assert POOLED not in updated.cases
+    assert not list(project.baselines.glob("*verdict*"))
+    project.edit(
+        "test_scored.py", "def ", "import pytest\n\n@pytest.mark.cep(metrics=['gc'])\ndef "
+    )
+    assert POOLED not in project.run("--collect-only", "-q").output
+
+
+def test_plain_rules_count_as_the_cases_do(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Under threshold nothing is divided: the suite regressed where one of its cases did."""
+    ended = accepted.run("--cep-gate=threshold", model(drop="0,0,0,0.02"))
+    assert ended.verdicts["d-gc"] == ended.verdicts[POOLED] == "regressed"
+    assert ended.cases[POOLED]["alpha"] is None
+    assert ended.report["alpha"] is None

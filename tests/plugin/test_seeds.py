@@ -1,0 +1,93 @@
+"""`--cep-seeds`: every sample played several times, its replicates one unit, the seeds in the identity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import MODES
+from tests.plugin.scored_project import ScoredProject, model, scored_suite
+
+CHANCY = model(spread=0.01, chance="seed")
+
+CASE = "overall-gc"
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Thirty samples with three seeds each, accepted."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("seeds"), scored_suite(n=30))
+    project.accept(CHANCY, "--cep-seeds=3")
+    return project
+
+
+@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+def test_replicates_have_seeds_of_their_own_and_count_once(
+    accepted: ScoredProject, mode: str
+) -> None:
+    """Ninety scores of thirty independent units; one and the same sample differs between seeds."""
+    ended = accepted.run(*MODES[mode], model(spread=0.012, chance="seed"), "--cep-seeds=3")
+    case = ended.cases[CASE]
+    assert (case["n"], case["units"], case["looks"]) == (90, 30, [90])
+    measured = case["measured"]
+    scores = measured["scores"]["one"]
+    own = [scores[f"one/000{suffix}"] for suffix in ("", " seed 1", " seed 2")]
+    assert len(set(own)) == 3
+    assert {measured["clusters"][f"one/000 seed {k}"] for k in (1, 2)} == {"one/000"}
+    ended.lines.fnmatch_lines(["*scored overall GC@1 * 90"])
+
+
+def test_the_first_seed_is_the_one_without_the_option(
+    accepted: ScoredProject, tmp_path: Path
+) -> None:
+    """What was played once is not played again: two more seeds cost twice the samples."""
+    project = ScoredProject.make(tmp_path / "fresh", scored_suite(n=30))
+    calls = {"CALLS": str(tmp_path / "calls")}
+    project.run(CHANCY, env=calls)
+    assert len((tmp_path / "calls").read_text()) == 30
+    project.run(CHANCY, "--cep-seeds=3", env=calls)
+    assert len((tmp_path / "calls").read_text()) == 90
+
+
+@pytest.mark.parametrize("seeds", ["1", "4"])
+def test_other_seeds_are_incomparable(accepted: ScoredProject, seeds: str) -> None:
+    """More, fewer, or none: the samples' field names both, and no number is compared."""
+    ended = accepted.run(CHANCY, f"--cep-seeds={seeds}")
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    case = ended.cases[CASE]
+    assert (case["verdict"], case["difference"]) == ("incomparable", None)
+    ended.lines.fnmatch_lines([f"  samples: baseline 90 *, now {30 * int(seeds)} *"])
+
+
+def test_the_suite_and_the_twins_say_how_many(accepted: ScoredProject, tmp_path: Path) -> None:
+    """[chain] seeds, before it the ini file, the environment, the option."""
+    project = accepted.copy(tmp_path / "said")
+    project.edit("suite.toml", "iterations = 1", "iterations = 1\nseeds = 3")
+    assert project.run(CHANCY).verdicts == {CASE: "held"}
+    assert project.run(CHANCY, "--cep-seeds=2").cases[CASE]["n"] == 60
+    assert project.run(CHANCY, env={"CEPBENCH_SEEDS": "4"}).cases[CASE]["n"] == 120
+
+
+def test_seeds_are_looked_at_after_samples(accepted: ScoredProject) -> None:
+    """More looks take the first seed of every sample before the second of any."""
+    worse = model(drop=0.05, spread=0.02, chance="seed")
+    ended = accepted.run(worse, "--cep-seeds=3", "--cep-inconclusive=more", "--cep-attribute=0")
+    case = ended.cases[CASE]
+    assert (case["looks"], case["units"]) == ([25], 25)
+    assert not any("seed" in name for name in case["measured"]["scores"]["one"])
+
+
+def test_chains_made_elsewhere_have_no_further_seeds(
+    accepted: ScoredProject, tmp_path: Path
+) -> None:
+    """One message that says what to take instead."""
+    project = accepted.copy(tmp_path / "replayed")
+    (project.path / "made" / "image-first" / "gen-2").mkdir(parents=True)
+    (project.path / "made" / "image-first" / "gen-1.csv").write_text("filename,caption\n")
+    ended = project.run("--model=replay:made", "--cep-seeds=2")
+    assert ended.code == pytest.ExitCode.INTERRUPTED
+    ended.lines.fnmatch_lines(
+        ["*suite 'scored' cannot be played with 2 seeds; take --cep-seeds=1*"]
+    )
+    assert "Traceback" not in ended.output

@@ -1,0 +1,69 @@
+"""`--cep-report`: the JSON with all that `cepbench accept` needs, the page and the summary beside it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.project import MODES
+from tests.plugin.scored_project import ScoredProject, model, scored_suite
+
+CANDIDATE = model(drop="0.05,-0.05", spread="0.01,0.05")
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Two categories and the whole, accepted."""
+    suite = scored_suite(n=60, categories=("<blink>&|worse", "better"))
+    project = ScoredProject.make(tmp_path_factory.mktemp("reports"), suite)
+    project.accept()
+    return project
+
+
+@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+def test_three_files_say_the_same(accepted: ScoredProject, mode: str) -> None:
+    """Beside each other under one name; what data sets named is escaped in page and summary."""
+    ended = accepted.run(*MODES[mode], CANDIDATE, f"--cep-report=out/{mode}.json")
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    place = accepted.path / "out"
+    assert {file.name for file in place.glob(f"{mode}.*")} == {
+        f"{mode}.{suffix}" for suffix in ("json", "html", "md")
+    }
+    ended.lines.fnmatch_lines([f"report: out/{mode}.{suffix}" for suffix in ("json", "html", "md")])
+    document = json.loads((place / f"{mode}.json").read_text())
+    assert document["schema"] == 2
+    assert document["verdict"] == "failed"
+    assert document["counts"] == {"improved": 1, "held": 1, "regressed": 1}
+    page, summary = ((place / f"{mode}.{suffix}").read_text() for suffix in ("html", "md"))
+    for text in (page, summary):
+        assert "<blink>" not in text
+        assert "&lt;blink&gt;" in text
+        for word in ("REGRESSED", "IMPROVED", "HELD"):
+            assert word in text
+    assert "## cepbench: failed" in summary
+
+
+def test_a_case_carries_its_measurement(accepted: ScoredProject) -> None:
+    """All scores, how many cases the suite has, and whether more samples were there."""
+    ended = accepted.run(CANDIDATE, "-k", "better", "--cep-inconclusive=more")
+    (case,) = ended.report["cases"]
+    assert case["of"] == 3
+    assert (case["partial"], case["looks"]) == (True, [25])
+    measured = case["measured"]
+    assert (measured["case"], measured["n"]) == ("scored/better/gc", 25)
+    scores = measured["scores"]["better"].values()
+    assert case["value"] == measured["value"] == pytest.approx(sum(scores) / 25, abs=1e-6)
+    assert measured["identity"] == case["identity"]
+    whole = accepted.run(CANDIDATE, "-k", "better").report["cases"][0]
+    assert (whole["partial"], whole["measured"]["n"]) == (False, 60)
+
+
+@pytest.mark.parametrize("name", ["noend", "strange.txt"])
+def test_whatever_the_name_the_files_have_their_own_endings(
+    accepted: ScoredProject, name: str
+) -> None:
+    """The JSON is where programs look for it: .json."""
+    accepted.run(CANDIDATE, "-k", "better", f"--cep-report=odd/{name}")
+    stem = name.partition(".")[0]
+    assert json.loads((accepted.path / "odd" / f"{stem}.json").read_text())["verdict"] == "passed"
