@@ -11,7 +11,7 @@ from typing import cast
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import REMEDY, load_baseline
-from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.places import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.plugin.process import Process
@@ -62,14 +62,15 @@ def read_references(process: Process, case: Case) -> References:
 
 
 def _read(path: Path, case: Case) -> Baseline | None:
+    name = f"{ANCHORS}/{path.name}" if path.parent.name == ANCHORS else path.name
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"baseline {path.name} cannot be read: {error}; {REMEDY}"
+        msg = f"baseline {name} cannot be read: {error}; {REMEDY}"
         raise BaselineError(msg) from error
-    return load_baseline(text, case.key, path.name)
+    return load_baseline(text, case.key, name)
 
 
 def examine(

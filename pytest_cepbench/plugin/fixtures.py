@@ -54,6 +54,7 @@ def cep_gate(
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.plugin.collecting import mark_of
     from pytest_cepbench.plugin.judging import Judge
+    from pytest_cepbench.plugin.markers import is_tolerance
     from pytest_cepbench.report.properties import properties_of
     from pytest_cepbench.report.text import explain, one_line
     from pytest_cepbench.suites.policies import Overrides
@@ -62,6 +63,9 @@ def cep_gate(
     judge = Judge(process_of(request.config), mark.suite_file(request.path), snapshot)
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
+        if tolerance is not None and not is_tolerance(tolerance):
+            msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
+            pytest.fail(msg, pytrace=False)
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         result = judge(case, request.node.nodeid, here.over(mark.overrides))
         request.node.stash.setdefault(RESULTS, []).append(result)

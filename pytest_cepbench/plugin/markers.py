@@ -56,14 +56,16 @@ class CepMark:
         return (module.parent / (self.suite or FILE_NAME)).resolve()
 
 
+def is_tolerance(value: Any) -> bool:
+    """Whether it is a number of at least 0, and finite."""
+    return isinstance(value, int | float) and 0 <= value < float("inf")
+
+
 def _check(name: str, value: Any) -> None:
     """Raises SuiteError for a value of the wrong kind; None is as good as left out."""
     kinds = {
         "suite": ("a path", isinstance(value, str)),
-        "tolerance": (
-            "a number of at least 0",
-            isinstance(value, int | float) and 0 <= value < float("inf"),
-        ),
+        "tolerance": ("a number of at least 0", is_tolerance(value)),
     }
     names = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
     expected, fits = kinds.get(name, ("a list of names", names))

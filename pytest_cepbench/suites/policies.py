@@ -10,7 +10,9 @@ from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.suites.cases import POOLED, Case, PooledCase
-from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.definition import GateTable, Suite
+
+_DEFAULTS = GateTable()
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> Claim:
         for source, layer in layers:
             value = getattr(layer, setting, None)
             if value is not None:
-                return value, source
+                set_here = layer is not gate or value != getattr(_DEFAULTS, setting)
+                return value, source if set_here else ""
         return None, ""
 
     settings = ("gate", "tolerance", "anchor_tolerance", "alpha", "bounds")

@@ -50,7 +50,7 @@ def test_a_worse_generator_is_found_by_every_kind_of_metric(shipped: Project) ->
     alone = shipped.numbers()
     found = {f"{c['suite']} {c['part']}-{c['metric']}": c["verdict"] for c in alone}
     for case in (
-        "shapes overall-gc", "shapes overall-sim", "shapes overall-gc_fid", "shapes overall-fid",
+        "shapes overall-gc", "shapes overall-sim", "shapes overall-fid",
         "shapes-drift overall-mcd", "shapes-drift image-to-text-mcd",
         "shapes-tasks overall-mgg", "shapes-tasks overall-geneval",
         "shapes suite-verdict", "shapes-drift suite-verdict", "shapes-tasks suite-verdict",
