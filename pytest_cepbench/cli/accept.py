@@ -13,7 +13,7 @@ from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.errors import BaselineError, SpecError, unknown_name
 from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
-from pytest_cepbench.gate.acceptance import Change, apply, propose
+from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
 from pytest_cepbench.gate.baseline import FORMAT, contradiction
 from pytest_cepbench.gate.places import anchor_path, baseline_path
 from pytest_cepbench.report import CaseResult
@@ -66,7 +66,7 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
         return found
     chosen = {}
     for name in names:
-        keys = [key for key in found if name in (str(key), f"{key.part}/{key.metric}")]
+        keys = [key for key in found if name in (str(key), key.within)]
         if len(keys) != 1:
             known = [str(key) for key in found]
             problem = (
@@ -142,16 +142,8 @@ def _anchor_alone(key: CaseKey, after: Baseline, root: Path) -> Change | None:
     change = propose(key, after, root, move_anchor=True)
     if change is None or change.anchor != "moved":
         return None
-    anchor = _readable(anchor_path(root, key), key)
+    anchor = readable(anchor_path(root, key), key)
     return None if anchor is not None and anchor.scores == after.scores else change
-
-
-def _readable(path: Path, key: CaseKey) -> Baseline | None:
-    """What a file holds, if it is the baseline of this case."""
-    try:
-        return load_baseline(path.read_text(encoding="utf-8"), key, path.name)
-    except (OSError, UnicodeDecodeError, BaselineError):
-        return None
 
 
 def _page(

@@ -191,7 +191,7 @@ def _summary(found: Sequence[Calibrated], kept: Sequence[_Kept], root: Path) -> 
 
 
 def _name(one: Calibrated) -> str:
-    return f"{one.key.part}/{one.key.metric}"
+    return one.key.within
 
 
 def _silent(noise: Noise) -> bool:

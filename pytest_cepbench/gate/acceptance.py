@@ -46,7 +46,7 @@ def propose(
     anchor of something else (other samples, prompts, encoders), or one that cannot be read, can be
     compared with nothing any more, and moves. A calibration stays for as long as what is measured is the same.
     """
-    before = _readable(baseline_path(root, key), key)
+    before = readable(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
     anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not unchanged)
@@ -68,7 +68,7 @@ def _anchor_step(
 ) -> AnchorStep:
     """move: whether that was asked for. freeze: whether what was there before can be the anchor."""
     place = anchor_path(root, key)
-    anchor = _readable(place, key)
+    anchor = readable(place, key)
     if anchor is not None and anchor.identity == after.identity and not move:
         return "kept"
     if freeze and not move:
@@ -76,7 +76,7 @@ def _anchor_step(
     return "moved" if place.exists() else "none"
 
 
-def _readable(path: Path, key: CaseKey) -> Baseline | None:
+def readable(path: Path, key: CaseKey) -> Baseline | None:
     """What a file holds; None where there is none, or nothing that could be compared."""
     try:
         return load_baseline(path.read_text(encoding="utf-8"), key, path.name)

@@ -32,6 +32,11 @@ class CaseKey:
         return f"{self.suite}/{self.part}/{self.metric}"
 
     @property
+    def within(self) -> str:
+        """PART/METRIC: its name in its suite."""
+        return f"{self.part}/{self.metric}"
+
+    @property
     def file_stem(self) -> str:
         """A file name for this case alone: readable, and unique by a digest of the exact key.
 
@@ -41,6 +46,11 @@ class CaseKey:
         name = f"{self.part}\0{self.metric}".encode("utf-8", "surrogatepass")
         slug = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.part}-{self.metric}").strip("-")[:60]
         return f"{slug.lower()}-{blake2b(name, digest_size=5).hexdigest()}"
+
+
+def mean_of_scores(scores: Mapping[str, Mapping[str, float]]) -> float:
+    """Unweighted mean of the categories' means. scores: category -> sample id -> score."""
+    return mean_of_categories({name: np.array(list(p.values())) for name, p in scores.items()})
 
 
 @dataclass(frozen=True)
@@ -101,8 +111,7 @@ class Measurement:
     @cached_property
     def value(self) -> float:
         """The case's number: unweighted mean of the categories' means."""
-        arrays = {name: np.array(list(part.values())) for name, part in self.scores.items()}
-        return round(mean_of_categories(arrays), DECIMALS)
+        return round(mean_of_scores(self.scores), DECIMALS)
 
     @property
     def n(self) -> int:

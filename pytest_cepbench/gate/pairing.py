@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.gate.measurement import DECIMALS, Measurement
+from pytest_cepbench.gate.measurement import DECIMALS, Measurement, mean_of_scores
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import Differences
 
@@ -31,8 +31,8 @@ class Pair:
     """A measurement and its baseline over the same samples.
 
     before, now: scores by category and sample. sign: 1 where higher is better, else -1.
-    differences: what statistics are made of. blocks: whether these are of jackknife blocks; None
-    for a score of a whole set without any. dropped: how many samples only one of the two has.
+    differences: what statistics are made of. blocks: whether the scores are of whole sets, and the
+    differences of jackknife blocks. bounded: whether bounds can be made. dropped: how many samples only one of the two has.
     """
 
     before: Scores
@@ -51,7 +51,7 @@ class Pair:
     @property
     def baseline_value(self) -> float:
         """The baseline's value over these samples."""
-        return round(_mean(self.before), DECIMALS)
+        return round(mean_of_scores(self.before), DECIMALS)
 
 
 def pair(
@@ -102,9 +102,16 @@ def _differences(
     same = all(baseline.blocks[n].keys() == measurement.blocks[n].keys() for n in whole)
     if whole != turned.keys() or not same:
         return Differences.of(turned), False
-    # A block's name says nothing beyond its category.
-    named = {name: {f"{name}\0{block}": d for block, d in pseudo[name].items()} for name in whole}
-    return Differences.of(named, center=sign * (_mean(now) - _mean(before))), True
+    center = sign * (mean_of_scores(now) - mean_of_scores(before))
+    return Differences.of(blocks_apart({name: pseudo[name] for name in whole}), center=center), True
+
+
+def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
+    """The same under names of their own: a block's name says nothing beyond its category."""
+    return {
+        category: {f"{category}\0{block}": value for block, value in part.items()}
+        for category, part in parts.items()
+    }
 
 
 def _turned(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
@@ -117,11 +124,6 @@ def _turned(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, flo
         for name, part in now.items()
         if name in before
     }
-
-
-def _mean(scores: Scores) -> float:
-    parts = [sum(part.values()) / len(part) for part in scores.values()]
-    return sum(parts) / len(parts)
 
 
 def _differing(measurement: Measurement, baseline: Baseline, pairing: Pairing) -> Iterator[str]:

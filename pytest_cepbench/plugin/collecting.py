@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -14,7 +13,7 @@ from pytest_cepbench.plugin.settings import updating
 from pytest_cepbench.suites import Case, NotConcernedError
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.data import DataAbsentError
-from pytest_cepbench.suites.policies import divide_alpha
+from pytest_cepbench.suites.policies import settle
 
 
 def mark_of(node: pytest.Item) -> CepMark:
@@ -56,8 +55,7 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
             path = mark.suite_file(item.path)
             cases[item.nodeid] = path, case
             claims[item.nodeid] = process.claim(path, case.key, mark.overrides)
-    for nodeid, alpha in divide_alpha(claims).items():
-        policy = replace(claims[nodeid].policy, alpha=alpha)
+    for nodeid, policy in settle(claims).items():
         process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
 
 

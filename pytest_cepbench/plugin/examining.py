@@ -20,10 +20,25 @@ from pytest_cepbench.suites import Case
 
 @dataclass(frozen=True)
 class References:
-    """What a case is compared with: the last accepted baseline, and the anchor behind it."""
+    """What a case is compared with: the last accepted baseline, and the anchor behind it.
+
+    pairing: by which samples.
+    """
 
     baseline: Baseline | None
     anchor: Baseline | None
+    pairing: Pairing = "exact"
+
+    def judge(self, measurement: Measurement, policy: Policy, *, partial: bool) -> Judgement:
+        """A measurement against both; partial: as in `judge`."""
+        return judge(
+            measurement,
+            self.baseline,
+            policy,
+            anchor=self.anchor,
+            pairing=self.pairing,
+            partial=partial,
+        )
 
 
 @dataclass(frozen=True)
@@ -41,23 +56,18 @@ class Examined:
     share: float
     references: References
 
-    def judge(self, policy: Policy, pairing: Pairing) -> Judgement:
+    def judge(self, policy: Policy) -> Judgement:
         """What was measured, judged by another policy; alpha is that of the last look."""
-        return judge(
-            self.measurement,
-            self.references.baseline,
-            policy,
-            anchor=self.references.anchor,
-            pairing=pairing,
-            partial=self.partial,
-        )
+        return self.references.judge(self.measurement, policy, partial=self.partial)
 
 
 def read_references(process: Process, case: Case) -> References:
     """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
     root = process.settings.baselines
     return References(
-        _read(baseline_path(root, case.key), case), _read(anchor_path(root, case.key), case)
+        _read(baseline_path(root, case.key), case),
+        _read(anchor_path(root, case.key), case),
+        cast("Pairing", process.settings.pairing),
     )
 
 
@@ -93,13 +103,12 @@ def examine(
     found: Examined | None = None
     for size, share in _affordable(process, sizes, shares):
         depth = run.depth(case, size)
+        partial = depth is not None
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
-        unjudged = Judgement(Verdict.ERROR)
-        found = Examined(measurement, unjudged, tuple(looks), depth is not None, share, references)
         level = replace(policy, alpha=policy.alpha * share)
-        judgement = found.judge(level, cast("Pairing", process.settings.pairing))
-        found = replace(found, judgement=judgement)
+        judgement = references.judge(measurement, level, partial=partial)
+        found = Examined(measurement, judgement, tuple(looks), partial, share, references)
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
     assert found is not None  # the first look is always taken

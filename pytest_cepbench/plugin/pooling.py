@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pytest_cepbench.gate import Judgement, Policy, Verdict
-from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.plugin.examining import Examined, examine, read_references
 from pytest_cepbench.plugin.process import Assigned, Process
@@ -16,7 +15,7 @@ from pytest_cepbench.suites.cases import Case, PooledCase
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
 
-_NO_COMPARISON = (Verdict.ERROR, Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
+_NO_COMPARISON = (Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,12 @@ class _Member:
 
     @property
     def name(self) -> str:
-        return f"{self.case.key.part}/{self.case.key.metric}"
+        return self.case.key.within
 
-    def judged(self, alpha: float, pairing: Pairing) -> Judgement:
+    def judged(self, alpha: float) -> Judgement:
         """At another level; that of its last look where it took several."""
         policy = replace(self.policy, alpha=min(0.5, alpha * self.examined.share))
-        return self.examined.judge(policy, pairing)
+        return self.examined.judge(policy)
 
 
 def judge_pooled(process: Process, suite_file: Path, case: PooledCase) -> dict[str, Any]:
@@ -62,14 +61,13 @@ def judge_pooled(process: Process, suite_file: Path, case: PooledCase) -> dict[s
             "verdict": verdict.value,
             "reasons": reasons or ["none of the suite's primary cases is in this run"],
         }
-    pairing = cast("Pairing", process.settings.pairing)
-    regressed = _regressed(found, alpha, pairing)
+    regressed = _regressed(found, alpha)
     if regressed:
         return fields | {
             "verdict": Verdict.REGRESSED.value,
             "reasons": list(_told(found, regressed)),
         }
-    undecided = [one.name for one in members if not _holds(one, alpha, pairing)]
+    undecided = [one.name for one in members if not _holds(one, alpha)]
     if undecided:
         shown = ", ".join(undecided[:5]) + (", ..." if len(undecided) > 5 else "")
         reasons = [f"a drop larger than tolerated is not excluded in {len(undecided)}: {shown}"]
@@ -92,7 +90,7 @@ def _member(process: Process, one: Assigned) -> _Member:
     return _Member(one.case, one.policy, examined)
 
 
-def _regressed(found: Mapping[str, _Member], alpha: float, pairing: Pairing) -> set[str]:
+def _regressed(found: Mapping[str, _Member], alpha: float) -> set[str]:
     """The cases that regressed: by Holm's procedure, and those that are judged without statistics."""
     plain = {
         name
@@ -104,7 +102,7 @@ def _regressed(found: Mapping[str, _Member], alpha: float, pairing: Pairing) -> 
         return plain
 
     def rejects(name: str, level: float) -> bool:
-        return found[name].judged(level, pairing).verdict is Verdict.REGRESSED
+        return found[name].judged(level).verdict is Verdict.REGRESSED
 
     return plain | holm(rejects, weights, alpha)
 
@@ -116,7 +114,7 @@ def _told(found: Mapping[str, _Member], regressed: set[str]) -> Iterator[str]:
         yield f"{name}: {judgement.difference:+.4f}{also}"
 
 
-def _holds(one: _Member, alpha: float, pairing: Pairing) -> bool:
+def _holds(one: _Member, alpha: float) -> bool:
     if not one.policy.statistical or one.examined.judgement.verdict in _GOOD:
         return one.examined.judgement.verdict in _GOOD
-    return one.judged(alpha, pairing).verdict in _GOOD
+    return one.judged(alpha).verdict in _GOOD

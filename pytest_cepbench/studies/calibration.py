@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -26,7 +26,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.policies import Overrides, check_names, claim_of, divide_alpha
+from pytest_cepbench.suites.policies import Overrides, check_names, claim_of, settle
 
 Tell = Callable[[str], None]
 
@@ -125,12 +125,9 @@ def rehearse(trial: Trial, roster: Roster) -> Rehearsal:
         roster.runner(seat)
     cases = tuple(list_cases(plays[0].measures, suite.name, dataset, suite.table.groups))
     check_names(suite, cases)
-    claims = {str(case.key): claim_of(suite, case.key, trial.overrides) for case in cases}
-    shares = divide_alpha(claims)
-    policies = {
-        case.key: replace(claims[str(case.key)].policy, alpha=shares[str(case.key)])
-        for case in cases
-    }
+    claims = {case.key.within: claim_of(suite, case.key, trial.overrides) for case in cases}
+    settled = settle(claims)
+    policies = {case.key: settled[case.key.within] for case in cases}
     return Rehearsal(suite, dataset, tuple(plays), cases, policies)
 
 

@@ -9,6 +9,7 @@ from statistics import stdev
 
 from pytest_cepbench.gate import Measurement, Noise
 from pytest_cepbench.gate.measurement import DECIMALS
+from pytest_cepbench.gate.pairing import blocks_apart
 from pytest_cepbench.gate.statistics import Differences
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -57,12 +58,7 @@ def _difference(first: Measurement, second: Measurement) -> Differences | str:
     }
     if not whole_sets:
         return Differences.of(differences, first.clusters)
-    # As in the gate, a block's name says nothing beyond its category.
-    apart = {
-        category: {f"{category}\0{block}": value for block, value in part.items()}
-        for category, part in differences.items()
-    }
-    return Differences.of(apart)
+    return Differences.of(blocks_apart(differences))
 
 
 def _names(scores: Scores) -> dict[str, set[str]]:

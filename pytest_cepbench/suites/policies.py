@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pytest_cepbench.errors import SuiteError, unknown_name
@@ -58,15 +58,14 @@ class Claim:
 
 def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> Claim:
     """What is said of a case: by the run or the test, else `[cases]`, its metric, `[gate]`."""
-    name = f"{key.part}/{key.metric}"
-    case, gate = suite.table.cases.get(name), suite.table.gate
+    case, gate = suite.table.cases.get(key.within), suite.table.gate
     layers: list[tuple[str, Any]] = [
-        (f"[cases.{name!r}]", case),
+        (f"[cases.{key.within!r}]", case),
         (f"[metrics.{key.metric}]", suite.metrics.get(key.metric)),
         ("[gate]", gate),
     ]
 
-    def settle(setting: str) -> tuple[Any, str]:
+    def said(setting: str) -> tuple[Any, str]:
         asked = getattr(overrides, setting, None)
         if asked is not None:
             return asked, overrides.sources.get(setting, "")
@@ -78,8 +77,8 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> Claim:
         return None, ""
 
     settings = ("gate", "tolerance", "anchor_tolerance", "alpha", "bounds")
-    settled = {setting: settle(setting) for setting in settings}
-    weight = settle("weight")[0]
+    settled = {setting: said(setting) for setting in settings}
+    weight = said("weight")[0]
     policy = Policy(
         **{setting: value for setting, (value, _) in settled.items()},
         primary=is_primary(suite, key),
@@ -102,7 +101,7 @@ def _matches(pattern: str, key: CaseKey) -> bool:
 
 def check_names(suite: Suite, cases: Sequence[Case]) -> None:
     """Raise SuiteError where `[gate] primary` or `[cases]` names what is no case of the suite."""
-    names = [f"{case.key.part}/{case.key.metric}" for case in cases]
+    names = [case.key.within for case in cases]
     for name in suite.table.cases:
         if name not in names:
             msg = f"suite {suite.name!r}, [cases]: {unknown_name('case', name, names)}"
@@ -134,4 +133,12 @@ def divide_alpha(claims: Mapping[str, Claim]) -> dict[str, float]:
     return {
         name: claim.policy.alpha * (claim.weight / total if claim.shares else 1.0)
         for name, claim in claims.items()
+    }
+
+
+def settle(claims: Mapping[str, Claim]) -> dict[str, Policy]:
+    """How every case of a run is judged, its alpha included; claims as in `divide_alpha`."""
+    return {
+        name: replace(claims[name].policy, alpha=alpha)
+        for name, alpha in divide_alpha(claims).items()
     }

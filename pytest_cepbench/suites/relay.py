@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
-import numpy as np
-
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.remembered import NotInStoreError
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.metrics import mean_of_categories
+from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures import Measure, Measured
@@ -143,9 +141,8 @@ def parting(one: Chain, other: Chain) -> int | None:
 
 
 def _value(measured: Measured, *, pooled: bool) -> float:
-    parts = {name: np.array(list(part.values())) for name, part in measured.scores.items()}
-    if not pooled:
-        # A sample in several categories has the same score in each.
-        each = {name: score for part in measured.scores.values() for name, score in part.items()}
-        parts = {"": np.array(list(each.values()))}
-    return mean_of_categories(parts)
+    if pooled:
+        return mean_of_scores(measured.scores)
+    # A sample in several categories has the same score in each.
+    each = {name: score for part in measured.scores.values() for name, score in part.items()}
+    return mean_of_scores({"": each})
