@@ -20,6 +20,8 @@ INCONCLUSIVE = ("pass", "fail", "more")
 
 PAIRINGS = ("exact", "common")
 
+RESIDENCIES = ("all", "swap")
+
 
 @dataclass(frozen=True)
 class Option:
@@ -83,6 +85,12 @@ OPTIONS = (
     Option("samples", "N", "Most samples of each category: the same ones in every run"),
     Option("seeds", "N", "How often each sample is played, instead of the suites' own"),
     Option("store", "DIR", "Folder of computed results (default: .cepbench/store)"),
+    Option(
+        "shared",
+        "DIR",
+        "Folder of results that others computed, read only, under the store (several allowed)",
+        multiple=True,
+    ),
     Option("baselines", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("report", "FILE", "Report to write, .json and .html (default: .cepbench/report.json)"),
     Option(
@@ -122,6 +130,13 @@ OPTIONS = (
         "attribute",
         "N",
         "Samples on which a regression is followed through the chain (default: 16; 0: none)",
+    ),
+    Option(
+        "residency",
+        "WHICH",
+        "all: models stay on the device together (default); swap: one at a time, for devices that "
+        "cannot hold them",
+        choices=RESIDENCIES,
     ),
     Option("plan", "", "Print what would be judged, and how well, without judging it", switch=True),
 )

@@ -93,7 +93,7 @@ class Process:
     @cached_property
     def store(self) -> Store:
         """The store, opened."""
-        store = Store(self.settings.store)
+        store = Store(self.settings.store, self.settings.shared)
         keep_out_of_git(self.settings.home, self.settings.store)
         return store
 
@@ -113,6 +113,11 @@ class Process:
     def damage(self) -> list[str]:
         """What the store found broken so far."""
         return self.store.damage if "store" in self.__dict__ else []
+
+    @property
+    def folder(self) -> Path:
+        """Where the processes of this run leave word for one another; gone when it ends."""
+        return self.settings.home / "runs" / self.run_id
 
     @property
     def staged(self) -> Path:

@@ -44,7 +44,8 @@ class Settings:
     """What was asked for; None where the suites have the word.
 
     roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
-    home: folder of everything a run leaves behind by default, never to be committed. attribute: on
+    home: folder of everything a run leaves behind by default, never to be committed. shared: folders
+    of results that are only read. residency: whether models share a device or take turns. attribute: on
     how many samples a regression is followed. sources: for every value that is not a default, where
     it came from.
     """
@@ -56,6 +57,7 @@ class Settings:
     data: Mapping[str, Path]
     home: Path
     store: Path
+    shared: tuple[Path, ...]
     baselines: Path
     report: Path
     gate: str | None
@@ -67,6 +69,7 @@ class Settings:
     samples: int | None
     seeds: int | None
     attribute: int
+    residency: str
     plan: bool
     sources: Mapping[str, str]
 
@@ -113,6 +116,7 @@ class Settings:
             },
             home=home,
             store=folder("store", home / "store"),
+            shared=tuple(place("shared", text) for text in values.get("shared", [])),
             baselines=folder("baselines", config.rootpath / "baselines"),
             report=folder("report", home / "report.json"),
             gate=single.get("gate"),
@@ -124,6 +128,7 @@ class Settings:
             samples=read("samples", at_least_one),
             seeds=read("seeds", at_least_one),
             attribute=_ATTRIBUTED if attribute is None else attribute,
+            residency=single.get("residency", "all"),
             plan=read("plan", _switch) or False,
             sources=sources,
         )

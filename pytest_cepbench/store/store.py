@@ -39,12 +39,14 @@ class Store:
     The first result stored under a key is the one that counts, for everybody. Reading verifies:
     what is damaged is dropped, noted in `damage`, and looks as if it had never been stored.
 
-    root: the folder; made when absent, with a `.gitignore` of its own.
+    root: the folder; made when absent, with a `.gitignore` of its own. shared: folders of stores
+    that are only read, asked in this order for what the root does not hold.
     Raises StoreError and its kinds when the folder cannot be used.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, shared: Sequence[Path] = ()) -> None:
         self.root = root
+        self.shared = tuple(shared)
         self.damage: list[str] = []
         self._path = root / "index.sqlite"
         self._images = root / "images"
