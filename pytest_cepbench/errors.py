@@ -34,6 +34,10 @@ class ModelError(CepError):
     """A model could not be loaded or run at all: infrastructure, not drift."""
 
 
+class DeviceMemoryError(ModelError):
+    """A model does not fit into memory, or not a single input of it does."""
+
+
 class ImageError(CepError):
     """Bytes that are not an image this project accepts."""
 

@@ -1,5 +1,6 @@
 """Growing chains: steps in batches, each looked up in the store before a model is asked."""
 
+from pytest_cepbench.chains.calling import Tally
 from pytest_cepbench.chains.chain import (
     Chain,
     DamagedChainsError,
@@ -8,10 +9,10 @@ from pytest_cepbench.chains.chain import (
     naming_damage,
 )
 from pytest_cepbench.chains.engine import Crew, start_chains
-from pytest_cepbench.chains.game import Game
+from pytest_cepbench.chains.game import Game, grow_together
 from pytest_cepbench.chains.plan import ChainPlan, Modality
-from pytest_cepbench.chains.reading import Trace, boxes, trace, vectors
-from pytest_cepbench.chains.runner import RoleRunner, Step, Tally, total
+from pytest_cepbench.chains.reading import Trace, boxes, store_vectors, trace, vectors
+from pytest_cepbench.chains.runner import RoleRunner, Step, total
 from pytest_cepbench.chains.wording import Wording
 
 __all__ = [
@@ -28,9 +29,11 @@ __all__ = [
     "Trace",
     "Wording",
     "boxes",
+    "grow_together",
     "load_link",
     "naming_damage",
     "start_chains",
+    "store_vectors",
     "total",
     "trace",
     "vectors",

@@ -42,17 +42,21 @@ class Crew:
         return found
 
 
-def grow(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
-    """Grow the chain of every sample to its full length or its failure.
+def peek(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
+    """The chains as far as the store has them; no model is loaded.
 
-    Raises DatasetError naming every sample whose seed cannot be used, before any model is asked;
-    DamagedChainsError when a stored image that a step starts from is damaged; ModelError,
-    CheckpointError and StoreError as they come.
+    A chain that is short and has no failure goes on with a step that is not in the store. Raises as
+    `start_chains`.
     """
     chains = start_chains(plan, samples, crew.store)
     for generation in range(1, plan.generations + 1):
-        alive = [chain for chain in chains if chain.failure is None]
-        _advance(plan, generation, alive, crew)
+        alive = [one for one in chains if one.failure is None and len(one.links) == generation]
+        able, steps = _steps(plan, generation, alive, crew)
+        for chain, step, result in zip(
+            able, steps, crew.player(plan, generation).look(steps), strict=True
+        ):
+            if result is not None:
+                _append(chain, generation, step.key, result)
     return chains
 
 
@@ -99,7 +103,31 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
     return Link("image", digest, source=image)
 
 
-def _advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew) -> None:
+def advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew) -> None:
+    """Grow all chains that did not fail by one generation, counted from 1.
+
+    Raises DamagedChainsError when a stored image that a step starts from is damaged; ModelError,
+    CheckpointError and StoreError as they come.
+    """
+    runner = crew.player(plan, generation)
+    alive = [chain for chain in chains if chain.failure is None]
+    able, steps = _steps(plan, generation, alive, crew)
+    if runner.progress is not None:
+        who = "describer" if plan.describes(generation) else "generator"
+        runner.progress.step = f"generation {generation} of {plan.generations}, {who}"
+    with naming_damage(able, generation - 1):
+        if plan.describes(generation):
+            results = runner.describe(plan.describe, steps)
+        else:
+            results = runner.generate(steps)
+    for chain, step, result in zip(able, steps, results, strict=True):
+        _append(chain, generation, step.key, result)
+
+
+def _steps(
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew
+) -> tuple[Sequence[Chain], list[Step]]:
+    """The chains that have such a step, and the step of each."""
     before = generation - 1
     describes = plan.describes(generation)
     runner = crew.player(plan, generation)
@@ -113,10 +141,7 @@ def _advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Cr
         seed = derive_seed(plan.seed, chain.sample.id, generation)
         key = runner.key(prompt, seed, link.kind, digest)
         steps.append(Step(key, seed, _loader(plan, chain, before, crew.store)))
-    with naming_damage(chains, before):
-        results = runner.describe(prompt, steps) if describes else runner.generate(steps)
-    for chain, step, result in zip(chains, steps, results, strict=True):
-        _append(chain, generation, step.key, result)
+    return chains, steps
 
 
 def _worded(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[Chain]:

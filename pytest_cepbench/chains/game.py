@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pytest_cepbench.chains.chain import Chain, DamagedChainsError
-from pytest_cepbench.chains.engine import Crew, grow
+from pytest_cepbench.chains.engine import Crew, advance, start_chains
 from pytest_cepbench.chains.plan import ChainPlan
 from pytest_cepbench.chains.replaying import replay_chains
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import StoreError
+
+_NOT_BEGUN = -1
 
 _SPARE_REPAIRS = 4  # each repair makes a generation's images whole; more means a dying disk
 
@@ -31,7 +33,8 @@ class Game:
         self.samples = tuple(samples)
         self._crew = crew
         self._replay = replay
-        self._chains: list[Chain] | None = None
+        self._chains: list[Chain] = []
+        self._reached = _NOT_BEGUN
 
     @property
     def chains(self) -> list[Chain]:
@@ -44,19 +47,44 @@ class Game:
         Raises DatasetError, ModelError, CheckpointError, and StoreError when images keep getting
         lost.
         """
+        return self._read(self.plan.generations, use)
+
+    def grow(self, generation: int) -> None:
+        """Grow the chains to a generation, if they are not; raises as `read`."""
+        self._read(generation, lambda _: None)
+
+    def _read(self, generation: int, use: Callable[[Sequence[Chain]], T]) -> T:
         store = self._crew.store
         for _ in range(self.plan.generations + _SPARE_REPAIRS):
             try:
-                if self._chains is None:
-                    self._chains = self._make()
+                self._reach(generation)
                 return use(self._chains)
             except DamagedChainsError as damage:
                 store.forget(damage.keys, why="the image it made is damaged or gone")
-                self._chains = None
+                self._reached = _NOT_BEGUN
         msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 
-    def _make(self) -> list[Chain]:
+    def _reach(self, generation: int) -> None:
+        if self._reached == _NOT_BEGUN:
+            self._chains, self._reached = self._begin()
+        while self._reached < generation:
+            advance(self.plan, self._reached + 1, self._chains, self._crew)
+            self._reached += 1
+
+    def _begin(self) -> tuple[list[Chain], int]:
+        store = self._crew.store
         if self._replay is not None:
-            return replay_chains(self.plan, self.samples, self._replay, self._crew.store)
-        return grow(self.plan, self.samples, self._crew)
+            replayed = replay_chains(self.plan, self.samples, self._replay, store)
+            return replayed, self.plan.generations
+        return start_chains(self.plan, self.samples, store), 0
+
+
+def grow_together(games: Sequence[Game]) -> None:
+    """Grow the chains of games of one plan: a generation of all of them, then the next.
+
+    So each role works once per generation, however many games there are. Raises as `Game.read`.
+    """
+    for generation in range(1, max((game.plan.generations for game in games), default=0) + 1):
+        for game in games:
+            game.grow(generation)

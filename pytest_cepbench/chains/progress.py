@@ -6,7 +6,9 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-_WINDOW = 60.0  # seconds that a rate is taken over: models differ, and what was in the store is quick
+_WINDOW = (
+    60.0  # seconds that a rate is taken over: models differ, and what was in the store is quick
+)
 
 
 @dataclass

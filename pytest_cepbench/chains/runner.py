@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from math import inf
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
@@ -16,7 +16,12 @@ from pytest_cepbench.chains.admit import (
     admit_text,
     admit_vectors,
 )
-from pytest_cepbench.errors import CepError, ModelError
+from pytest_cepbench.chains.batches import in_batches
+from pytest_cepbench.chains.calling import Ask, Caller, Passing, Tally, in_words
+from pytest_cepbench.chains.habits import Habit, habit_of, note_habit
+from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains.residency import Residency
+from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.roles import (
     BoundRole,
     CountsTokens,
@@ -25,9 +30,12 @@ from pytest_cepbench.models.roles import (
     Encoder,
     Generator,
     Model,
+    Movable,
 )
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
+from pytest_cepbench.models.torch_runtime import device_memory, release_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+
+_NOTE_SECONDS = 20.0  # between notes of a role's pace
 
 STEP_VERSION = 1
 """Enters every key; raised when the same key would come to mean another result."""
@@ -45,16 +53,6 @@ class Step:
     key: str
     seed: int
     load: Callable[[], Any]
-
-
-@dataclass
-class Tally:
-    """What a role did in this process."""
-
-    loads: int = 0
-    inputs: int = 0
-    hits: int = 0
-    seconds: float = 0.0
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -76,33 +74,76 @@ class DamagedInputsError(Exception):
         self.indices = tuple(indices)
 
 
-Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]
-
-
 @dataclass
 class RoleRunner:
     """A bound role, loaded when the first input is not in the store.
 
-    batch_size: most inputs in one call; starts as the role's, is halved when memory runs out.
+    residency: who else is on the device. progress: told of every result, found or made.
     """
 
     bound: BoundRole
     store: Store
+    residency: Residency = field(default_factory=Residency)
+    progress: Progress | None = None
     tally: Tally = field(default_factory=Tally)
-    batch_size: int = field(init=False)
     _model: Model | None = field(init=False, default=None)
+    _away: bool = field(init=False, default=False)
+    _noted: float = field(init=False, default=-inf)
 
-    def __post_init__(self) -> None:
-        self.batch_size = self.bound.batch_size
+    @cached_property
+    def caller(self) -> Caller:
+        """Asks the model; begins with the batch that fitted in an earlier run."""
+        habit = habit_of(self.bound, self.store)
+        size = self.bound.batch_size if habit is None else habit.batch_size
+        if not self.bound.grows:
+            size = min(size, self.bound.batch_size)
+        room = device_memory(self.bound.device) if self.bound.grows else None
+        return Caller(self.bound, self.tally, size, room)
+
+    @property
+    def batch_size(self) -> int:
+        """Most inputs in one call, as it stands."""
+        return self.caller.size
+
+    @property
+    def device(self) -> str:
+        """Where the model works."""
+        return self.bound.device
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is at hand."""
+        return self._model is not None
 
     @property
     def model(self) -> Model:
         """The loaded model. Raises CheckpointError or ModelError when it cannot be loaded."""
+        self.residency.enter(self)
         if self._model is None:
-            with self._at_work():
+            with self.tally.at_work():
                 self._model = self.bound.load()
             self.tally.loads += 1
+        elif self._away and isinstance(self._model, Movable):
+            with self.tally.at_work():
+                self._model.move(self.device)
+        self._away = False
         return self._model
+
+    def leave(self) -> None:
+        """Let go of the device: the weights wait in host memory, or are loaded again."""
+        if self._model is None or self._away:
+            return
+        if isinstance(self._model, Movable) and self.device != "cpu":
+            self._model.move("cpu")
+            self._away = True
+        elif not self.bound.lasting:
+            self._model = None
+        release_memory()
+
+    def look(self, steps: Sequence[Step]) -> list[Result | None]:
+        """What the store has of the steps; nothing is counted, no model is asked."""
+        found = self.store.get(step.key for step in steps)
+        return [found.get(step.key) for step in steps]
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
@@ -131,11 +172,11 @@ class RoleRunner:
 
         def ask(model: Model, texts: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Generator)
-            images = [admit_image(image) for image in model.generate(texts, seeds)]
+            images = model.generate(texts, seeds)
             self._note_cuts(model, texts)
             return images
 
-        return self._run(steps, ask)
+        return self._run(steps, ask, ahead=False)
 
     def encode(self, kind: str, steps: Sequence[Step]) -> list[Result]:
         """A vector or a failure for each step; kind is "image" or "text"."""
@@ -148,7 +189,7 @@ class RoleRunner:
                 self._note_cuts(model, inputs)
             return vectors
 
-        return self._run(steps, ask)
+        return self._run(steps, ask, ahead=kind == "image")
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
         """Those of the texts that were longer than the model reads -> "tokens of most tokens".
@@ -184,104 +225,86 @@ class RoleRunner:
 
         return self._run(steps, ask)
 
-    def _run(self, steps: Sequence[Step], ask: Ask) -> list[Result]:
+    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> list[Result]:
+        """The results of all steps, out of the store or of the model. ahead: inputs are read on threads."""
         found = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in found
         }
-        self.tally.hits += len(steps) - len(missing)
-        order = sorted(missing.values())
-        low = 0
-        damaged: list[int] = []  # of all batches: they are made again together
-        while low < len(order):
-            part = order[low : low + self.batch_size]
-            try:
-                found |= self._ask_batch([steps[i] for i in part], part, ask)
-            except DamagedInputsError as damage:
-                damaged += damage.indices
-            low += len(part)
-        if damaged:
-            raise DamagedInputsError(damaged)
+        self._did(hits=len(steps) - len(missing))
+        if missing:
+            found |= self._make([(i, steps[i]) for i in sorted(missing.values())], ask, ahead=ahead)
         return [found[step.key] for step in steps]
 
-    def _ask_batch(
-        self, steps: Sequence[Step], indices: Sequence[int], ask: Ask
+    def _make(
+        self, places: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
     ) -> dict[str, Result]:
-        inputs = [step.load() for step in steps]
-        damaged = [i for i, value in zip(indices, inputs, strict=True) if value is None]
+        damaged: list[int] = []  # of all batches: they are made again together
+        before = self.caller.size
+
+        def call(
+            batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
+        ) -> Callable[[], dict[str, Result]] | None:
+            gone = [i for (i, _), value in zip(batch, inputs, strict=True) if value is None]
+            if gone:
+                damaged.extend(gone)
+                return None
+            steps = [step for _, step in batch]
+            outputs = self.caller.call(self.model, inputs, [step.seed for step in steps], ask)
+            self._did(made=len(steps))
+            return partial(self._keep, steps, outputs)
+
+        kept = in_batches(
+            places,
+            lambda: self.caller.size,
+            read=lambda place: place[1].load(),
+            call=call,
+            ahead=ahead,
+        )
+        self._note_habit(before)
         if damaged:
             raise DamagedInputsError(damaged)
-        outputs = self._call(inputs, [step.seed for step in steps], ask)
-        return self._keep(steps, outputs)
+        return {key: result for part in kept for key, result in part.items()}
 
-    def _call(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[object]:
-        """Ask the model; halve the batch when it does not fit or when one input spoils it."""
-        model = self.model
-        try:
-            with self._at_work():
-                outputs = list(ask(model, inputs, seeds))
-        except CepError:
-            raise
-        except Exception as error:  # noqa: BLE001 - any exception of a model is an outcome (design 4)
-            # The exception itself is let go: its traceback holds the tensors that did not fit.
-            no_memory, words = is_out_of_memory(error), f"{type(error).__name__}: {error}"[:300]
-        else:
-            if len(outputs) != len(inputs):
-                msg = f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
-                raise ModelError(msg)
-            self.tally.inputs += len(inputs)
-            return outputs
-        if no_memory:
-            release_memory()
-        if len(inputs) == 1:
-            return [self._single_failure(words, no_memory=no_memory)]
-        half = (len(inputs) + 1) // 2
-        if no_memory:
-            self.batch_size = half
-        halves = (slice(0, half), slice(half, None))
-        return [output for part in halves for output in self._call(inputs[part], seeds[part], ask)]
+    def _did(self, *, hits: int = 0, made: int = 0) -> None:
+        self.tally.hits += hits
+        if self.progress is not None:
+            self.progress.did(hits + made)
 
-    def _single_failure(self, words: str, *, no_memory: bool) -> _Passing:
-        if no_memory:
-            msg = (
-                f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
-                f"smaller images, or a larger device ({words})"
-            )
-            raise ModelError(msg)
-        return _Passing(Failure("exception", words))
-
-    @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Count the time of a model's own code, and keep its libraries' warnings warnings.
-
-        Under a user's `-W error` a deprecation inside a library would be a failed step otherwise.
-        """
-        started = time.perf_counter()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")
-                yield
-        finally:
-            self.tally.seconds += time.perf_counter() - started
+    def _note_habit(self, before: int) -> None:
+        """Keep what was learned: at once where the size changed, else now and then."""
+        caller, now = self.caller, time.monotonic()
+        if caller.pace is None or (caller.size == before and now - self._noted < _NOTE_SECONDS):
+            return
+        self._noted = now
+        note_habit(self.bound, Habit(caller.size, caller.pace), self.store)
 
     def _keep(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
         """Store what counts; failures by exception are passing and may go better another time."""
-        provenance = dict(self.bound.provenance) | {"batch": str(len(steps))}
+        provenance = dict(self.bound.provenance) | {
+            "batch": str(len(steps)),
+            "model": self.bound.fingerprint[:16],
+        }
         passing: dict[str, Result] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
-            if isinstance(output, _Passing):
-                passing[step.key] = output.failure
+            made = self._admit(output) if self.bound.role == "generator" else output
+            if isinstance(made, Passing):
+                passing[step.key] = made.failure
                 continue
-            if isinstance(output, ImageArtifact):
-                output = ImageRef(self.store.put_image(output))  # noqa: PLW2901 - the image, now by name
-            entries.append(StoredResult(step.key, output, provenance))  # type: ignore[arg-type] # admit_* return results
+            if isinstance(made, ImageArtifact):
+                made = ImageRef(self.store.put_image(made))
+            entries.append(StoredResult(step.key, made, provenance))  # type: ignore[arg-type] # admit_* return results
         return self.store.put(entries) | passing
 
-
-@dataclass(frozen=True)
-class _Passing:
-    """A failure that is counted now and not stored."""
-
-    failure: Failure
+    def _admit(self, drawn: object) -> ImageArtifact | Failure | Passing:
+        """A drawing, checked; on a thread, since it looks at every pixel."""
+        if isinstance(drawn, Passing):
+            return drawn
+        try:
+            return admit_image(drawn)
+        except CepError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a picture of a user's model may raise anything
+            return Passing(Failure("exception", in_words(error)))

@@ -10,11 +10,14 @@ from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     file_options,
     fingerprint,
+    list_files,
     stored_precision,
 )
 from pytest_cepbench.models.roles import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import library_versions, resolve_device, resolve_dtype
+
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
 class CheckpointParams(Protocol):
@@ -94,8 +97,21 @@ def bind_plan(
         params=params,
         seeded=seeded,
         batch_size=plan.params.batch_size,
+        grows="batch_size" not in plan.spec.params and plan.device != "cpu",
+        build=_build(checkpoint),
         provenance={"device": plan.device, **library_versions()},
     )
+
+
+def _build(checkpoint: Checkpoint) -> str:
+    """The size of the weights, which tells builds of one architecture apart."""
+    path = checkpoint.path
+    sizes = [
+        (path / name).stat().st_size
+        for name in (list_files(path) if path.is_dir() else [])
+        if name.endswith(_WEIGHTS)
+    ]
+    return f"{sum(sizes) >> 20} MiB"
 
 
 def check_placement(device: str, dtype: str, batch_size: int) -> None:

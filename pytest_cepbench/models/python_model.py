@@ -82,6 +82,7 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
         params=_plain(spec, params),
         seeded=_attribute(spec, model, "seeded", bool, role in ("describer", "generator")),
         batch_size=_batch_size(spec, model),
+        lasting=True,
     )
 
 

@@ -90,6 +90,18 @@ class Detector(Protocol):
         ...
 
 
+@runtime_checkable
+class Movable(Protocol):
+    """A model whose weights can wait in host memory while another model has the device.
+
+    One without this method is let go of, and loaded again.
+    """
+
+    def move(self, device: str) -> None:
+        """Put the weights there: "cpu", or the device that the model was bound to."""
+        ...
+
+
 Model = Describer | Generator | Encoder | Detector
 
 
@@ -121,8 +133,11 @@ class BoundRole:
     seeded: whether the output depends on the seed; where it does not, the seed is left out of the
         key, and equal inputs share one result.
     batch_size: most inputs in one call.
+    grows: whether more may be tried where there is memory for it: nobody asked for a size.
+    build: what else than `what`, but not the values of the weights, decides memory and speed.
+    lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
     provenance: kept beside results, never in a key (device, library versions).
-    load: makes the model; called at most once per process, by `LoadedRoles`.
+    load: makes the model; called again only where it was let go of in between.
     """
 
     role: RoleName
@@ -134,7 +149,15 @@ class BoundRole:
     params: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = False
     batch_size: int = 8
+    grows: bool = False
+    build: str = ""
+    lasting: bool = False
     provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """Where the model works, as torch names it; "cpu" where nobody says."""
+        return self.provenance.get("device", "cpu")
 
     @property
     def identity(self) -> dict[str, Any]:

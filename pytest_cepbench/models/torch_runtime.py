@@ -5,6 +5,7 @@ Everything that runs at binding answers without importing torch; only what needs
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -147,7 +148,39 @@ def release_memory() -> None:
     """Give cached accelerator memory back, so that a smaller batch finds it in one piece."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
+        gc.collect()  # models that were let go of refer to themselves
         torch.cuda.empty_cache()
+
+
+class DeviceMemory:
+    """The memory of an accelerator, as torch uses it: whether a larger batch would fit."""
+
+    _SPARE = 0.9  # of what torch can get: fragments and other libraries take the rest
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._before = 0
+
+    def watch(self) -> None:
+        """A batch begins."""
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._before = torch.cuda.memory_allocated(self._device)
+
+    def fits_twice(self) -> bool:
+        """Whether twice of what the last batch took, beside what was there, is to be had."""
+        import torch
+
+        peak = torch.cuda.max_memory_allocated(self._device)
+        free, _ = torch.cuda.mem_get_info(self._device)
+        reachable = free + torch.cuda.memory_reserved(self._device)
+        return bool(peak + (peak - self._before) <= self._SPARE * reachable)
+
+
+def device_memory(device: str) -> DeviceMemory | None:
+    """The memory of a device, None where it does not tell; for a process that loaded a model there."""
+    return DeviceMemory(device) if device.startswith("cuda") else None
 
 
 def library_versions() -> dict[str, str]:

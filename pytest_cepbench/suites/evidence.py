@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
-    Collection,
     Hashable,
     Iterable,
     Iterator,
@@ -24,7 +23,9 @@ from pytest_cepbench.chains import (
     Modality,
     RoleRunner,
     Trace,
+    grow_together,
     start_chains,
+    store_vectors,
     trace,
     vectors,
 )
@@ -33,9 +34,13 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.store import Store, Vector
 
-SHARD = 256
-"""Most samples grown together. Shards lie within a category: where every sample is in one category
-only, batches, and with them the last bits of results, do not depend on which cases run or where."""
+SHARD = 64
+"""Most samples that are grown together, and that one process takes at a time. Shards lie within a
+category and at fixed places in it, so batches, and with them the last bits of results, do not depend on
+how many processes there are."""
+
+Cell = tuple[int, int]
+"""Where a shard lies: the number of its category, and its own therein."""
 
 V = TypeVar("V")
 
@@ -63,6 +68,7 @@ class Evidence:
         self.runner = runner
         self.replay = replay
         self._crew = crew
+        self._places = _places(dataset.samples)
         self._players: dict[Modality, dict[str, Game]] = {}
         self._known: dict[Hashable, dict[str, Any]] = {}
 
@@ -125,8 +131,7 @@ class Evidence:
         bits of a sum, and the blocks of a kernel distance, depend on it.
         """
         self.require_recorded(start, [generation])
-        wanted = {sample.id for sample in samples}
-        for shard in _shards([s for s in self.dataset.samples if s.id in wanted]):
+        for shard in self.shards(samples).values():
             yield self._features_of(shard, start, self.runner(seat), generation)
 
     def _features_of(
@@ -138,9 +143,37 @@ class Evidence:
             able = [c for c in chains if c.sample.id in names and c.has(generation)]
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
-        read_from = [game.read(read) for game in self._games_of(start, names)]
+        read_from = [game.read(read) for game in self._games_of(start, shard)]
         found = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
         return [found[sample.id] for sample in shard if sample.id in found]
+
+    def store_features(
+        self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
+    ) -> None:
+        """Have the features of the samples' artifacts at the generations in the store, reading none."""
+        self.require_recorded(start, generations)
+        runner = self.runner(seat)
+        names = {sample.id for sample in samples}
+
+        def fill(chains: Sequence[Chain]) -> None:
+            for generation in generations:
+                able = [c for c in chains if c.sample.id in names and c.has(generation)]
+                store_vectors(able, generation, runner, self.store)
+
+        for game in self._games_of(start, samples):
+            game.read(fill)
+
+    def grow(self, start: Modality, samples: Sequence[Sample]) -> None:
+        """Grow the chains of the samples, all of them by a generation before the next."""
+        grow_together(self._games_of(start, samples))
+
+    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
+        """The samples by their place, in an order that depends on the samples alone."""
+        found: dict[Cell, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            home, number = self._places[sample.id]
+            found.setdefault((home, number // SHARD), []).append(sample)
+        return found
 
     def named(self, sample_id: str) -> list[Sample]:
         """The sample of this id, in a list."""
@@ -148,8 +181,7 @@ class Evidence:
 
     def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
         """The chain of each sample by id."""
-        wanted = {sample.id for sample in samples}
-        games = self._games_of(start, wanted)
+        games = self._games_of(start, samples)
         found = {chain.sample.id: chain for game in games for chain in game.chains}
         return {sample.id: found[sample.id] for sample in samples}
 
@@ -208,7 +240,7 @@ class Evidence:
     ) -> dict[str, V]:
         """What `read` makes of each sample's game, by sample id; remembered under the key."""
         known = self._known.setdefault((start, key), {})
-        missing = {sample.id for sample in samples if sample.id not in known}
+        missing = [sample for sample in samples if sample.id not in known]
         for game in self._games_of(start, missing):
             known.update(read(game))
         return {sample.id: known[sample.id] for sample in samples}
@@ -235,24 +267,28 @@ class Evidence:
                 )
                 raise MeasurementError(msg)
 
-    def _games_of(self, start: Modality, wanted: Collection[str]) -> list[Game]:
+    def _games_of(self, start: Modality, samples: Iterable[Sample]) -> list[Game]:
         """The games that play any of the samples, made when they are first needed."""
         players = self._players.setdefault(start, {})
-        new = [s for s in self.dataset.samples if s.id in wanted and s.id not in players]
-        for shard in _shards(new):
+        wanted = list(samples)
+        for shard in self.shards(s for s in wanted if s.id not in players).values():
             game = Game(self.plans[start], shard, self._crew, self.replay)
             players.update(dict.fromkeys((sample.id for sample in shard), game))
-        games = {id(game): game for name, game in players.items() if name in wanted}
-        return list(games.values())
+        return list({id(game): game for game in (players[s.id] for s in wanted)}.values())
 
 
-def _shards(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
-    home: dict[str, list[Sample]] = {}
+def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
+    """Of each sample by id: the number of its category, and its own number therein."""
+    homes: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    places = {}
     for sample in samples:
-        home.setdefault(sample.categories[0], []).append(sample)
-    for part in home.values():
-        for low in range(0, len(part), SHARD):
-            yield part[low : low + SHARD]
+        name = sample.categories[0]
+        home = homes.setdefault(name, len(homes))
+        number = counts.get(name, 0)
+        places[sample.id] = (home, number)
+        counts[name] = number + 1
+    return places
 
 
 def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, so: str) -> str:

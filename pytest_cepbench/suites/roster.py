@@ -6,6 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains.residency import Residency
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.roles import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import parse_spec
@@ -18,11 +20,21 @@ _CHUNK = 1 << 20
 class Roster:
     """The models of one process.
 
-    runners: those bound so far, by role and spec. threads: CPU threads that a model may use.
+    runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
+    whether they take turns on a device. progress: told of every result.
     """
 
-    def __init__(self, store: Store, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        threads: int | None = None,
+        *,
+        swap: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         self.store = store
+        self.residency = Residency(swap=swap)
+        self._progress = progress
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
         self._context = BindContext(self._hash_file, threads)
 
@@ -32,7 +44,9 @@ class Roster:
         known = self.runners.get(place)
         if known is None:
             bound = bind(parse_spec(seat.spec), seat.role, self._context, force=seat.force)
-            known = self.runners[place] = RoleRunner(bound, self.store)
+            known = self.runners[place] = RoleRunner(
+                bound, self.store, self.residency, self._progress
+            )
         return known
 
     def _hash_file(self, path: Path) -> str:

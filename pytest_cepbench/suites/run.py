@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from pytest_cepbench.artifacts import digest_json, digest_text
-from pytest_cepbench.chains import ChainPlan, Crew, RoleRunner
+from pytest_cepbench.chains import ChainPlan, Crew, Modality, RoleRunner
 from pytest_cepbench.chains.remembered import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
@@ -16,9 +16,9 @@ from pytest_cepbench.gate import Measurement
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.evidence import Cell, Evidence
 from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
-from pytest_cepbench.suites.measures.measure import population
+from pytest_cepbench.suites.measures.measure import by_category, everyone, population
 from pytest_cepbench.suites.roster import Roster, describe_role
 
 _LONGEST_PROMPT_SHOWN = 60
@@ -57,6 +57,56 @@ class SuiteRun:
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
         return Evidence(self.dataset, self.suite.plans, crew, self._runner, replay)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether any of its models is at hand in this process."""
+        return any(self._runner(name).loaded for name in self.lineup.seats)
+
+    def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
+        """The samples of a case, no more than so many of each of its categories."""
+        evidence = self.evidence if most is None else self.evidence.narrowed(most)
+        return everyone(by_category(case, evidence))
+
+    def reach(self, case: Case) -> list[list[object]]:
+        """What a case reads of each sample's chains, as built-in types."""
+        return [
+            [one.plan.start, list(one.generations), one.seat]
+            for one in self.measures[case.key.metric].readings(case)
+        ]
+
+    def starts(self, cases: Iterable[Case]) -> list[Modality]:
+        """The starts of the chains that cases read."""
+        readings = [one for case in cases for one in self.measures[case.key.metric].readings(case)]
+        return list(dict.fromkeys(one.plan.start for one in readings))
+
+    def steps(self, case: Case) -> int:
+        """How many results a case takes of each sample: of those that grow chains, and of readers."""
+        readings = self.measures[case.key.metric].readings(case)
+        read = sum(len(one.generations) for one in readings if one.seat is not None)
+        grown = {one.plan.start: one.plan.generations for one in readings}
+        return read + sum(grown.values())
+
+    def read(self, case: Case, samples: Sequence[Sample]) -> None:
+        """Have all made that a case needs of the samples and the store does not hold.
+
+        Raises what growing and reading chains raise.
+        """
+        self.measures[case.key.metric].read(case, samples, self.evidence)
+
+    def claim_name(self, cell: Cell) -> str:
+        """Names the chains of a shard, for all processes that would grow the same."""
+        return digest_json([self._chains, *cell])
+
+    @cached_property
+    def _chains(self) -> str:
+        """What the chains of this suite are: their plans, who grows them, and from what."""
+        growers = [self._runner(role).bound for role in _GROWERS if role in self.lineup.seats]
+        plans = [
+            [_chain(p), p.describe, p.generate, str(p.wording)] for p in self.suite.plans.values()
+        ]
+        identities = [remember(bound) for bound in growers] or [self.lineup.subject]
+        return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
 
     def measure(self, case: Case, most: int | None = None) -> Measurement:
         """The value of a case, growing what chains it needs.

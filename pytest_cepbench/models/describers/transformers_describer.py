@@ -109,6 +109,10 @@ class TransformersDescriber:
         self._loaded = loaded
         self._chat = loaded.chat_template is not None
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._loaded.model.to(device)
+
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str]:

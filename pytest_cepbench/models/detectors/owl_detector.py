@@ -80,6 +80,10 @@ class OwlDetector:
             int(tokenizer.model_max_length), int(model.config.text_config.max_position_embeddings)
         )
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
     ) -> list[Detections | Failure]:

@@ -133,6 +133,10 @@ class InceptionEncoder:
         self._model = model
         self._resize = resize
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, 2048) float32 features of RGB images, not normalised."""
         import torch

@@ -76,6 +76,10 @@ class OpenClipEncoder:
         self._tokenizer = tokenizer
         self._notice = TruncationNotice(plan.checkpoint.what)
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 joint-space features of RGB images, not normalised."""
         import torch

@@ -84,6 +84,10 @@ class SentenceTransformersEncoder:
         self._model = model
         self._notice = TruncationNotice(plan.checkpoint.what)
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:  # noqa: ARG002 - the Protocol's
         """Raises RoleError: a sentence-transformers model reads texts here."""
         checkpoint = self._plan.checkpoint

@@ -81,6 +81,10 @@ class TimmEncoder:
         self._model = model
         self._transform = transform
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 features before the classifier, not normalised."""
         import torch

@@ -97,6 +97,10 @@ class TransformersEncoder:
         self._params = params
         self._notice = TruncationNotice(checkpoint.what)
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 features of RGB images, not normalised."""
         import torch

@@ -163,6 +163,11 @@ class DiffusersGenerator:
         self._pipeline = pipeline
         self._call = dict(call)
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        with quiet():  # half precision on the CPU, where it only waits, is warned of
+            self._pipeline.to(device)
+
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text: (height, width, 3) float32 in [0, 1], or a Failure.
 
