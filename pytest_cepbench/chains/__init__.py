@@ -10,6 +10,7 @@ from pytest_cepbench.chains.chain import (
 )
 from pytest_cepbench.chains.engine import Crew, start_chains
 from pytest_cepbench.chains.game import Game, grow_together
+from pytest_cepbench.chains.outlook import Outlook, look_ahead
 from pytest_cepbench.chains.plan import ChainPlan, Modality
 from pytest_cepbench.chains.reading import Trace, boxes, store_vectors, trace, vectors
 from pytest_cepbench.chains.runner import RoleRunner, Step, total
@@ -23,6 +24,7 @@ __all__ = [
     "Game",
     "Link",
     "Modality",
+    "Outlook",
     "RoleRunner",
     "Step",
     "Tally",
@@ -31,6 +33,7 @@ __all__ = [
     "boxes",
     "grow_together",
     "load_link",
+    "look_ahead",
     "naming_damage",
     "start_chains",
     "store_vectors",

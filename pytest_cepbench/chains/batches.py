@@ -8,12 +8,15 @@ most of their time, so they cost the model little.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 _READERS = min(4, os.cpu_count() or 1)
+
+_WORTH = 0.0005  # seconds of reading an input; less costs less than a thread's turn
 
 _IN_FLIGHT = 2  # batches that are being stored; more would only hold memory
 
@@ -25,27 +28,35 @@ R = TypeVar("R")
 def in_batches(
     items: Sequence[S],
     size: Callable[[], int],
+    keeper: Executor,
     *,
     read: Callable[[S], L],
     call: Callable[[Sequence[S], Sequence[L]], Callable[[], R] | None],
     ahead: bool,
-) -> list[R]:
+) -> list[Future[R]]:
     """Work off the items in order, `size()` at a time, asked anew before each batch.
 
-    read: gives an item's input; on threads, at most two batches ahead, where `ahead`. call: works on
-    a batch and returns what is left to do with its results, which a thread does, or None. Returns
-    what that gave, in order. Raises what any of them raises; what was called before is finished.
+    read: gives an item's input; on threads, at most two batches ahead, where `ahead` and where it
+    takes long. call: works on a batch and returns what is left to do with its results, or None.
+    keeper: does that, one after the other. Returns what comes of it, in order; the last may not be
+    done yet. Raises what reading and calling raise, and what was left to do of all but the last
+    batches; what was called before is finished then.
     """
     waiting = deque(items)
     reading: deque[tuple[S, Future[L]]] = deque()
-    storing: deque[Future[R]] = deque()
-    kept: list[R] = []
-    with ThreadPoolExecutor(_READERS) as readers, ThreadPoolExecutor(1) as keeper:
+    storing: list[Future[R]] = []
+    if waiting:
+        started = time.perf_counter()
+        reading.append(_read_now(read, waiting.popleft()))
+        ahead = ahead and time.perf_counter() - started > _WORTH
+    with ThreadPoolExecutor(_READERS) as readers:
 
         def read_ahead(most: int) -> None:
             while waiting and len(reading) < most:
                 item = waiting.popleft()
-                reading.append((item, readers.submit(read, item) if ahead else _done(read, item)))
+                reading.append(
+                    (item, readers.submit(read, item)) if ahead else _read_now(read, item)
+                )
 
         try:
             while waiting or reading:
@@ -58,20 +69,39 @@ def in_batches(
                 if rest is not None:
                     storing.append(keeper.submit(rest))
                 if len(storing) > _IN_FLIGHT:
-                    kept.append(storing.popleft().result())
-            kept += [future.result() for future in storing]
+                    storing[-1 - _IN_FLIGHT].result()
         except BaseException:
             for _, future in reading:
                 future.cancel()
+            wait(storing)
             raise
-    return kept
+    return storing
 
 
-def _done(read: Callable[[S], L], item: S) -> Future[L]:
-    """A future that holds its result already."""
+def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
+    """What `read` gives for each item, or the exception it raised; on threads where it takes long."""
+
+    def attempt(item: S) -> L | Exception:
+        try:
+            return read(item)
+        except Exception as error:  # noqa: BLE001 - the caller tells which it expects
+            return error
+
+    found: list[L | Exception] = []
+    started = time.perf_counter()
+    for number, item in enumerate(items):
+        found.append(attempt(item))
+        if time.perf_counter() - started > _WORTH * (number + 1):
+            break
+    with ThreadPoolExecutor(_READERS) as readers:
+        return found + list(readers.map(attempt, items[len(found) :]))
+
+
+def _read_now(read: Callable[[S], L], item: S) -> tuple[S, Future[L]]:
+    """An item, and a future that holds its input already."""
     future: Future[L] = Future()
     try:
         future.set_result(read(item))
     except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
         future.set_exception(error)
-    return future
+    return item, future

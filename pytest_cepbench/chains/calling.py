@@ -14,7 +14,7 @@ from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.roles import BoundRole, Model
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
-LARGEST = 256
+LARGEST = 64
 """Most inputs of a batch that nobody asked for."""
 
 _WORTH = 0.95  # a larger batch stays where an input takes at most this much of the time

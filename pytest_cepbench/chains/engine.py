@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
+from pytest_cepbench.chains.batches import read_all
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.runner import RoleRunner, Step
@@ -63,11 +64,14 @@ def peek(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
 def start_chains(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> list[Chain]:
     """A chain of one link for every sample. Raises DatasetError naming all that cannot be used."""
     chains, broken = [], []
-    for sample in samples:
-        try:
-            chains.append(Chain(sample, [_seed_link(plan, sample, store)]))
-        except DatasetError as error:
-            broken.append(str(error))
+    links = read_all(samples, lambda sample: _seed_link(plan, sample, store))
+    for sample, link in zip(samples, links, strict=True):
+        if isinstance(link, DatasetError):
+            broken.append(str(link))
+        elif isinstance(link, Exception):
+            raise link
+        else:
+            chains.append(Chain(sample, [link]))
     if broken:
         shown = "\n  ".join(broken[:20]) + ("\n  ..." if len(broken) > 20 else "")
         msg = f"{len(broken)} of {len(samples)} samples cannot be used:\n  {shown}"
@@ -103,11 +107,13 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
     return Link("image", digest, source=image)
 
 
-def advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew) -> None:
-    """Grow all chains that did not fail by one generation, counted from 1.
+def ask(
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew
+) -> Callable[[], None]:
+    """Ask for the next artifact of all chains that did not fail; generation counts from 1.
 
-    Raises DamagedChainsError when a stored image that a step starts from is damaged; ModelError,
-    CheckpointError and StoreError as they come.
+    Returns what gives it to the chains, once it is stored. Raises DamagedChainsError when a stored
+    image that a step starts from is damaged; ModelError, CheckpointError and StoreError as they come.
     """
     runner = crew.player(plan, generation)
     alive = [chain for chain in chains if chain.failure is None]
@@ -120,8 +126,12 @@ def advance(plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Cre
             results = runner.describe(plan.describe, steps)
         else:
             results = runner.generate(steps)
-    for chain, step, result in zip(able, steps, results, strict=True):
-        _append(chain, generation, step.key, result)
+
+    def give() -> None:
+        for chain, step, result in zip(able, steps, results(), strict=True):
+            _append(chain, generation, step.key, result)
+
+    return give
 
 
 def _steps(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pytest_cepbench.chains.chain import Chain, DamagedChainsError
-from pytest_cepbench.chains.engine import Crew, advance, start_chains
+from pytest_cepbench.chains.engine import Crew, ask, start_chains
 from pytest_cepbench.chains.plan import ChainPlan
 from pytest_cepbench.chains.replaying import replay_chains
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import StoreError
+
+LANE = 32
+"""Chains that are asked for together: while the artifacts of one lane are being stored, the model works
+on the next. Also the largest batch of a step."""
 
 _NOT_BEGUN = -1
 
@@ -34,6 +40,7 @@ class Game:
         self._crew = crew
         self._replay = replay
         self._chains: list[Chain] = []
+        self._lanes: list[_Lane] = []
         self._reached = _NOT_BEGUN
 
     @property
@@ -47,10 +54,16 @@ class Game:
         Raises DatasetError, ModelError, CheckpointError, and StoreError when images keep getting
         lost.
         """
-        return self._read(self.plan.generations, use)
+
+        def whole(chains: Sequence[Chain]) -> T:
+            for lane in self._lanes:
+                lane.settle()
+            return use(chains)
+
+        return self._read(self.plan.generations, whole)
 
     def grow(self, generation: int) -> None:
-        """Grow the chains to a generation, if they are not; raises as `read`."""
+        """Have the chains grown to a generation, which may still be being stored; raises as `read`."""
         self._read(generation, lambda _: None)
 
     def _read(self, generation: int, use: Callable[[Sequence[Chain]], T]) -> T:
@@ -60,24 +73,54 @@ class Game:
                 self._reach(generation)
                 return use(self._chains)
             except DamagedChainsError as damage:
+                self._abandon()
                 store.forget(damage.keys, why="the image it made is damaged or gone")
-                self._reached = _NOT_BEGUN
+            except BaseException:
+                self._abandon()
+                raise
         msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 
     def _reach(self, generation: int) -> None:
         if self._reached == _NOT_BEGUN:
-            self._chains, self._reached = self._begin()
+            self._begin()
         while self._reached < generation:
-            advance(self.plan, self._reached + 1, self._chains, self._crew)
+            for lane in self._lanes:
+                lane.settle()
+                lane.left = ask(self.plan, self._reached + 1, lane.chains, self._crew)
             self._reached += 1
 
-    def _begin(self) -> tuple[list[Chain], int]:
+    def _begin(self) -> None:
         store = self._crew.store
         if self._replay is not None:
-            replayed = replay_chains(self.plan, self.samples, self._replay, store)
-            return replayed, self.plan.generations
-        return start_chains(self.plan, self.samples, store), 0
+            self._chains = replay_chains(self.plan, self.samples, self._replay, store)
+            self._reached = self.plan.generations
+            return
+        self._chains = start_chains(self.plan, self.samples, store)
+        parts = (self._chains[low : low + LANE] for low in range(0, len(self._chains), LANE))
+        self._lanes = [_Lane(part) for part in parts]
+        self._reached = 0
+
+    def _abandon(self) -> None:
+        """Begin anew next time, from what the store has; what is on its way there arrives."""
+        for lane in self._lanes:
+            with suppress(Exception):  # whatever it is, the chains will meet it again
+                lane.settle()
+        self._lanes, self._reached = [], _NOT_BEGUN
+
+
+@dataclass
+class _Lane:
+    """Chains that are asked for together. left: gives them the artifacts that are being stored."""
+
+    chains: list[Chain]
+    left: Callable[[], None] | None = None
+
+    def settle(self) -> None:
+        """Wait for what is being stored."""
+        left, self.left = self.left, None
+        if left is not None:
+            left()
 
 
 def grow_together(games: Sequence[Game]) -> None:

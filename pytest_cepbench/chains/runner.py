@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
@@ -64,6 +65,10 @@ def total(tallies: Iterable[Tally]) -> Tally:
         together.hits += tally.hits
         together.seconds += tally.seconds
     return together
+
+
+Results = Callable[[], list[Result]]
+"""Waits until all results are stored, and gives one for each step. The model has been asked before."""
 
 
 class DamagedInputsError(Exception):
@@ -158,8 +163,8 @@ class RoleRunner:
             }
         )
 
-    def describe(self, prompt: str, steps: Sequence[Step]) -> list[Result]:
-        """A text or a failure for each step."""
+    def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
+        """Ask for a text of each step; the results are texts and failures."""
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
@@ -167,8 +172,8 @@ class RoleRunner:
 
         return self._run(steps, ask)
 
-    def generate(self, steps: Sequence[Step]) -> list[Result]:
-        """An image in the store or a failure for each step; steps load the finished prompt."""
+    def generate(self, steps: Sequence[Step]) -> Results:
+        """Ask for an image of each step, which loads the finished prompt; images in the store, failures."""
 
         def ask(model: Model, texts: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Generator)
@@ -189,7 +194,7 @@ class RoleRunner:
                 self._note_cuts(model, inputs)
             return vectors
 
-        return self._run(steps, ask, ahead=kind == "image")
+        return self._run(steps, ask, ahead=kind == "image")()
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
         """Those of the texts that were longer than the model reads -> "tokens of most tokens".
@@ -223,9 +228,9 @@ class RoleRunner:
             images, queries = zip(*inputs, strict=True)
             return admit_detections(model.detect(images, queries), queries)
 
-        return self._run(steps, ask)
+        return self._run(steps, ask)()
 
-    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> list[Result]:
+    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
         """The results of all steps, out of the store or of the model. ahead: inputs are read on threads."""
         found = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
@@ -233,13 +238,19 @@ class RoleRunner:
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in found
         }
         self._did(hits=len(steps) - len(missing))
-        if missing:
-            found |= self._make([(i, steps[i]) for i in sorted(missing.values())], ask, ahead=ahead)
-        return [found[step.key] for step in steps]
+        places = [(i, steps[i]) for i in sorted(missing.values())]
+        storing = self._make(places, ask, ahead=ahead) if places else []
+
+        def results() -> list[Result]:
+            for part in storing:
+                found.update(part.result())
+            return [found[step.key] for step in steps]
+
+        return results
 
     def _make(
         self, places: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
-    ) -> dict[str, Result]:
+    ) -> list[Future[dict[str, Result]]]:
         damaged: list[int] = []  # of all batches: they are made again together
         before = self.caller.size
 
@@ -255,9 +266,10 @@ class RoleRunner:
             self._did(made=len(steps))
             return partial(self._keep, steps, outputs)
 
-        kept = in_batches(
+        storing = in_batches(
             places,
             lambda: self.caller.size,
+            self._keeper,
             read=lambda place: place[1].load(),
             call=call,
             ahead=ahead,
@@ -265,7 +277,12 @@ class RoleRunner:
         self._note_habit(before)
         if damaged:
             raise DamagedInputsError(damaged)
-        return {key: result for part in kept for key, result in part.items()}
+        return storing
+
+    @cached_property
+    def _keeper(self) -> Executor:
+        """The thread that stores results, in the order in which they were made."""
+        return ThreadPoolExecutor(1, thread_name_prefix=f"keep-{self.bound.role}")
 
     def _did(self, *, hits: int = 0, made: int = 0) -> None:
         self.tally.hits += hits

@@ -10,6 +10,8 @@ role's Protocol. The object states its identity itself, by these attributes:
     queries: str            what a detector may be asked: "free-text" (default), or "classes", the
                             plain names of those that it knows
     batch_size: int         most inputs in one call (default: 8)
+    device: str             where it works, as torch names it (default: "cpu"); with --cep-residency=swap
+                            its method `move(device)`, if it has one, is told "cpu" and this in turn
     what: str               a name for people (default: the spec's target)
 """
 
@@ -83,6 +85,7 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
         seeded=_attribute(spec, model, "seeded", bool, role in ("describer", "generator")),
         batch_size=_batch_size(spec, model),
         lasting=True,
+        provenance={"device": _attribute(spec, model, "device", str, "cpu")},
     )
 
 

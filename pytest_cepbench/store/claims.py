@@ -21,12 +21,13 @@ from typing import Self
 class Claim:
     """A piece of work that this process has; given back at the end of a `with` block.
 
-    deaths: processes of the same run that had it and died.
+    deaths: processes of the same run that had it and died. keep: whether that is to be remembered.
     """
 
     deaths: int
     _path: Path
     _file: int
+    keep: bool = False
 
     def __enter__(self) -> Self:
         return self
@@ -37,8 +38,9 @@ class Claim:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with suppress(FileNotFoundError):
-            self._path.unlink()  # before the lock goes, so that nobody locks a file without a name
+        if not self.keep:
+            with suppress(FileNotFoundError):
+                self._path.unlink()  # before the lock goes: nobody is to lock a file without a name
         os.close(self._file)
 
 

@@ -21,9 +21,11 @@ from pytest_cepbench.chains import (
     Crew,
     Game,
     Modality,
+    Outlook,
     RoleRunner,
     Trace,
     grow_together,
+    look_ahead,
     start_chains,
     store_vectors,
     trace,
@@ -93,6 +95,10 @@ class Evidence:
         for chain in start_chains(self.plans[start], missing, self.store):
             known[chain.sample.id] = chain.links[0].digest
         return {sample.id: known[sample.id] for sample in samples}
+
+    def look_ahead(self, start: Modality, samples: Sequence[Sample]) -> list[Outlook]:
+        """The chains of the samples as far as they are there, and what they still take."""
+        return look_ahead(self.plans[start], samples, self._crew, self.replay)
 
     def recast(
         self,

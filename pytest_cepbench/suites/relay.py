@@ -15,11 +15,7 @@ from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures import Measure, Measured
-from pytest_cepbench.suites.measures.compliance import ComplianceMeasure
-from pytest_cepbench.suites.measures.mapping import MappingMeasure
 from pytest_cepbench.suites.measures.measure import grower
-from pytest_cepbench.suites.measures.sets import SetMeasure
-from pytest_cepbench.suites.measures.similarity import SimilarityMeasure
 
 
 class Place(NamedTuple):
@@ -114,21 +110,11 @@ def relay(
 
 def read_plans(case: Case, measure: Measure) -> dict[Modality, ChainPlan]:
     """The chains that a case's scores depend on, as far as they do: what lies behind is not played."""
-    if isinstance(measure, MappingMeasure):
-        part = case.key.part
-        own = [measure.courses[part]] if part in measure.courses else measure.courses.values()
-        ends = [(course.plan, course.generations[-1]) for course in own]
-    elif isinstance(measure, ComplianceMeasure):
-        ends = [(measure.plan, measure.generations[-1])]
-    elif isinstance(measure, SimilarityMeasure | SetMeasure):
-        ends = [(measure.plan, 2 * measure.at)]
-    else:
-        ends = [(plan, plan.generations) for plan in measure.plans]
     plans: dict[Modality, ChainPlan] = {}
-    for plan, end in ends:
-        known = plans.get(plan.start)
-        last = end if known is None else max(end, known.generations)
-        plans[plan.start] = replace(plan, generations=last)
+    for one in measure.readings(case):
+        known = plans.get(one.plan.start)
+        last = one.generations[-1] if known is None else max(one.generations[-1], known.generations)
+        plans[one.plan.start] = replace(one.plan, generations=last)
     return plans
 
 

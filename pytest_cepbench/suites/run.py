@@ -61,7 +61,10 @@ class SuiteRun:
     @property
     def loaded(self) -> bool:
         """Whether any of its models is at hand in this process."""
-        return any(self._runner(name).loaded for name in self.lineup.seats)
+        seats = self.lineup.seats.values()
+        # Binding those that nobody asked for yet would raise what is wrong with them here.
+        known = (self._roster.runners.get((seat.role, seat.spec)) for seat in seats)
+        return any(runner is not None and runner.loaded for runner in known)
 
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
@@ -158,7 +161,7 @@ class SuiteRun:
             model=self._model(),
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
-            notes=(*measured.notes, *self._cut_prompts(measure, measured.samples)),
+            notes=(*measured.notes, *self._cut_prompts(measure, measured)),
         )
 
     def show(self, case: Case, sample_id: str) -> Shown | None:
@@ -167,8 +170,9 @@ class SuiteRun:
             return None
         return self.measures[case.key.metric].show(case, sample_id, self.evidence)
 
-    def _cut_prompts(self, measure: Measure, samples: Sequence[Sample]) -> list[str]:
-        notes = [self.evidence.cut_prompts(plan, samples) for plan in measure.plans]
+    def _cut_prompts(self, measure: Measure, measured: Measured) -> list[str]:
+        plans = measure.plans if measured.plans is None else measured.plans
+        notes = [self.evidence.cut_prompts(plan, measured.samples) for plan in plans]
         return [note for note in dict.fromkeys(notes) if note]
 
     def _runner(self, seat: str) -> RoleRunner:

@@ -102,6 +102,11 @@ class Work:
         finally:
             self.progress.end()
 
+    def told(self) -> list[str]:
+        """What had to be done about memory since this was asked last."""
+        told, self.remarks[:] = list(self.remarks), []
+        return told
+
     def help(self) -> None:
         """Take on what nobody has, until nothing is left or the run is stopped.
 

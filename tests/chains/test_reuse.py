@@ -188,11 +188,11 @@ def test_keys_never_change(store: Store) -> None:
 
 
 def test_how_a_result_came_about_is_kept(store: Store) -> None:
-    """Device and batch are noted beside the result, for whoever wonders about its last bit."""
+    """Device, batch and weights are noted beside the result, for whoever wonders about its last bit."""
     device = {"provenance": {"device": "cuda:1"}}
     play(PLAN, samples(3), crew(store, every=device))
-    notes = store._connection.execute("SELECT DISTINCT provenance FROM results").fetchall()
-    assert notes == [('{"batch": "3", "device": "cuda:1"}',)]
+    notes = store.index.read("SELECT DISTINCT provenance FROM results")
+    assert notes == [('{"batch": "3", "device": "cuda:1", "model": "weights-1"}',)]
 
 
 def test_remembered_seeds_are_those_of_this_decoder(store: Store, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_remembered_seeds_are_those_of_this_decoder(store: Store, tmp_path: Path
     path.write_bytes(encoded(Image.fromarray(noise()), "PNG"))
     os.utime(path, (1, 1))
     play(PLAN, [Sample("a", ("c",), image=FileImage(path))], crew(store))
-    remembered = store._connection.execute("SELECT path, what FROM files").fetchall()
+    remembered = store.index.read("SELECT path, what FROM files")
     assert remembered == [(str(path), f"pixels {DECODER}")]
     assert DECODER.endswith(f"pillow/{PIL.__version__}")
 

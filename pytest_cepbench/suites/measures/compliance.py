@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from pytest_cepbench.artifacts import Detections, Failure, digest_json
+from pytest_cepbench.artifacts import Detections, Failure, canonical_json, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Game, boxes
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
@@ -28,12 +28,14 @@ from pytest_cepbench.metrics.geneval import (
     queries,
 )
 from pytest_cepbench.metrics.geneval import Outcome as Verdict
+from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.coloring import Picture, tell_colors
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
+    Reading,
     Shown,
     Stage,
     by_category,
@@ -107,6 +109,21 @@ class ComplianceMeasure:
         """The text-first chains."""
         return (self.plan,)
 
+    def readings(self, _: Case) -> tuple[Reading, ...]:
+        """The images of the generations that count, and what is cut out of them."""
+
+        def asks(sample: Sample, detector: BoundRole) -> str:
+            return canonical_json(list(queries(_prompt(sample), self._style(detector))))
+
+        found = Reading(self.plan, self.generations, DETECTOR, asks, ends=False)
+        if self.colors != "clip":
+            return (found,)
+        return (found, Reading(self.plan, self.generations, self.color_encoder, inside=True))
+
+    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """What the detector finds in the images."""
+        self._marked(evidence, samples)
+
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One score per prompt."""
         parts = by_category(case, evidence)
@@ -156,7 +173,7 @@ class ComplianceMeasure:
 
     def _mark(self, chains: Sequence[Chain], evidence: Evidence) -> dict[str, Marked]:
         prompts = {chain.sample.id: _prompt(chain.sample) for chain in chains}
-        style = self._style(evidence)
+        style = self._style(evidence.runner(DETECTOR).bound)
         asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
         judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
         failures: dict[str, Failure] = {}
@@ -192,14 +209,14 @@ class ComplianceMeasure:
         runner = evidence.runner(DETECTOR)
         return boxes(chains, generation, wanted, runner, evidence.store)
 
-    def _style(self, evidence: Evidence) -> QueryStyle:
-        free = evidence.runner(DETECTOR).bound.params.get("queries") == "free-text"
+    def _style(self, detector: BoundRole) -> QueryStyle:
+        free = detector.params.get("queries") == "free-text"
         if self.colors != "query":
             return "photo" if free else "class"
         if not free:
             msg = (
                 f"{self.name}: colors = 'query' asks the detector for colors in words, and "
-                f"{evidence.runner(DETECTOR).bound.spec} knows a fixed set of classes: use an "
+                f"{detector.spec} knows a fixed set of classes: use an "
                 "open-vocabulary detector (OWLv2), or colors = 'clip'"
             )
             raise MeasurementError(msg)

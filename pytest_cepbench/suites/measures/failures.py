@@ -12,6 +12,7 @@ from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
+    Reading,
     Shown,
     Stage,
     by_category,
@@ -50,6 +51,21 @@ class FailureMeasure:
         """The encoders."""
         return tuple(dict.fromkeys(self.encoders.values()))
 
+    def readings(self, _: Case) -> tuple[Reading, ...]:
+        """The chains to their ends, and what is compared with their starts."""
+        whole = [Reading(plan, (plan.generations,), None) for plan in self.plans]
+        compared = [
+            Reading(plan, (0, *_returns(plan)), self.encoders[plan.start])
+            for plan in self.plans
+            if plan.start in self.encoders
+        ]
+        return (*whole, *compared)
+
+    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """The chains, and what encoders make of them."""
+        for plan in self.plans:
+            self._outcomes(plan, samples, evidence)
+
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """A share per sample."""
         parts = by_category(case, evidence)
@@ -85,9 +101,13 @@ class FailureMeasure:
         if encoder is None:
             chains = evidence.chains(plan.start, samples)
             return {name: outcome_of_chain(chain, plan) for name, chain in chains.items()}
-        generations = tuple(range(2, plan.generations + 1, 2))
-        traces = evidence.traces(plan.start, encoder, generations, samples)
+        traces = evidence.traces(plan.start, encoder, _returns(plan), samples)
         return {name: outcome_of(trace, plan, encoder) for name, trace in traces.items()}
+
+
+def _returns(plan: ChainPlan) -> tuple[int, ...]:
+    """The generations at which a chain is back at the modality of its start."""
+    return tuple(range(2, plan.generations + 1, 2))
 
 
 def make_failures(

@@ -25,6 +25,7 @@ from pytest_cepbench.suites.measures.blocks import (
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
+    Reading,
     Shown,
     Stage,
     by_category,
@@ -106,6 +107,18 @@ class MappingMeasure:
     def own_parts(self) -> tuple[str, ...]:
         """The mappings."""
         return tuple(self.courses)
+
+    def readings(self, case: Case) -> tuple[Reading, ...]:
+        """The starts, and the artifacts of each mapping that the case is about."""
+        return tuple(
+            Reading(course.plan, (0, *course.generations), course.encoder)
+            for course in self._courses_of(case).values()
+        )
+
+    def read(self, case: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """The traces of the mappings that the case is about."""
+        for course in self._courses_of(case).values():
+            course.traces(evidence, samples)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""

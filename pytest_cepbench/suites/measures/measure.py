@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.settings import Parts, Pool
@@ -65,6 +66,28 @@ class Shown:
     remark: str = ""
 
 
+def _nothing(_: Sample, __: BoundRole) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Artifacts of chains that a case depends on, said before there are any.
+
+    plan: of the chains. generations: at which they stand, rising, 0 for the start. seat: who reads
+    them; None where it counts only how far the chains go. asks: what that reader is asked about an
+    artifact of a sample, as it enters the step's key. ends: whether what cannot be read is the end of
+    its chain. inside: not the artifacts are read, but what another reader finds in them.
+    """
+
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    seat: str | None
+    asks: Callable[[Sample, BoundRole], str] = _nothing
+    ends: bool = True
+    inside: bool = False
+
+
 class Measure(Protocol):
     """One metric of a suite, with its settings.
 
@@ -110,6 +133,15 @@ class Measure(Protocol):
     @property
     def per_sample(self) -> bool:
         """Whether every sample has a score of its own, rather than all of them one together."""
+
+    def readings(self, case: Case) -> tuple[Reading, ...]:
+        """All that the scores of a case depend on."""
+
+    def read(self, case: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """Have everything made that the case needs of these samples and the store does not hold.
+
+        Raises what growing and reading chains raise.
+        """
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""

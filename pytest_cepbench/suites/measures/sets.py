@@ -19,6 +19,7 @@ from pytest_cepbench.suites.measures.blocks import JACKKNIFE, scored_blocks, unb
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
+    Reading,
     Stage,
     by_category,
     everyone,
@@ -102,6 +103,14 @@ class SetMeasure:
         """One kind of chains."""
         return (self.plan,)
 
+    def readings(self, _: Case) -> tuple[Reading, ...]:
+        """The starts, and the images of the iterations that count."""
+        return (Reading(self.plan, self._generations, self.encoder, ends=False),)
+
+    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """The features, which only the store keeps: all of them at once are needed once."""
+        evidence.store_features(self.plan.start, self.encoder, self._generations, samples)
+
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One distance per category, or one over all samples, and its pseudo-values by block.
 
@@ -127,6 +136,11 @@ class SetMeasure:
 
     def show(self, _: Case, __: str, ___: Evidence) -> None:
         """A distance of sets belongs to no chain."""
+
+    @property
+    def _generations(self) -> tuple[int, ...]:
+        first = 1 if self.kind == "gc_fid" else self.at
+        return (0, *range(2 * first, 2 * self.at + 1, 2))
 
     def _value(self, distances: Sequence[float]) -> float:
         """Of the distances at the iterations that count."""

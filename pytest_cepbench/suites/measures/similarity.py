@@ -16,6 +16,7 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.measure import (
     Measured,
+    Reading,
     Shown,
     Stage,
     by_category,
@@ -87,6 +88,14 @@ class SimilarityMeasure:
     def plans(self) -> tuple[ChainPlan, ...]:
         """One kind of chains."""
         return (self.plan,)
+
+    def readings(self, _: Case) -> tuple[Reading, ...]:
+        """The starts, and what came back to their modality."""
+        return (Reading(self.plan, (0, *self._generations), self.encoder),)
+
+    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """The traces."""
+        self._traces(evidence, samples)
 
     def measure(self, case: Case, evidence: Evidence) -> Measured:
         """One score per chain."""

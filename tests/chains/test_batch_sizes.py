@@ -1,0 +1,132 @@
+"""The size of batches: what did not fit is remembered, what pays and fits is tried."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.chains.calling import Caller, Tally
+from pytest_cepbench.chains.habits import habit_of
+from pytest_cepbench.store import Store
+from tests.chains.roles import PLAN, Painter, Teller, bound, crew, play, samples
+from tests.chains.test_memory import cuda_out_of_memory, holds
+
+
+def sizes_of(folder: Path, painter: Painter, **changes: Any) -> list[int]:
+    """The calls that a generator got for twenty samples in a run of its own."""
+    with Store(folder) as store:
+        team = crew(store, generator=painter, only={"generator": changes})
+        play(PLAN, samples(20), team)
+    return [len(call) for call in painter.calls]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A store in which a generator found out that three inputs fit and not four."""
+    assert sizes_of(tmp_path, Painter(batch=holds(3, cuda_out_of_memory)))[:3] == [8, 4, 2]
+    return tmp_path
+
+
+def test_the_next_checkpoint_begins_with_what_fitted(small: Path) -> None:
+    """Its weights are other ones, its size is not: nothing larger is tried again."""
+    assert max(sizes_of(small, Painter(), fingerprint="weights-2")) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 16},
+        {"provenance": {"device": "mps"}},
+        {"what": "Other"},
+        {"build": "9 MiB"},
+        {"params": {"height": 512}},
+    ],
+    ids=[
+        "another size asked for",
+        "another device",
+        "another model",
+        "another build",
+        "parameters",
+    ],
+)
+def test_what_was_learned_holds_for_the_same_conditions_only(
+    small: Path, changes: dict[str, Any]
+) -> None:
+    """Another device may have more memory, and who asks for another size gets it."""
+    sizes = sizes_of(small, Painter(), fingerprint="weights-2", **changes)
+    assert sizes[0] == changes.get("batch_size", 8)
+
+
+def test_the_pace_is_remembered(tmp_path: Path) -> None:
+    """Seconds per input of full batches, for whoever wants to know how long a run takes."""
+    teller = Teller(batch=lambda images: time.sleep(0.002 * len(images)))
+    with Store(tmp_path) as store:
+        play(PLAN, samples(32), crew(store, describer=teller))
+        habit = habit_of(bound("describer", teller, fingerprint="weights-2"), store)
+    assert habit is not None
+    assert habit.batch_size == 8
+    assert 0.002 <= habit.seconds < 0.02
+
+
+def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    """Notes are helpful, not needed."""
+    with Store(tmp_path) as store:
+        play(PLAN, samples(32), crew(store))
+        store.index.write("UPDATE notes SET value = ?", [('{"batch_size": "many"}',)])
+        assert habit_of(bound("describer", Teller()), store) is None
+
+
+@dataclass
+class Room:
+    """The memory of an accelerator, which cannot be had here: it holds so many inputs."""
+
+    inputs: int
+    asked: int = 0
+
+    def watch(self) -> None:
+        """A batch begins."""
+
+    def fits_twice(self) -> bool:
+        """Whether twice the last batch fits."""
+        return 2 * self.asked <= self.inputs
+
+
+def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int]:
+    """The sizes of the calls where a call of n inputs takes cost(n) seconds."""
+    caller = Caller(bound("generator", Painter(), grows=True), Tally(), 4, room)
+    sizes = []
+
+    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Sequence[object]:
+        room.asked = len(inputs)
+        time.sleep(cost(len(inputs)))
+        return inputs
+
+    for _ in range(calls):
+        sizes.append(caller.size)
+        caller.call(Painter(), [0] * caller.size, [0] * caller.size, ask)
+    return sizes
+
+
+def test_the_batch_grows_while_that_pays() -> None:
+    """A call that takes the same time for any number of inputs: up to what there is room for."""
+    sizes = grown(lambda _: 0.004, Room(20))
+    assert sizes[0] == 4
+    assert sizes[-1] == 16
+    assert sorted(set(sizes)) == [4, 8, 16]
+
+
+def test_it_goes_back_where_that_does_not_pay() -> None:
+    """Twice the inputs in twice the time is no gain: the smaller batch stays."""
+    sizes = grown(lambda n: 0.004 * n, Room(1000))
+    assert set(sizes) == {4, 8}
+    assert sizes[-4:] == [4] * 4
+
+
+def test_a_size_that_was_asked_for_does_not_grow(tmp_path: Path) -> None:
+    """Who names a batch size has a reason."""
+    assert set(sizes_of(tmp_path, Painter())) == {8, 4}
