@@ -14,7 +14,7 @@ from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.roles import BoundRole, Model
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
-LARGEST = 64
+LARGEST = 32
 """Most inputs of a batch that nobody asked for."""
 
 _WORTH = 0.95  # a larger batch stays where an input takes at most this much of the time
@@ -72,7 +72,8 @@ class Caller:
 
     size: most inputs in one call; halved when memory runs out, and doubled while there is room and it
     pays, where nobody asked for a size. room: None where no more is to be tried. settled: whether
-    no other size is tried any more. pace: seconds per input of the last full batch.
+    no other size is tried any more. pace: seconds per input of the last full batch,
+    of the first call as long as there was none.
     """
 
     bound: BoundRole
@@ -97,8 +98,11 @@ class Caller:
         started = time.perf_counter()
         whole, size = len(inputs) >= self.size, self.size
         outputs = self._ask(model, inputs, seeds, ask)
+        seconds = (time.perf_counter() - started) / len(inputs)
+        if self.pace is None:
+            self.pace = seconds  # better than nothing, until there is a full batch
         if whole and self.size == size:
-            self._pace_of((time.perf_counter() - started) / len(inputs))
+            self._pace_of(seconds)
         return outputs
 
     def _ask(

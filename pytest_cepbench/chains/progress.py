@@ -16,7 +16,7 @@ class Progress:
     """What is being done for the case that runs, in steps: one input of one role each.
 
     case: its name; empty while none runs. samples, of_samples: whose chains are grown and read, of
-    all of the case. step: what goes on now. steps, of_steps: done and to do, found ones included.
+    all of the case; 0 where nobody counts them. step: what goes on now. steps, of_steps: done and to do, found ones included.
     waiting: whether another process has what this one needs.
     """
 
@@ -52,9 +52,10 @@ class Progress:
     @property
     def rate(self) -> float | None:
         """Steps per second, of late; None before there is any."""
-        if len(self._seen) < 2:
+        seen = tuple(self._seen)  # at once: the thread that works may clear it
+        if len(seen) < 2:
             return None
-        (since, before), (until, after) = self._seen[0], self._seen[-1]
+        (since, before), (until, after) = seen[0], seen[-1]
         return (after - before) / (until - since) if until > since and after > before else None
 
     @property

@@ -41,6 +41,10 @@ def _run(arguments: Namespace, given: Sequence[str]) -> int:
         from pytest_cepbench.cli import calibrate
 
         return calibrate.run(arguments)
+    if arguments.command == "store":
+        from pytest_cepbench.cli import store
+
+        return store.run(arguments)
     from pytest_cepbench.cli import study
 
     return study.run(arguments, given)

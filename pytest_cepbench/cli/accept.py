@@ -85,6 +85,12 @@ def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) 
     if report.incomplete is not None:
         yield f"the run is incomplete: {report.incomplete}; run it again"
         return
+    if report.deaths:
+        yield (
+            f"{_count(report.deaths, 'worker')} died in the run, and baselines are accepted only from "
+            "one in which none did; run it again, what was computed is in the store"
+        )
+        return
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():

@@ -26,6 +26,11 @@ _EXIT_CODES_OF_FILES = (
     "in what was asked"
 )
 
+_STORE_CODES = (
+    "exit code: 0, 1 where something is damaged, was refused or could not be written, 2 for a "
+    "mistake in what was asked"
+)
+
 _DEFAULT = "default: %(default)s"
 
 
@@ -53,6 +58,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     ):
         description, epilog = f"{about}.", _EXIT_CODES_OF_FILES
         add(commands.add_parser(name, help=about, description=description, epilog=epilog))
+    about = "look at a store of results, make it smaller, copy it"
+    store = commands.add_parser("store", help=about, description=f"{about}.", epilog=_STORE_CODES)
+    _add_store_actions(store)
     return parser.parse_args(argv)
 
 
@@ -110,6 +118,76 @@ def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     _add_store(parser)
     _add_baselines(parser)
     _add_dry_run(parser)
+
+
+def _add_store_actions(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about, add in (
+        ("stats", "what a store holds", _add_stats),
+        ("verify", "read all of a store, and say what is damaged", _add_verify),
+        ("gc", "find what is old, too much, or needed by no baseline, and delete it", _add_gc),
+        ("export", "write a frozen copy, a folder or one .tar, for others to read", _add_export),
+        ("import", "take over what is sound of another store or an archive", _add_import),
+    ):
+        action = actions.add_parser(name, help=about, description=f"{about}.", epilog=_STORE_CODES)
+        add(action)
+        _add_store(action)
+
+
+def _add_stats(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--repair", action="store_true", help="drop what is damaged; it is computed again"
+    )
+
+
+def _add_gc(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--unused-for",
+        metavar="30d",
+        help="results that no run has used for so many days (d) or weeks (w)",
+    )
+    parser.add_argument(
+        "--max-size",
+        metavar="20G",
+        help="the least recently used results, until no more than this is left",
+    )
+    _add_needed(parser, "keep all that the models of these baselines made (several allowed)")
+    parser.add_argument("--delete", action="store_true", help="delete what is listed")
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        type=Path,
+        help="folder to make, or archive where it ends in .tar",
+    )
+    which = parser.add_mutually_exclusive_group()
+    _add_needed(which, "only what the models of these baselines made (several allowed)")
+    which.add_argument(
+        "--used-within",
+        metavar="7d",
+        help="only what runs used in the last so many days (d) or weeks (w)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace an earlier copy that is at TARGET"
+    )
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", type=Path, help="folder of a store, or archive of one"
+    )
+
+
+def _add_needed(parser: argparse._ActionsContainer, about: str) -> None:
+    parser.add_argument(
+        "--baselines", metavar="DIR", type=Path, action="append", default=[], help=about
+    )
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,8 @@ from pytest_cepbench.suites.definition import NAME
 class RunReport:
     """What a run reported.
 
-    digest: the first 16 digits of the file's SHA-256. verdict, problems: of the whole run.
+    digest: the first 16 digits of the file's SHA-256. verdict, problems, deaths (of workers): of the
+    whole run.
     cases: its cases, in order; the verdicts of whole suites, which measure nothing, are left out.
     """
 
@@ -28,6 +29,7 @@ class RunReport:
     digest: str
     verdict: str
     problems: tuple[str, ...]
+    deaths: int
     cases: tuple[CaseResult, ...]
 
     @property
@@ -46,6 +48,7 @@ class _Document(msgspec.Struct):
     verdict: str
     problems: list[str]
     cases: list[CaseResult]
+    deaths: int = 0
 
 
 def read_report(path: Path) -> RunReport:
@@ -73,6 +76,7 @@ def read_report(path: Path) -> RunReport:
         digest=sha256(data).hexdigest()[:16],
         verdict=document.verdict,
         problems=tuple(document.problems),
+        deaths=document.deaths,
         cases=tuple(case for case in document.cases if (case.part, case.metric) != POOLED),
     )
 

@@ -26,6 +26,11 @@ def show(sections: Sequence[Section], *more: str) -> None:
     _say(sys.stdout, page + "".join(f"{printable(line, _LONGEST_ERROR)}\n" for line in more))
 
 
+def show_document(text: str) -> None:
+    """Print a text for other programs as it is; it holds no characters that a terminal obeys."""
+    _say(sys.stdout, text)
+
+
 def tell(line: str) -> None:
     """Say how far the command is."""
     _say(sys.stderr, f"{printable(line)}\n")

@@ -36,7 +36,7 @@ class CaseKey:
         """PART/METRIC: its name in its suite."""
         return f"{self.part}/{self.metric}"
 
-    @property
+    @cached_property
     def file_stem(self) -> str:
         """A file name for this case alone: readable, and unique by a digest of the exact key.
 

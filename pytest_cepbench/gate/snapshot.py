@@ -8,7 +8,6 @@ Syrupy is told of no snapshot that it could find unused, so that no test run eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,36 +26,37 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
     _write_mode = WriteMode.TEXT
     _location: Path
     _staged: Path
-    _matches: Callable[[str], bool]
+    _passes: bool | None = None
 
     @classmethod
-    def bind(
-        cls, location: Path, staged: Path, matches: Callable[[str], bool] | None
-    ) -> type[BaselineExtension]:
+    def bind(cls, location: Path, staged: Path, *, passes: bool | None) -> type[BaselineExtension]:
         """An extension class for one case.
 
-        location: of its baseline. staged: where an update is written. matches: whether the
-        baseline's text lets the measurement pass; None while updating, when only equal text does.
+        location: of its baseline. staged: where an update is written. passes: what the gate says of
+        the measurement beside its baseline; None while updating, when only equal text is the same.
         """
-        attributes: dict[str, Any] = {"_location": location, "_staged": staged}
-        if matches is not None:
-            attributes["_matches"] = staticmethod(matches)
+        attributes = {"_location": location, "_staged": staged, "_passes": passes}
         return type("BoundBaselineExtension", (cls,), attributes)
 
     def serialize(self, data: Any, **_: Any) -> str:
-        """The baseline text of a Measurement."""
-        return dump_baseline(record_of(data))
+        """The baseline text of a Measurement; nothing where the gate has compared it already.
+
+        Syrupy keeps what it is given until the run ends.
+        """
+        return dump_baseline(record_of(data)) if self._passes is None else ""
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
         """Whether the gate passes, or, while updating, whether nothing would change."""
-        rule = getattr(self, "_matches", None)
-        if rule is None:
-            return bool(serialized_data == snapshot_data)
-        return bool(rule(snapshot_data))
+        return bool(serialized_data == snapshot_data) if self._passes is None else self._passes
 
     def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> str | None:
-        """The text of an accepted baseline; bytes that are no text differ from any new one."""
+        """The text of an accepted baseline; bytes that are no text differ from any new one.
+
+        Where the gate has compared it already, only whether there is one.
+        """
         try:
+            if self._passes is not None:
+                return "" if Path(snapshot_location).exists() else None
             return Path(snapshot_location).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return None
@@ -87,6 +87,11 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         (snapshot,) = snapshot_collection
         cls._staged.parent.mkdir(parents=True, exist_ok=True)
         cls._staged.write_text(snapshot.data, encoding="utf-8")
+
+    @classmethod
+    def discovery_dirname(cls, *, test_location: PyTestLocation) -> str:  # noqa: ARG003
+        """Where syrupy may look for snapshots that nobody asked for; there are none."""
+        return str(cls._location.parent)
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
         """Nothing: what syrupy discovers it may call unused and delete."""

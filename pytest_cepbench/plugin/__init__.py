@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.plugin import distributed, live
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
     RESULTS,
@@ -22,13 +23,21 @@ from pytest_cepbench.plugin.fixtures import (
     generator,
     process_of,
 )
+from pytest_cepbench.plugin.folder import make_folder, remove_folder
+from pytest_cepbench.plugin.leases import Leases, plan_leases
 from pytest_cepbench.plugin.ledger import SKIPPED, UNJUDGED
 from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
 from pytest_cepbench.plugin.settings import Settings, updating
 from pytest_cepbench.plugin.wire import to_wire
 
+if TYPE_CHECKING:
+    from pytest_cepbench.plugin.process import Process
+
 # pytest finds fixtures as names of a plugin's module.
 __all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator"]
+
+_LEASES = pytest.StashKey[Leases]()
+"""Of the workers that a plan is about."""
 
 _TAKEN = pytest.StashKey[Sequence[str]]()
 
@@ -36,9 +45,10 @@ _TAKEN = pytest.StashKey[Sequence[str]]()
 # -- options and set-up ------------------------------------------------------------------------------
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register `--cep-...` and the ini keys."""
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register `--cep-...` and the ini keys, and the hooks of runs on several workers."""
     add_options(parser)
+    pluginmanager.register(distributed, "cepbench_distributed")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,10 +70,14 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     # Who makes all warnings errors in an ini file means Python's, not a verdict that has its own option.
     config.addinivalue_line("filterwarnings", "default::pytest_cepbench.InconclusiveWarning")
+    # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
+    config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
     if not hasattr(config, "workerinput"):
         settings = Settings.from_config(config)
         controller = Controller(settings, lambda: process_of(config))
         if settings.plan:  # a plan needs no workers
+            with _usage_errors():
+                config.stash[_LEASES] = plan_leases(config, settings)
             config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter
         config.stash[CONTROLLER] = controller
         # Hooks that get no config are the ledger's own methods.
@@ -130,13 +144,29 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     cases = [item for item in session.items if _is_case(item)]
     if cases:
-        from pytest_cepbench.plugin.collecting import assign_policies
+        from pytest_cepbench.plugin.collecting import assign_policies, leave_outlines
 
-        assign_policies(cases, process_of(session.config))
-    controller = session.config.stash.get(CONTROLLER, None)
-    if controller is None or session.config.option.collectonly or controller.settings.plan:
+        process = process_of(session.config)
+        assign_policies(cases, process)
+        if hasattr(session.config, "workerinput"):
+            leave_outlines(cases, process)
+    config = session.config
+    controller = config.stash.get(CONTROLLER, None)
+    if config.option.collectonly or (controller is not None and controller.settings.plan):
         return
-    controller.ledger.expect(item.nodeid for item in cases)
+    if controller is not None:
+        controller.ledger.expect(item.nodeid for item in cases)
+    if cases:
+        _show_progress(config, process_of(config))
+
+
+def _show_progress(config: pytest.Config, process: Process) -> None:
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:
+        live.show(config, lambda: live.own(process.progress))
+    elif worker["cepbench_live"]:
+        folder = make_folder(process.settings.home, process.folder)
+        live.tell(config, process.progress, folder, worker["workerid"])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -149,15 +179,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
-    for line in plan_lines(process_of(session.config)):
+    for line in plan_lines(process_of(session.config), session.config.stash[_LEASES]):
         reporter.write_line(line)
     return True
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
-    """Enter what a worker collected in the ledger."""
-    node.config.stash[CONTROLLER].ledger.expect_collected(ids, node.config.rootpath)
 
 
 # -- judging -----------------------------------------------------------------------------------------
@@ -214,40 +238,13 @@ def pytest_report_teststatus(
 # -- the end -----------------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: Any) -> None:
-    """A worker that died may have taken results with it."""
-    if error:
-        node.config.stash[CONTROLLER].ledger.fail(f"worker {node.gateway.id} died: {error}")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a worker which run it belongs to."""
-    controller = node.config.stash[CONTROLLER]
-    node.workerinput["cepbench_run"] = controller.run_id
-    node.workerinput["cepbench_started"] = controller.started
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the metrics of a category on one worker, in runs that name a model."""
-    controller = config.stash.get(CONTROLLER, None)
-    if controller is None or not controller.settings.names_models:
-        return None
-    if config.getoption("dist") != "load":
-        return None
-    from pytest_cepbench.plugin.scheduling import CategoryScheduling
-
-    return CategoryScheduling(config, log)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     """Judge the run as a whole, accept baselines, write reports.
 
     After all others, who may change the exit status, and also when one of them raises.
     """
+    live.close(session.config)
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is not None:
         controller.tell_junit(session.config)
@@ -256,6 +253,11 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     finally:
         if controller is not None:
             controller.finish(session, updating=updating(session.config))
+
+
+def pytest_enter_pdb(config: pytest.Config) -> None:
+    """Leave the terminal to the debugger, for good."""
+    live.close(config)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -268,8 +270,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Release the store."""
+    """Release the store, and clear away what the processes of the run told one another."""
     import sys
+
+    live.close(config)
+    controller = config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        remove_folder(controller.settings.home, controller.folder)
 
     if "pytest_cepbench.plugin.process" in sys.modules:
         from pytest_cepbench.plugin.process import PROCESS

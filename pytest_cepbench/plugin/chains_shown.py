@@ -46,7 +46,7 @@ def show_chains(
 def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
     links = []
     for generation, link in enumerate(chain.links):
-        if link.source is not None:
+        if link.source is not None and not store.image_path(link.digest).exists():
             with suppress(ImageError):  # changed since it was measured: the report goes without it
                 store.put_image(link.source.load())
         is_image = link.kind == "image" and link.recorded

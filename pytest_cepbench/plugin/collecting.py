@@ -59,6 +59,18 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
         process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
 
 
+def leave_outlines(items: Sequence[pytest.Item], process: Process) -> None:
+    """Leave word of what the collected cases need, for whoever deals them to workers."""
+    from pytest_cepbench.plugin import outline
+
+    pooled = {
+        item.nodeid: mark_of(item).suite_file(item.path)
+        for item in items
+        if isinstance(case_of(item), PooledCase)
+    }
+    outline.leave_outlines(process, pooled)
+
+
 def case_of(item: pytest.Item) -> Case | PooledCase | None:
     """What an item judges; None where it is no case, or one that is skipped."""
     callspec = getattr(item, "callspec", None)

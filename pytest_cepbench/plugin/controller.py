@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.plugin.deaths import Deaths
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
     from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.report import Effort
 
 
 @dataclass
@@ -30,7 +32,8 @@ class Controller:
     process: gives that process's suites, store and models; called only when they are needed.
     started: when, in seconds since the epoch.
     lines: who is gated against what, for header and reports. changes: the baselines that were
-    taken over. refused: whether there was reason to take over none. written: reports.
+    taken over. refused: whether there was reason to take over none. written: reports. deaths: of
+    workers. beside: what processes did outside of cases. remarks: on memory, from workers that helped.
     """
 
     settings: Settings
@@ -42,6 +45,17 @@ class Controller:
     changes: list[Change] = field(default_factory=list)
     refused: bool = False
     written: list[Path] = field(default_factory=list)
+    deaths: Deaths = field(init=False)
+    beside: list[Effort] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.deaths = Deaths(self.ledger)
+
+    @property
+    def folder(self) -> Path:
+        """Where the processes of this run leave word for one another."""
+        return self.settings.home / "runs" / self.run_id
 
     def start(self, taken: Sequence[str]) -> None:
         """Resolve what the user named, so that a wrong name or parameter stops the run here.
@@ -124,6 +138,11 @@ class Controller:
             return
         from pytest_cepbench.gate import PRESENTATIONS, Verdict
 
+        if updating and self.deaths.all:
+            ledger.fail(
+                "a worker died, and baselines are accepted only from a run in which none did: run it "
+                "again, what was computed is in the store"
+            )
         ledger.sort()
         if ledger.problems() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = PRESENTATIONS[Verdict.INCOMPLETE].exit_code
@@ -136,7 +155,23 @@ class Controller:
             with suppress(OSError):  # another run may be staging beside
                 staged.parent.rmdir()
         if ledger.results:
+            self.beside.append(self.process().beside)
             self._write_reports()
+
+    def hear(self, told: Any) -> None:
+        """What a worker did outside of cases; None where it had none."""
+        if told is not None:
+            import msgspec
+
+            from pytest_cepbench.report import Effort
+
+            self.beside.append(msgspec.convert(told["effort"], Effort))
+            self.remarks += told["remarks"]
+
+    @property
+    def infrastructure(self) -> list[str]:
+        """What went wrong with machines and was made good, a sentence each."""
+        return [*self.deaths.lines(), *self.remarks]
 
     def _accept(self, session: pytest.Session) -> None:
         from pytest_cepbench.gate import CaseKey
@@ -173,7 +208,15 @@ class Controller:
         from pytest_cepbench.report.markdown import markdown_summary
 
         ledger = self.ledger
-        facts = RunFacts(ledger.verdict(), __version__, self._setup_lines(), ledger.problems())
+        facts = RunFacts(
+            ledger.verdict(),
+            __version__,
+            self._setup_lines(),
+            ledger.problems(),
+            self.infrastructure,
+            self.beside,
+            len(self.deaths.all),
+        )
         results = ledger.results
         documents = {
             ".json": json_document(facts, results),
@@ -201,6 +244,10 @@ class Controller:
         xml = config.stash.get(xml_key, None)
         if xml is not None and self.ledger.active:
             xml.add_global_property("cepbench_verdict", self.ledger.verdict())
+            # What a dead worker began stays there as a test without an outcome, beside its retry.
+            for (nodeid, _), begun in xml.node_reporters.items():
+                if str(nodeid) in self.deaths.retried and not begun.nodes:
+                    xml.node_reporters_ordered.remove(begun)
 
 
 def shown_path(path: Path) -> Path:

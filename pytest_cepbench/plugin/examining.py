@@ -16,6 +16,7 @@ from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.plugin.process import Process
 from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.work import Work
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def examine(
     for size, share in _affordable(process, sizes, shares):
         depth = run.depth(case, size)
         partial = depth is not None
+        work_of(process).ready(suite_file, case, depth)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
@@ -113,6 +115,17 @@ def examine(
             break
     assert found is not None  # the first look is always taken
     return found
+
+
+def work_of(process: Process) -> Work:
+    """The shards of the run, those of every case that was collected among them."""
+    work = process.work
+    if not work.enlisted:
+        for one in process.assigned.values():
+            run = process.run(one.suite_file)
+            first = planned_looks(process, one.suite_file, one.case, one.policy)[0]
+            work.enlist(one.suite_file, one.case, run.depth(one.case, first))
+    return work
 
 
 def planned_looks(process: Process, suite_file: Path, case: Case, policy: Policy) -> list[int]:

@@ -32,6 +32,7 @@ def process_of(config: pytest.Config) -> Process:
             run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
             started=controller.started if controller else worker["cepbench_started"],  # type: ignore[index]
             workers=worker["workercount"] if worker else 1,
+            name=worker["workerid"] if worker else "",
         )
     return config.stash[PROCESS]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains import total
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.baseline import record_of
@@ -19,7 +18,7 @@ from pytest_cepbench.plugin.chains_shown import show_chains
 from pytest_cepbench.plugin.examining import Examined, References, examine, read_references
 from pytest_cepbench.plugin.pooling import judge_pooled
 from pytest_cepbench.plugin.process import Process
-from pytest_cepbench.report import AnchorShown, CaseResult, Effort, HopShown
+from pytest_cepbench.report import AnchorShown, CaseResult, HopShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.attribution import attribute
 from pytest_cepbench.suites.cases import PooledCase
@@ -43,7 +42,7 @@ class Judge:
     def __call__(self, case: Case | PooledCase, nodeid: str, test: Overrides) -> CaseResult:
         """Measure and judge a case. Whatever goes wrong in a known way is the verdict `error`."""
         started = time.perf_counter()
-        before = self._effort()
+        before = self.process.effort
         damage_before = len(self.process.damage)
         policy = self._policy(case, nodeid, test)
         try:
@@ -53,7 +52,7 @@ class Judge:
                 fields = self._judge(case, policy)
         except CepError as error:
             fields = {"verdict": Verdict.ERROR.value, "reasons": [str(error)]}
-        spent = self._effort()
+        spent = self.process.charge(before, time.perf_counter() - started)
         strict = policy.gate == "noninferiority" or self.process.settings.inconclusive == "fail"
         shared: dict[str, Any] = {
             "nodeid": nodeid,
@@ -69,13 +68,7 @@ class Judge:
             "strict": strict,
             "origins": dict(policy.origins),
             "damage": self.process.damage[damage_before:],
-            "effort": Effort(
-                loads=spent.loads - before.loads,
-                inputs=spent.inputs - before.inputs,
-                hits=spent.hits - before.hits,
-                seconds=time.perf_counter() - started,
-                model_seconds=spent.model_seconds - before.model_seconds,
-            ),
+            "effort": spent,
         }
         return CaseResult(**(shared | fields))
 
@@ -84,11 +77,13 @@ class Judge:
         policy = self.process.claim(self.suite_file, case.key, test).policy
         if isinstance(case, PooledCase):
             return replace(policy, primary=True)
-        assigned = self.process.assigned.get(nodeid)
+        assigned = self.process.assigned
+        if not policy.primary or not assigned:
+            return policy
+        if nodeid in assigned:
+            return replace(policy, alpha=assigned[nodeid].policy.alpha)
         # The whole alpha for a case that was not collected under this id would break the promise.
-        shared = min((one.policy.alpha for one in self.process.assigned.values()), default=None)
-        alpha = shared if assigned is None else assigned.policy.alpha
-        return policy if alpha is None or not policy.primary else replace(policy, alpha=alpha)
+        return replace(policy, alpha=min(one.policy.alpha for one in assigned.values()))
 
     def _judge(self, case: Case, policy: Policy) -> dict[str, Any]:
         path = baseline_path(self.process.settings.baselines, case.key)
@@ -125,6 +120,7 @@ class Judge:
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
             "notes": [
+                *self.process.work.told(),
                 *measurement.notes,
                 *judgement.statements,
                 *_calibrated(examined, policy),
@@ -174,16 +170,12 @@ class Judge:
         """
         passes = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
         staged = self.process.staged / path.relative_to(self.process.settings.baselines)
-        extension = BaselineExtension.bind(path, staged, None if accepting else lambda _: passes)
+        extension = BaselineExtension.bind(path, staged, passes=None if accepting else passes)
         assertion = self.snapshot.use_extension(extension)
         agreed = bool(assertion(name=str(measurement.key)) == measurement)
         if accepting and not (agreed and (staged.exists() or path.exists())):
             msg = f"the new baseline {path.name} could not be written to {staged.parent}"
             raise BaselineError(msg)
-
-    def _effort(self) -> Effort:
-        spent = total(runner.tally for runner in self.process.runners)
-        return Effort(spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds)
 
 
 def _anchor(examined: Examined, policy: Policy) -> AnchorShown | None:

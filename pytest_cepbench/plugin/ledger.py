@@ -1,7 +1,7 @@
 """The ledger: which cases should be judged, which were, and what that means for the run.
 
-Kept where the run is controlled. It fails closed: a case that vanished, a worker that died, a test
-that passed without a verdict each make the run incomplete, whatever else passed.
+Kept where the run is controlled. It fails closed: a case that vanished, one over which workers died,
+a test that passed without a verdict each make the run incomplete, whatever else passed.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ class Ledger:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Enter one report, from wherever the test ran."""
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
+        outcome: str = report.outcome
+        if outcome == "rerun":  # the word of plugins that run a test again; not pytest's own
+            self.reported.discard(nodeid)  # there is more to come
+            return
         # A worker that died reports once, as neither of the three phases; and a report that could
         # not be sent is followed by none.
         if report.when not in ("setup", "call"):
@@ -78,6 +82,8 @@ class Ledger:
             self.unjudged.add(nodeid)
         else:
             self.expected.add(nodeid)
+            # A test that is run again, by whichever plugin, has its last word.
+            self.results[:] = [one for one in self.results if one.nodeid != nodeid]
             self.results += read_results(payload)
 
     def pytest_internalerror(self, excrepr: object) -> None:
@@ -107,6 +113,11 @@ class Ledger:
                 f"{len(self.unjudged)} tests passed without calling cep_gate: {_names(self.unjudged)}"
             )
         return problems
+
+    @property
+    def judged(self) -> set[str]:
+        """Ids of the cases that have a result, or a reason for none."""
+        return {one.nodeid for one in self.results} | self.skipped.keys() | self.unjudged
 
     @property
     def nothing_compared(self) -> bool:

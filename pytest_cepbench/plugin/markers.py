@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,12 @@ class CepMark:
 
     def suite_file(self, module: Path) -> Path:
         """The suite's file, as seen from the test module."""
-        return (module.parent / (self.suite or FILE_NAME)).resolve()
+        return _resolved(module.parent, self.suite or FILE_NAME)
+
+
+@cache  # asked for every case, and links in a path do not move within a run
+def _resolved(folder: Path, name: str) -> Path:
+    return (folder / name).resolve()
 
 
 def is_tolerance(value: Any) -> bool:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
 import pytest
 
-from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains import RoleRunner, total
+from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName
+from pytest_cepbench.models.host import usable_cores
 from pytest_cepbench.models.roles import Model, RoleName
+from pytest_cepbench.plugin.folder import STOP
 from pytest_cepbench.plugin.settings import Settings
+from pytest_cepbench.report import Effort
+from pytest_cepbench.report.efforts import between, together
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     Case,
@@ -36,6 +44,9 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.policies import Claim, Overrides, check_names, claim_of, pooled_case
+from pytest_cepbench.suites.work import Work
+
+_LOOK = 0.2  # seconds
 
 
 @dataclass(frozen=True)
@@ -66,16 +77,23 @@ class Process:
     """Suites, store and models of this process; everything is made when it is first needed.
 
     run_id: shared by all processes of a run. started: when that began, in seconds since the epoch.
-    workers: how many of them share this machine. assigned: node id -> how the case is judged, of
+    workers: how many of them share this machine. name: of this one among them. assigned: node id -> how the case is judged, of
     every case that was collected; known when collection ends.
     """
 
-    def __init__(self, settings: Settings, run_id: str, started: float, workers: int = 1) -> None:
+    def __init__(
+        self, settings: Settings, run_id: str, started: float, workers: int = 1, name: str = ""
+    ) -> None:
         self.settings = settings
         self.run_id = run_id
         self.started = started
         self.assigned: dict[str, Assigned] = {}
+        self.progress = Progress()
         self._workers = workers
+        self._aside: TemporaryDirectory[str] | None = None
+        self._name = name
+        self._charged = Effort()
+        self._stopped, self._look_again = False, 0.0
         self._suites: dict[Path, LoadedSuite] = {}
         self._runs: dict[Path, SuiteRun] = {}
 
@@ -93,21 +111,75 @@ class Process:
     @cached_property
     def store(self) -> Store:
         """The store, opened."""
-        store = Store(self.settings.store, self.settings.shared)
+        settings = self.settings
+        if settings.plan and not settings.store.exists():  # a plan leaves nothing behind
+            self._aside = TemporaryDirectory(prefix="cepbench-plan-")
+            return Store(Path(self._aside.name), settings.shared)
+        store = Store(settings.store, settings.shared)
         keep_out_of_git(self.settings.home, self.settings.store)
         return store
 
     @cached_property
     def roster(self) -> Roster:
         """The models."""
-        # Several workers on the same cores: more threads than cores make all of them slower.
-        threads = max(1, (os.cpu_count() or 1) // self._workers) if self._workers > 1 else None
-        return Roster(self.store, threads)
+        # More threads than cores make all workers slower. A lease or the user may have said how many.
+        unsaid = self._workers > 1 and "OMP_NUM_THREADS" not in os.environ
+        threads = max(1, usable_cores() // self._workers) if unsaid else None
+        swap = self.settings.residency == "swap"
+        return Roster(self.store, threads, swap=swap, progress=self.progress)
+
+    @cached_property
+    def work(self) -> Work:
+        """The shards of this run, as this process sees them."""
+        return Work(
+            self.store,
+            self.run,
+            self.run_id,
+            self.folder,
+            processes=self._workers,
+            stopped=self.stopped,
+            let_go=self.roster.residency.clear,
+            swap=self.roster.residency.swap,
+            progress=self.progress,
+        )
 
     @property
     def runners(self) -> list[RoleRunner]:
         """The models that were bound so far; none where the store could not be opened."""
         return list(self.roster.runners.values()) if "roster" in self.__dict__ else []
+
+    @property
+    def effort(self) -> Effort:
+        """What the models of this process did so far."""
+        tallies = [(runner.bound.role, runner.tally) for runner in self.runners]
+        loads: Counter[str] = Counter()
+        for role, tally in tallies:
+            loads[role] += tally.loads
+        spent = total(tally for _, tally in tallies)
+        return Effort(
+            spent.loads,
+            spent.inputs,
+            spent.hits,
+            model_seconds=spent.seconds,
+            roles=dict(+loads),
+            worker=self._name,
+        )
+
+    def charge(self, before: Effort, seconds: float) -> Effort:
+        """What was done for a case since `before`, which took so many seconds."""
+        spent = between(before, self.effort, seconds, self._name)
+        self._charged = together([self._charged, spent])
+        return spent
+
+    @property
+    def beside(self) -> Effort:
+        """What this process did outside of cases: for those of others, or in tests of the user."""
+        return between(self._charged, self.effort, 0.0, self._name)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What had to be done about memory, and was not told with a case."""
+        return self.work.told() if "work" in self.__dict__ else []
 
     @property
     def damage(self) -> list[str]:
@@ -118,6 +190,17 @@ class Process:
     def folder(self) -> Path:
         """Where the processes of this run leave word for one another; gone when it ends."""
         return self.settings.home / "runs" / self.run_id
+
+    def stopped(self) -> bool:
+        """Whether this run is to stop: whoever works on what no case here waits for leaves off.
+
+        The file system is asked five times a second at most.
+        """
+        now = time.monotonic()
+        if not self._stopped and now >= self._look_again:
+            self._stopped = (self.folder / STOP).exists()
+            self._look_again = now + _LOOK
+        return self._stopped
 
     @property
     def staged(self) -> Path:
@@ -191,6 +274,8 @@ class Process:
         """Release the store, if it was opened."""
         if "store" in self.__dict__:
             self.store.close()
+        if self._aside is not None:
+            self._aside.cleanup()
 
 
 PROCESS = pytest.StashKey[Process]()

@@ -33,8 +33,8 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
+    from pytest_cepbench.report.efforts import effort_line
     from pytest_cepbench.report.text import (
-        effort_line,
         promise_lines,
         summary_table,
         verbose_lines,
@@ -45,7 +45,8 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
         yield from summary_table(results)
         yield from ((line, None) for line in promise_lines(results))
         yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
-        yield effort_line(results), None
+        efforts = [*(result.effort for result in results), *controller.beside]
+        yield effort_line(efforts), None
 
 
 def _problems(controller: Controller) -> Iterator[Line]:
@@ -56,6 +57,8 @@ def _problems(controller: Controller) -> Iterator[Line]:
         yield f"store: {printable(note)}: computed again", "yellow"
     for reason in dict.fromkeys(ledger.skipped.values()):
         yield f"skipped: {printable(reason, _LONGEST_REASON)}", "yellow"
+    for line in controller.infrastructure:
+        yield f"infrastructure: {line.removeprefix('infrastructure: ')}", "yellow"
     for problem in ledger.problems():
         yield f"INCOMPLETE: {problem}", "red"
     if ledger.nothing_compared:

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any
 
-_EXACT = (int, float, bool)
+_EXACT = frozenset({int, float, bool, type(None)})
 
 
 def _text(value: str) -> str:
@@ -33,6 +33,11 @@ def to_wire(value: Any) -> Any:
 
     Raises TypeError for what has no such form.
     """
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if kind is str and value.isascii():  # most texts by far, and a case can have thousands
+        return value
     if isinstance(value, enum.Enum):
         value = value.value
     if hasattr(value, "dtype") and hasattr(value, "tolist"):  # NumPy's arrays and scalars
@@ -41,10 +46,10 @@ def to_wire(value: Any) -> Any:
         return {to_wire(key): to_wire(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_wire(item) for item in value]
-    if value is None or type(value) in _EXACT:
+    if type(value) in _EXACT:  # of an enum or an array
         return value
-    for kind, exact in _NEAREST:
-        if isinstance(value, kind):
+    for near, exact in _NEAREST:
+        if isinstance(value, near):
             return exact(value)
     msg = f"{type(value).__name__} cannot be sent between processes"
     raise TypeError(msg)

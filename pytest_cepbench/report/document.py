@@ -17,6 +17,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.efforts import effort_line, together
 from pytest_cepbench.report.figures import (
     failures_of,
     figures_of,
@@ -25,8 +26,7 @@ from pytest_cepbench.report.figures import (
     settings_of,
 )
 from pytest_cepbench.report.plots import COURSE, INTERVAL, course_points, interval_plot, reach_of
-from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.text import effort_line
+from pytest_cepbench.report.result import CaseResult, Effort
 from pytest_cepbench.report.totals import (
     count_verdicts,
     counts_line,
@@ -53,12 +53,21 @@ class RunFacts:
     """What is said of a run beside its cases.
 
     verdict: of the whole run. lines: who was gated against what. problems: why it is incomplete.
+    infrastructure: what went wrong with machines and was made good. beside: what its processes did
+    outside of cases. deaths: of workers.
     """
 
     verdict: str
     version: str
     lines: Sequence[str]
     problems: Sequence[str]
+    infrastructure: Sequence[str] = ()
+    beside: Sequence[Effort] = ()
+    deaths: int = 0
+
+    def efforts(self, results: Sequence[CaseResult]) -> list[Effort]:
+        """All that the run did."""
+        return [*(result.effort for result in results), *self.beside]
 
 
 def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
@@ -71,9 +80,14 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         "alpha": run_alpha(results),
         "setup": list(facts.lines),
         "problems": list(facts.problems),
+        "infrastructure": list(facts.infrastructure),
+        "deaths": facts.deaths,
+        "effort": msgspec.to_builtins(together(facts.efforts(results))),
         "cases": [msgspec.to_builtins(result) for result in results],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # Python's own indentation takes several times as long. Lone surrogates are no UTF-8.
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
 def html_page(
@@ -91,7 +105,7 @@ def html_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.tests["noteworthy"] = _noteworthy
+    environment.tests |= {"calm": _calm, "noteworthy": _noteworthy}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     template = environment.from_string(
         resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
@@ -105,26 +119,31 @@ def html_page(
     return template.render(
         facts=facts,
         results=results,
-        said=_said(results),
+        said=_said(facts, results),
         picture=picture,
         course_size=COURSE,
         interval_size=INTERVAL,
     )
 
 
+def _calm(result: CaseResult) -> bool:
+    """Whether nothing happened: the chains of such a case are not shown, there can be thousands."""
+    return result.accepted or result.verdict == Verdict.HELD
+
+
 def _noteworthy(result: CaseResult) -> bool:
     """Whether the details of a case are shown by themselves, rather than folded away with others."""
-    calm = result.accepted or result.verdict == Verdict.HELD
-    return result.primary and (not calm or bool(result.reasons or result.notes or result.failures))
+    said = bool(result.reasons or result.notes or result.failures)
+    return result.primary and (said or not _calm(result))
 
 
-def _said(results: Sequence[CaseResult]) -> list[str]:
+def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
     """What stands of the run below its verdict."""
     passed = sum(result.passes for result in results)
     lines = [
         f"{passed} of {len(results)} cases pass: {counts_line(results)}",
         *error_lines(results),
-        effort_line(results),
+        effort_line(facts.efforts(results)),
     ]
     better = improvement_line(results)
     return lines if better is None else [*lines, better]

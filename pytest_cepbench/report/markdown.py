@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.document import RunFacts
+from pytest_cepbench.report.efforts import effort_line
 from pytest_cepbench.report.figures import HEADS, cells_of
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line
@@ -31,6 +32,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     quiet = [one for one in results if _quiet(one)]
     lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
+    lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
     lines += [f"- {line}" for line in _said(results)]
     if loud:
         lines += ["", _HEAD, *map(_row, loud)]
@@ -41,6 +43,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
+    lines += ["", effort_line(facts.efforts(results))] if results else []
     lines += ["", "**Set-up:**", "", *(f"- {escaped(line, 500)}" for line in facts.lines)]
     lines += ["", f"pytest-cepbench {escaped(facts.version)}"]
     return "\n".join(lines) + "\n"

@@ -39,7 +39,8 @@ class ChainShown(msgspec.Struct, frozen=True):
 class Effort(msgspec.Struct, frozen=True):
     """What judging a case took: models loaded, inputs given to models, results from the store.
 
-    seconds: whole, and inside the models.
+    seconds: whole, and inside the models. roles: models loaded, by role. worker: which of the run's
+    it was; empty in a single process.
     """
 
     loads: int = 0
@@ -47,6 +48,8 @@ class Effort(msgspec.Struct, frozen=True):
     hits: int = 0
     seconds: float = 0.0
     model_seconds: float = 0.0
+    roles: dict[str, int] = {}
+    worker: str = ""
 
 
 class AnchorShown(msgspec.Struct, frozen=True):

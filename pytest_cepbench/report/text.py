@@ -19,7 +19,6 @@ from pytest_cepbench.report.totals import counts_line, error_lines, improvement_
 from pytest_cepbench.report.wording import between, name_of, number, printable
 
 __all__ = [
-    "effort_line",
     "explain",
     "number",
     "one_line",
@@ -164,15 +163,3 @@ def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
         settings += [] if result.primary else ["informational"]
         lines.append(f"  {name_of(result)}: {', '.join(settings)}")
     return lines
-
-
-def effort_line(results: Sequence[CaseResult]) -> str:
-    """What the run took, in one sentence."""
-    loads = sum(result.effort.loads for result in results)
-    inputs = sum(result.effort.inputs for result in results)
-    hits = sum(result.effort.hits for result in results)
-    inside = sum(result.effort.model_seconds for result in results)
-    return (
-        f"{loads} model loads, {inputs} model inputs ({inside:.1f} s in models), "
-        f"{hits} results from the store"
-    )

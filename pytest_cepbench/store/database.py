@@ -31,6 +31,8 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS files (
         path TEXT NOT NULL, what TEXT NOT NULL, stamp TEXT NOT NULL, digest TEXT NOT NULL,
         PRIMARY KEY (path, what))""",
+    "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS used (key TEXT PRIMARY KEY, day INTEGER NOT NULL) WITHOUT ROWID",
 )
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -46,15 +48,28 @@ def open_database(path: Path) -> sqlite3.Connection:
     DamagedIndexError for a damaged file, StoreError for other refusals of the file system.
     """
     with explained(path):
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        # A damaged text must reach the comparison with its row's seal, which then fails.
-        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.text_factory = decode_text
         try:
             _prepare(connection, path)
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def decode_text(raw: bytes) -> str:
+    """A damaged text must reach the comparison with its row's seal, which then fails."""
+    return raw.decode("utf-8", "replace")
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make what is not there of the tables."""
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -67,11 +82,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreVersionError(msg)
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
-    if found == 0:
+    (tables,) = connection.execute(
+        "SELECT count(*) FROM sqlite_master WHERE type = 'table'"
+    ).fetchone()
+    if found == 0 or tables < len(_SCHEMA):  # earlier versions had fewer, and do not mind more
         with transaction(connection):
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={FORMAT}")
+            create_tables(connection)
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

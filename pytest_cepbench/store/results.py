@@ -23,6 +23,10 @@ class ImageRef:
     digest: str
 
 
+_FLOATS = np.dtype("<f4")
+
+_DIGITS = 64
+
 Vector = npt.NDArray[np.float32]
 
 Result = str | ImageRef | Vector | Detections | Failure
@@ -61,7 +65,7 @@ def pack(result: Result) -> tuple[str, bytes]:
         # is stays one, where two escaped ones would be read as one character.
         text = json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return "boxes", text.encode("utf-8", "surrogatepass")
-    return "vector", np.ascontiguousarray(result, dtype="<f4").tobytes()
+    return "vector", np.ascontiguousarray(result, dtype=_FLOATS).tobytes()
 
 
 def unpack(kind: str, payload: bytes) -> Result:
@@ -69,9 +73,13 @@ def unpack(kind: str, payload: bytes) -> Result:
     if kind == "text":
         return payload.decode("utf-8", "surrogatepass")
     if kind == "image":
-        return ImageRef(payload.decode())
+        digest = payload.decode()
+        if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file
+            msg = f"no digest of an image: {digest[:80]!r}"
+            raise ValueError(msg)
+        return ImageRef(digest)
     if kind == "vector":
-        return np.frombuffer(payload, dtype="<f4").astype(np.float32)
+        return np.frombuffer(payload, _FLOATS).astype(np.float32)
     if kind == "boxes":
         return _unpack_boxes(payload)
     name, _, detail = payload.decode().partition("\0")
@@ -105,6 +113,11 @@ def _unpack_boxes(payload: bytes) -> Detections:
 def seal(key: str, kind: str, payload: bytes) -> bytes:
     """16 bytes that change with any bit of the row."""
     return sha256(f"{key}\0{kind}\0".encode() + payload).digest()[:16]
+
+
+def seal_stamp(path: str, what: str, stamp: str, digest: str) -> str:
+    """A file's stamp, with a seal over everything that its row says."""
+    return f"{stamp} {seal(path, what, f'{stamp} {digest}'.encode()).hex()}"
 
 
 def is_sealed(key: object, kind: object, payload: object, found: object) -> bool:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-import sqlite3
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
-from uuid import uuid4
+from typing import Self
 
-from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image
+from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store.database import (
-    DamagedIndexError,
-    explained,
-    in_place,
-    inode,
-    mend,
-    open_database,
-    transaction,
-)
-from pytest_cepbench.store.results import Result, StoredResult, is_sealed, pack, seal, unpack
+from pytest_cepbench.store.claims import Claims
+from pytest_cepbench.store.database import explained
+from pytest_cepbench.store.images import FOLDER, image_path, read_image_of, write_image
+from pytest_cepbench.store.index import Index
+from pytest_cepbench.store.layers import Layers
+from pytest_cepbench.store.lookup import among, results_under
+from pytest_cepbench.store.reading import INDEX
+from pytest_cepbench.store.results import Result, StoredResult, pack, seal, seal_stamp
+from pytest_cepbench.store.uses import Uses
 
-_T = TypeVar("_T")
-
-_MOST_VARIABLES = 500  # keys in one query, well below SQLite's limit
+INSERT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
+"""A row of results; the first one under a key stays."""
 
 _STALE_SECONDS = 3600.0
 
@@ -37,28 +35,34 @@ class Store:
     """Results of steps, kept in a folder that any number of processes may use at once.
 
     The first result stored under a key is the one that counts, for everybody. Reading verifies:
-    what is damaged is dropped, noted in `damage`, and looks as if it had never been stored.
+    what is damaged is dropped, noted in `damage`, and looks as if it had never been stored. Every
+    method may be called by any thread; images are encoded and decoded outside of the one lock.
 
     root: the folder; made when absent, with a `.gitignore` of its own. shared: folders of stores
-    that are only read, asked in this order for what the root does not hold.
+    that are only read, asked in this order for what the root does not hold. Nothing is copied from
+    them.
     Raises StoreError and its kinds when the folder cannot be used.
     """
 
     def __init__(self, root: Path, shared: Sequence[Path] = ()) -> None:
         self.root = root
-        self.shared = tuple(shared)
         self.damage: list[str] = []
-        self._path = root / "index.sqlite"
-        self._images = root / "images"
+        self._path = root / INDEX
         with explained(self._path):
-            self._images.mkdir(parents=True, exist_ok=True)
+            (root / FOLDER).mkdir(parents=True, exist_ok=True)
             (root / "new").mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n")
             self._sweep()
-        self._inode: int | None = None
-        self._connection = self._open()
+            self.claims = Claims(root / "claims")
+        self._layers = Layers(root, shared, self.damage.append)
+        try:
+            self.index = Index(self._path, self.damage.append)
+        except BaseException:
+            self._layers.close()
+            raise
+        self._uses = Uses(self.index)
 
     def __enter__(self) -> Self:
         return self
@@ -72,101 +76,107 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Release the database."""
-        self._connection.close()
+        """Release the database, and that of every shared store."""
+        self._uses.write()
+        self.index.close()
+        self._layers.close()
 
     # -- results ---------------------------------------------------------------------------------
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
         """The results that are there, undamaged, under these keys."""
-        found: dict[str, Result] = {}
-        broken: list[str] = []
         wanted = list(dict.fromkeys(keys))
-        for start in range(0, len(wanted), _MOST_VARIABLES):
-            part = wanted[start : start + _MOST_VARIABLES]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT key, kind, payload, seal FROM results WHERE key IN ({marks})"  # noqa: S608 - only question marks are put in
-            for key, kind, payload, sealed in self._read(query, part):
-                if is_sealed(key, kind, payload, sealed):
-                    found[key] = unpack(kind, payload)
-                else:
-                    broken.append(str(key))
-        if broken:
-            self.forget(broken, why="its row does not match its seal")
+        found = self._own(wanted)
+        self._uses.add(found)
+        if self._layers and len(found) < len(wanted):
+            found |= self._layers.get([key for key in wanted if key not in found])
         return found
+
+    def _own(self, keys: Iterable[str]) -> dict[str, Result]:
+        """Those that are in the folder itself."""
+        found, damaged = results_under(self.index.read, keys)
+        if damaged:
+            self._drop(damaged, "its row does not match its seal")
+        return found
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that have a result; whether it is undamaged shows when it is read."""
+        wanted = set(keys)
+        own = among(self.index.read, "SELECT key FROM results WHERE key", wanted)
+        there = {str(key) for (key,) in own}
+        return there | self._layers.get(wanted - there).keys() if self._layers else there
 
     def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         """Store results, all or none; returns what counts under each key: the first ever stored.
 
         Raises StoreFullError without space; nothing is confirmed then.
         """
+        shared = self._layers.get({entry.key for entry in entries}) if self._layers else {}
+        kept = self._put_own([entry for entry in entries if entry.key not in shared])
+        self._uses.write_now_and_then()
+        return shared | self._own(shared) | kept
+
+    def _put_own(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         rows = []
         for entry in entries:
             kind, payload = pack(entry.result)
             provenance = json.dumps(dict(entry.provenance), sort_keys=True)
             sealed = seal(entry.key, kind, payload)
             rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
-        statement = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
         keys = {entry.key for entry in entries}
-        self._write(statement, rows)
-        kept = self.get(keys)
+        self.index.write(INSERT, rows)
+        kept = self._own(keys)
         if kept.keys() != keys:
-            # A damaged row was in the way, and `get` has dropped it.
-            self._write(statement, rows)
-            kept = self.get(keys)
+            # A damaged row was in the way, and `_own` has dropped it.
+            self.index.write(INSERT, rows)
+            kept = self._own(keys)
         if kept.keys() != keys:
             # SQLite's tree of keys is out of order and it has not noticed: only a new one helps.
-            self._mend()
-            self._write(statement, rows)
-            kept = self.get(keys)
+            self.index.mend()
+            self.index.write(INSERT, rows)
+            kept = self._own(keys)
         return kept
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
-        """Drop damaged results, so that they are computed again."""
-        self._write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
+        """Drop damaged results, so that they are computed again; shared ones are not read any more."""
+        self._layers.refuse(keys)
+        self._drop(keys, why)
+
+    def _drop(self, keys: Sequence[str], why: str) -> None:
+        self.index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
         self.damage.extend(f"result {key[:12]}: {why}" for key in keys)
 
     def __len__(self) -> int:
-        """Number of results."""
-        return int(self._read("SELECT count(*) FROM results", ())[0][0])
+        """Number of results in the folder itself."""
+        return int(self.index.read("SELECT count(*) FROM results")[0][0])
 
     # -- images ----------------------------------------------------------------------------------
 
     def put_image(self, image: ImageArtifact) -> str:
         """Keep an image; returns its digest. Raises StoreFullError without space."""
-        target = self.image_path(image.digest)
-        if not target.exists():
-            with explained(self._path):
-                target.parent.mkdir(exist_ok=True)
-                fresh = self.root / "new" / uuid4().hex
-                try:
-                    fresh.write_bytes(encode_image(image))
-                    fresh.replace(target)
-                finally:
-                    fresh.unlink(missing_ok=True)
+        target = image_path(self.root, image.digest)
+        with explained(self._path):
+            try:
+                os.utime(target)  # young again: it is wanted, and its result may come yet
+            except FileNotFoundError:
+                write_image(self.root, image.digest, encode_image(image))
         return image.digest
 
     def get_image(self, digest: str) -> ImageArtifact | None:
         """The image, or None when it is absent or its pixels are not those of the digest."""
-        path = self.image_path(digest)
         try:
-            image = decode_image(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (ImageError, OSError) as error:
-            why = str(error)
-        else:
-            if image.digest == digest:
-                return image
-            why = "its pixels do not match its name"
-        with explained(self._path):
-            path.unlink(missing_ok=True)
-        self.damage.append(f"image {digest[:12]}: {why}")
-        return None
+            image = read_image_of(self.root, digest)
+        except ImageError as error:
+            image = None
+            with explained(self._path):
+                image_path(self.root, digest).unlink(missing_ok=True)
+            self.damage.append(f"image {digest[:12]}: {error}")
+        return self._layers.get_image(digest) if image is None else image
 
     def image_path(self, digest: str) -> Path:
-        """Where the image of this digest lies, if it is there."""
-        return self._images / digest[:2] / f"{digest}.webp"
+        """Where the image of this digest lies, if it is there; in the folder itself if it is not."""
+        own = image_path(self.root, digest)
+        return own if own.exists() else self._layers.image_path(digest) or own
 
     # -- digests of files ------------------------------------------------------------------------
 
@@ -180,79 +190,36 @@ class Store:
         name = str(resolved).encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
         stamp = _stamp(resolved)
 
-        def sealed(digest: str) -> str:
-            return f"{stamp} {seal(name, what, f'{stamp} {digest}'.encode()).hex()}"
-
         query = "SELECT stamp, digest FROM files WHERE path = ? AND what = ?"
-        for known, digest in self._read(query, (name, what)):
-            if known == sealed(str(digest)):
+        for known, digest in self.index.read(query, (name, what)):
+            if known == seal_stamp(name, what, stamp, str(digest)):
                 return str(digest)
         digest = compute(resolved)
         if stamp == _stamp(resolved) and time.time_ns() - resolved.stat().st_mtime_ns > _RACY_NS:
-            row = (name, what, sealed(digest), digest)
-            self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
+            row = (name, what, seal_stamp(name, what, stamp, digest), digest)
+            self.index.write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
         return digest
 
-    # -- the database ----------------------------------------------------------------------------
+    # -- notes -----------------------------------------------------------------------------------
 
-    def _read(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
-        def read() -> list[tuple[Any, ...]]:
-            with explained(self._path):
-                return self._connection.execute(query, values).fetchall()
+    def note(self, name: str, value: str) -> None:
+        """Remember something small that may change; it is lost when the index is mended."""
+        self.index.write("INSERT OR REPLACE INTO notes VALUES (?, ?)", [(name, value)])
 
-        return self._mending(read)
-
-    def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Run a statement for every row in one transaction: all of them or none."""
-
-        def write() -> None:
-            with explained(self._path), transaction(self._connection):
-                self._connection.executemany(statement, rows)
-
-        self._mending(write)
-        if inode(self._path) != self._inode:
-            # Another process mended the index meanwhile and may have missed these rows.
-            self._connection.close()
-            self._connection = self._open()
-            self._mending(write)
-
-    def _mending(self, action: Callable[[], _T]) -> _T:
-        """Act; where the index turns out to be damaged, mend it and act once more."""
-        try:
-            return action()
-        except DamagedIndexError:
-            self._mend()
-            return action()
-
-    def _mend(self) -> None:
-        self._connection.close()
-        self._connection = self._mended()
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            return self._connect()
-        except DamagedIndexError:
-            return self._mended()
-
-    def _connect(self) -> sqlite3.Connection:
-        with explained(self._path), in_place(self._path):
-            try:
-                return open_database(self._path)
-            finally:
-                self._inode = inode(self._path)
-
-    def _mended(self) -> sqlite3.Connection:
-        kept, aside = mend(self._path, self._inode)
-        if aside != self._path:
-            note = f"{kept} results saved from the damaged file, which is kept as {aside.name}"
-            self.damage.append(f"index: {note}")
-        return self._connect()
+    def noted(self, names: Iterable[str]) -> dict[str, str]:
+        """What was last noted under these names, of those that were."""
+        query = "SELECT name, value FROM notes WHERE name"
+        return {str(name): str(value) for name, value in among(self.index.read, query, names)}
 
     def _sweep(self) -> None:
         """Remove what processes that were killed left half-written."""
         for left in (self.root / "new").iterdir():
             try:
-                if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                if time.time() - left.stat().st_mtime <= _STALE_SECONDS:
+                    continue
+                if left.is_dir():  # of an archive that was being imported
+                    shutil.rmtree(left)
+                else:
                     left.unlink()
             except FileNotFoundError:
                 continue  # another process swept it first

@@ -26,6 +26,8 @@ from pytest_cepbench.suites.run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at what another process has claimed
 
+_HELPING = "cases of other workers"
+
 MOST_DEATHS = 2
 """Processes of a run that may die over a shard before the others leave it alone."""
 
@@ -112,10 +114,14 @@ class Work:
 
         What goes wrong is left to the case that needs it: it will meet the same.
         """
-        if self.swap and not self.stopped():
-            self._grow_share(())
-        while not self.stopped() and self._help_once():
-            pass
+        self.progress.begin(_HELPING, 0, 0)
+        try:
+            if self.swap and not self.stopped():
+                self._grow_share(())
+            while not self.stopped() and self._help_once():
+                pass
+        finally:
+            self.progress.end()
 
     def _finish(self, tasks: Sequence[Task]) -> None:
         waiting = [task for task in tasks if not self._settled(task)]
@@ -183,6 +189,7 @@ class Work:
                 continue
             try:
                 if self._take(task):
+                    self.progress.of_steps += task.steps  # which were counted as they were made
                     return True
             except CepError:  # the case that needs it meets the same, and says so
                 self._given_up.add(task.id)

@@ -71,10 +71,14 @@ def altered(measurement: Measurement, **changes: Any) -> Measurement:
 
 
 def write_report(
-    path: Path, results: Iterable[CaseResult], verdict: str = "failed", problems: Iterable[str] = ()
+    path: Path,
+    results: Iterable[CaseResult],
+    verdict: str = "failed",
+    problems: Iterable[str] = (),
+    deaths: int = 0,
 ) -> Path:
     """The report of a run with these results."""
-    facts = RunFacts(verdict, "0.1.0", [], list(problems))
+    facts = RunFacts(verdict, "0.1.0", [], list(problems), deaths=deaths)
     path.write_text(json_document(facts, list(results)), encoding="utf-8")
     return path
 

@@ -38,6 +38,12 @@ def test_an_incomplete_run(home: Home, measured: Measured) -> None:
     refused(home, ended, "the run is incomplete")
 
 
+def test_a_run_in_which_a_worker_died(home: Home, measured: Measured) -> None:
+    """Its verdicts stand, since its cases were judged again; a baseline is to come of a calm run."""
+    results = [result_of(one) for one in measured()]
+    refused(home, accept(home, results, deaths=2), "2 workers died in the run, and baselines are")
+
+
 def test_no_case(home: Home) -> None:
     """A run that judged nothing."""
     refused(home, accept(home, []), "the run judged no case")

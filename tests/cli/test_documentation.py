@@ -1,4 +1,4 @@
-"""docs/studies.md and docs/accepting.md: every option of the commands, and what is said of the files."""
+"""docs/studies.md, docs/accepting.md and docs/store.md: every option of the commands, and what is said of the files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pytest_cepbench.studies.question import STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 ACCEPTING = PAGE.with_name("accepting.md")
+STORE = PAGE.with_name("store.md")
 
 
 def options(command: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -38,6 +39,17 @@ def test_every_option_of_a_command_is_documented(
     section = text.partition(f"\n## `cepbench {command}`\n")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
     assert sorted(listed) == sorted(options([command], capsys))
+
+
+@pytest.mark.parametrize("action", ["stats", "verify", "gc", "export", "import"])
+def test_every_option_of_the_store_is_documented(
+    action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table of each action's section has all of its options, and no other."""
+    text = STORE.read_text(encoding="utf-8")
+    section = text.partition(f"\n## `cepbench store {action}`\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
+    assert sorted(listed) == sorted(options(["store", action], capsys))
 
 
 def test_every_study_has_a_section() -> None:

@@ -59,12 +59,12 @@ _SCHEME_PARAMETERS = {"model", "layout"}
 
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
-    "--snapshot-update", "--snapshot-update-new-only", "--junitxml",
+    "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json",  # of the scripts in benchmarks/
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
     "--reason", "--case", "--move-anchor", "--dry-run", "--delete", "--suite", "--baselines",
-    "--alpha", "--tolerance",
+    "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

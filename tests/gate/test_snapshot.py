@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from syrupy.data import Snapshot, SnapshotCollection
 
 from pytest_cepbench.gate import CaseKey, load_baseline, record_of
@@ -33,8 +34,8 @@ def test_anchors_lie_below_their_suite(tmp_path: Path) -> None:
     assert baseline_path(tmp_path, odd).parent == baseline.parent
 
 
-def _extension(location: Path, staged: Path, matches: Any = None) -> BaselineExtension:
-    return BaselineExtension.bind(location, staged, matches)()
+def _extension(location: Path, staged: Path, *, passes: bool | None = None) -> BaselineExtension:
+    return BaselineExtension.bind(location, staged, passes=passes)()
 
 
 def test_a_staged_measurement_is_read_back(tmp_path: Path) -> None:
@@ -54,18 +55,17 @@ def _collection(text: str) -> SnapshotCollection:
     return collection
 
 
-def test_the_gate_decides_whether_a_snapshot_matches(tmp_path: Path) -> None:
-    """Equal text is no condition, and no proof; the baseline's text is what it is asked about."""
-    asked: list[str] = []
-
-    def rule(text: str) -> bool:
-        asked.append(text)
-        return text == "good"
-
-    extension = _extension(tmp_path, tmp_path, rule)
-    assert extension.matches(serialized_data="new", snapshot_data="good")
-    assert not extension.matches(serialized_data="bad", snapshot_data="bad")
-    assert asked == ["good", "bad"]
+@pytest.mark.parametrize("passes", [True, False])
+def test_the_gate_decides_whether_a_snapshot_matches(tmp_path: Path, *, passes: bool) -> None:
+    """Equal text is no condition, and no proof: neither text is made, however large it would be."""
+    location = tmp_path / "x.toml"
+    extension = _extension(location, tmp_path, passes=passes)
+    read = extension.read_snapshot_data_from_location
+    assert read(snapshot_location=str(location)) is None
+    location.write_text("any")
+    texts = extension.serialize(measured()), read(snapshot_location=str(location))
+    assert texts == ("", "")
+    assert extension.matches(serialized_data=texts[0], snapshot_data=texts[1]) is passes
 
 
 def test_while_updating_only_equal_text_matches(tmp_path: Path) -> None:

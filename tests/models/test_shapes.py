@@ -98,10 +98,9 @@ def test_perfect_chains_stay_at_one(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("name", ["miss", "recolor", "reshape", "resize", "move", "swap", "blank"])
 def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
-    """The mean over the data set falls strictly with each knob by itself."""
-    scores = [
-        float(gc_at_3(chain(dataset.samples, f"shapes:?{name}={level}")).mean()) for level in LEVELS
-    ]
+    """The mean over some samples of each category falls strictly with each knob by itself."""
+    samples = dataset.limited(4).samples
+    scores = [float(gc_at_3(chain(samples, f"shapes:?{name}={level}")).mean()) for level in LEVELS]
     perfect = 1.0  # the score of every sample at 0, as the test above shows
     assert (np.diff([perfect, *scores]) < -0.001).all(), scores
 

@@ -46,7 +46,7 @@ def test_a_folder_without_images_is_one_message(photos: Project) -> None:
         "nowhere": "data folder *nowhere' does not exist: *",
         "a file": "data folder *a file' is a file: *",
     }.items():
-        result = photos.run(f"--cep-data=folder={place}")
+        result = photos.run_here(f"--cep-data=folder={place}")
         assert result.ret == pytest.ExitCode.INTERRUPTED
         result.stdout.fnmatch_lines([explained])
         result.stdout.no_fnmatch_line("*Traceback*")
@@ -62,7 +62,7 @@ def test_every_bad_file_is_named_at_once(photos: Project) -> None:
     (folder / "huge.png").write_bytes(_huge_png(50_000))
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
     frames[0].save(folder / "moving.gif", save_all=True, append_images=frames[1:])
-    result = photos.run("-v", "--snapshot-update")
+    result = photos.run_here("-v", "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(
@@ -84,7 +84,7 @@ def test_a_bad_file_spares_the_other_categories(photos: Project) -> None:
     """Only the category of the bad file, and what is averaged over it, cannot be measured."""
     photos.photos({"good/a.png": RED})
     (photos.path / "photos" / "red.png").write_text("not a picture")
-    photos.run()
+    photos.run_here()
     assert photos.verdicts() == {
         "good-gc": "no-baseline",
         "images-gc": "error",
@@ -108,7 +108,7 @@ def test_every_usual_kind_of_image_is_accepted(project: Project) -> None:
     plain.save(folder / "scan.tiff")
     plain.save(folder / "still.gif")
     plain.save(folder / "web.webp", lossless=True)
-    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     assert {case["n"] for case in project.report()["cases"]} == {10}
     (case, failures) = project.report()["cases"]
     assert case["value"] == pytest.approx(1.0, abs=1e-4)
@@ -119,7 +119,7 @@ def test_samples_of_equal_content_each_count(project: Project) -> None:
     """Two files with the same pixels are two samples with one score each, computed once."""
     project.suite(PHOTOS)
     project.photos({"one.png": RED, "two.bmp": RED, "blue.png": BLUE})
-    assert project.run("--snapshot-update", "-k", "gc").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update", "-k", "gc").ret == pytest.ExitCode.OK
     (case,) = project.report()["cases"]
     assert case["n"] == 3
     assert project.effort() == (3, 2 * 3)  # each of two looks: one text, one drawing, one vector
@@ -161,7 +161,7 @@ def test_names_that_are_the_same_once_normalized_are_refused(project: Project) -
     project.suite(PHOTOS)
     project.photos({"e\u0301.png": RED, "\u00e9.png": BLUE})
     assert len(list(Path(project.path / "photos").iterdir())) == 2
-    result = project.run()
+    result = project.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         ["two files in *photos' are both named '\u00e9.png' once normalized"]

@@ -25,14 +25,14 @@ def test_categories_that_look_alike_keep_apart(project: Project) -> None:
     project.photos({
         "org/sdxl/a.png": RED, "orgsdxl/a.png": GREEN, "org sdxl/a.png": BLUE, "ORG/sdxl/a.png": RED,
     })  # fmt: skip
-    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     files = sorted(project.baselines.rglob("*.toml"))
     cases = {tomllib.loads(file.read_text())["case"] for file in files}
     assert cases == {
         f"photos/{part}/gc" for part in ("org/sdxl", "orgsdxl", "org sdxl", "ORG/sdxl", "overall")
     } | {"photos/overall/failures"}
     assert len({file.name.lower() for file in files}) == 6
-    assert project.run().ret == pytest.ExitCode.OK
+    assert project.run_here().ret == pytest.ExitCode.OK
     assert set(project.verdicts().values()) == {"held"}
 
 
@@ -66,7 +66,7 @@ def test_a_users_own_snapshots_still_work(accepted: Project, arguments: tuple[st
     unused.stdout.fnmatch_lines(["*1 snapshot unused.*"])
     assert accepted.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
     assert own.read_text().count("# name: ") == 1
-    assert accepted.run().ret == pytest.ExitCode.OK
+    assert accepted.run_here().ret == pytest.ExitCode.OK
     assert contents(accepted.baselines) == before
 
 
@@ -76,21 +76,21 @@ def test_baselines_may_lie_where_syrupy_keeps_its_own(accepted: Project) -> None
     place = accepted.path / "__snapshots__"
     accepted.baselines.rename(place)
     moved = "--cep-baselines=__snapshots__"
-    assert accepted.run(moved, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert accepted.run_here(moved, "--snapshot-update").ret == pytest.ExitCode.OK
     before = contents(place)
     assert len(before) == 11
-    assert accepted.run(moved).ret == pytest.ExitCode.OK
-    assert accepted.run(moved, "-k", "color", "--snapshot-update").ret == pytest.ExitCode.OK
+    assert accepted.run_here(moved).ret == pytest.ExitCode.OK
+    assert accepted.run_here(moved, "-k", "color", "--snapshot-update").ret == pytest.ExitCode.OK
     assert contents(place) == before
 
 
 def test_baselines_elsewhere(toy: Project, tmp_path: Path) -> None:
     """`--cep-baselines` names another folder, made when it is not there, outside the project too."""
     place = tmp_path / "some where" / "else"
-    assert toy.run(f"--cep-baselines={place}", "-k", "color", "--snapshot-update").ret == 0
+    assert toy.run_here(f"--cep-baselines={place}", "-k", "color", "--snapshot-update").ret == 0
     assert len(contents(place)) == 1
     assert not toy.baselines.exists()
-    assert toy.run(f"--cep-baselines={place}", "-k", "color").ret == pytest.ExitCode.OK
+    assert toy.run_here(f"--cep-baselines={place}", "-k", "color").ret == pytest.ExitCode.OK
 
 
 def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
@@ -98,10 +98,10 @@ def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
     (new,) = (accepted.baselines / "toy").glob("color-gc-*")
     new.unlink()
     old = contents(accepted.baselines)
-    refused = accepted.run("--snapshot-update-new-only", REGRESSED)
+    refused = accepted.run_here("--snapshot-update-new-only", REGRESSED)
     assert refused.ret == pytest.ExitCode.TESTS_FAILED
     assert contents(accepted.baselines) == old
-    result = accepted.run("-v", "--snapshot-update-new-only")
+    result = accepted.run_here("-v", "--snapshot-update-new-only")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(
         ["*color-gc? ACCEPTED *", "*count-gc? HELD *", "1 baseline written *"]
@@ -113,7 +113,7 @@ def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
 def test_a_changed_measurement_replaces_its_baseline(accepted: Project) -> None:
     """Accepting a worse model writes its numbers, and then that model holds, within the anchor's."""
     before = contents(accepted.baselines)
-    result = accepted.run("-k", "crowded", REGRESSED, "--snapshot-update")
+    result = accepted.run_here("-k", "crowded", REGRESSED, "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     changed = {k for k, v in contents(accepted.baselines).items() if before.get(k) != v}
     assert {name.rpartition("-gc-")[0] for name in changed} == {
@@ -121,7 +121,7 @@ def test_a_changed_measurement_replaces_its_baseline(accepted: Project) -> None:
         "toy/anchors/crowded",
     }
     accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\nanchor_tolerance = 1.0")
-    assert accepted.run("-k", "crowded", REGRESSED).ret == pytest.ExitCode.OK
+    assert accepted.run_here("-k", "crowded", REGRESSED).ret == pytest.ExitCode.OK
 
 
 def test_an_error_in_one_case_accepts_no_other(project: Project) -> None:
@@ -129,7 +129,7 @@ def test_an_error_in_one_case_accepts_no_other(project: Project) -> None:
     project.suite(PHOTOS)
     project.photos({"good/a.png": RED, "bad/a.png": RED})
     (project.path / "photos" / "bad" / "a.png").write_bytes(b"no image")
-    result = project.run("--snapshot-update")
+    result = project.run_here("--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert project.verdicts()["good-gc"] == "no-baseline"
     assert not contents(project.baselines)
@@ -154,7 +154,7 @@ def test_a_refused_update_is_shown_as_refused(toy: Project) -> None:
     """When another test fails, no case says accepted, and nothing is left of the attempt."""
     toy.write("test_other.py", "def test_fails():\n    assert False\n")
 
-    result = toy.run("--snapshot-update")
+    result = toy.run_here("--snapshot-update")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["NO-BASELINE *", "no baseline was changed: *"])
@@ -166,7 +166,7 @@ def test_an_update_that_cannot_be_written_is_an_error(toy: Project) -> None:
     """What syrupy could not write is no acceptance, though syrupy raises nothing."""
     toy.write(".cepbench/staged", "a file where a folder should be")
 
-    result = toy.run("--snapshot-update")
+    result = toy.run_here("--snapshot-update")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(toy.verdicts().values()) == {"error"}

@@ -37,7 +37,7 @@ def test_the_gates_failure_cannot_be_swallowed(accepted: Project, then: str) -> 
         "import pytest\n\ndef test_drift(cep_case, cep_gate):\n"
         f"    try:\n        cep_gate(cep_case)\n    except BaseException:\n        {then}\n",
     )
-    result = accepted.run("-k", "crowded", REGRESSED)
+    result = accepted.run_here("-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["regressed: toy, crowded, GC@2 *"])
@@ -49,7 +49,7 @@ def test_a_failure_beside_a_held_gate_is_a_plain_failure(accepted: Project) -> N
         "test_toy.py",
         "def test_drift(cep_case, cep_gate):\n    assert cep_gate(cep_case).value > 2\n",
     )
-    result = accepted.run("-v", "-k", "color")
+    result = accepted.run_here("-v", "-k", "color")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *toy color GC@2 *"])
 
@@ -88,7 +88,7 @@ def test_absent_data_is_not_green_beside_plain_tests(
 def test_absent_data_beside_a_judged_suite_is_a_skip(accepted: Project) -> None:
     """One suite's absent data does not fail the run of another."""
     accepted.suite(ABSENT, "absent")
-    result = accepted.run("-k", "color or absent")
+    result = accepted.run_here("-k", "color or absent")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1, skipped=1)
 
@@ -117,7 +117,7 @@ def poison(request, record_property):
 def test_a_failing_plain_test_accepts_nothing(toy: Project) -> None:
     """Baselines are taken over from a green run only, and the summary says why they were not."""
     toy.write("test_plain.py", "def test_plain(): assert False\n")
-    result = toy.run("-k", "color or plain", "--snapshot-update")
+    result = toy.run_here("-k", "color or plain", "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert not contents(toy.baselines)
     result.stdout.fnmatch_lines(["no baseline was changed: *"])
@@ -127,7 +127,7 @@ def test_another_plugin_that_fails_at_the_end_takes_no_report_along(accepted: Pr
     """When somebody else's sessionfinish raises, the books are closed and written all the same."""
     accepted.write("conftest.py", "def pytest_sessionfinish():\n    raise RuntimeError('theirs')\n")
 
-    result = accepted.run(REGRESSED)
+    result = accepted.run_here(REGRESSED)
 
     assert result.ret != pytest.ExitCode.OK
     assert "regressed" in accepted.verdicts().values()

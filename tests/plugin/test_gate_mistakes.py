@@ -89,7 +89,7 @@ STOPPED = {
 @pytest.mark.parametrize("arguments", STOPPED.values(), ids=STOPPED)
 def test_a_run_stops_before_anything(toy: Project, arguments: list[str]) -> None:
     """Exit code 4, one message, no traceback; nothing is collected, no worker starts, no store."""
-    result = toy.run(*arguments)
+    result = toy.run_here(*arguments)
     assert_one_message(result, arguments[-1].partition("=")[0])
     result.stdout.no_fnmatch_line("*workers*")
     assert not (toy.path / ".cepbench").exists()
@@ -99,7 +99,7 @@ def test_a_run_stops_before_anything(toy: Project, arguments: list[str]) -> None
 def test_choices_are_named_by_pytest(toy: Project, name: str) -> None:
     """Exit code 4, with what can be chosen."""
     (value, *_), _ = MISTAKES[name]
-    result = toy.run(f"--cep-{name}={value}")
+    result = toy.run_here(f"--cep-{name}={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*--cep-{name}: invalid choice: '{value}' (choose from *"])
     assert not (toy.path / ".cepbench").exists()

@@ -20,7 +20,7 @@ def test_the_marker_chooses_parts_and_metrics(toy: Project) -> None:
         "import pytest\n\npytestmark = pytest.mark.cep(metrics=['gc'], categories=('shape',))\n\n"
         f"@pytest.mark.cep(categories=['overall', 'color'])\n{BODY}",
     )
-    result = toy.run("--collect-only", "-q")
+    result = toy.run_here("--collect-only", "-q")
     ids = [line for line in result.outlines if "::" in line]
     assert ids == ["test_toy.py::test_drift[color-gc]", "test_toy.py::test_drift[overall-gc]"]
 
@@ -29,7 +29,7 @@ def test_the_marker_names_a_suite_elsewhere(toy: Project) -> None:
     """suite= is relative to the test module, and its cases are judged as any others."""
     toy.write("suites/mine.toml", SHAPES.replace('"toy"', '"mine"'))
     toy.write("tests/test_mine.py", _module("suite='../suites/mine.toml', categories=['color']"))
-    result = toy.run("tests", "--snapshot-update")
+    result = toy.run_here("tests", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     assert [path.parent.name for path in toy.baselines.rglob("*.toml")] == ["mine"]
 
@@ -54,7 +54,7 @@ def test_the_marker_names_a_suite_elsewhere(toy: Project) -> None:
 def test_misuse_is_one_message_at_collection(toy: Project, mark: str, message: str) -> None:
     """What is wrong is named with what is possible, without a traceback into the plugin."""
     toy.write("test_toy.py", _module(mark))
-    result = toy.run()
+    result = toy.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([f"*{message}"])
     result.stdout.no_fnmatch_line("*pytest_cepbench*")
@@ -63,6 +63,8 @@ def test_misuse_is_one_message_at_collection(toy: Project, mark: str, message: s
 def test_every_case_has_the_marker(toy: Project) -> None:
     """`-m cep` selects all cases, `-m "not cep"` all else."""
     toy.write("test_plain.py", "def test_plain(): pass\n")
-    toy.run("-m", "cep", "--collect-only", "-q").stdout.fnmatch_lines(["10/11 tests collected *"])
-    toy.run("-m", "not cep").assert_outcomes(passed=1, deselected=10)
-    toy.run("--markers").stdout.fnmatch_lines(["@pytest.mark.cep(suite, categories, *"])
+    toy.run_here("-m", "cep", "--collect-only", "-q").stdout.fnmatch_lines(
+        ["10/11 tests collected *"]
+    )
+    toy.run_here("-m", "not cep").assert_outcomes(passed=1, deselected=10)
+    toy.run_here("--markers").stdout.fnmatch_lines(["@pytest.mark.cep(suite, categories, *"])

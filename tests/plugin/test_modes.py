@@ -82,7 +82,7 @@ def test_cases_are_chosen_on_workers_too(accepted: Project) -> None:
 
 def test_stopping_at_the_first_failure_leaves_the_run_incomplete(accepted: Project) -> None:
     """`-x` ends at the first verdict that fails, and the report does not claim more than that."""
-    result = accepted.run("-x", REGRESSED)
+    result = accepted.run_here("-x", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert len([v for v in accepted.verdicts().values() if v == "regressed"]) == 1
     assert accepted.report()["verdict"] == "incomplete"
@@ -91,7 +91,7 @@ def test_stopping_at_the_first_failure_leaves_the_run_incomplete(accepted: Proje
 
 def test_listing_cases_runs_and_judges_nothing(toy: Project) -> None:
     """`--collect-only` lists every case, is no failed gate, and leaves no store behind."""
-    result = toy.run("--collect-only", "-q")
+    result = toy.run_here("--collect-only", "-q")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["test_toy.py::test_drift?color-gc?", "10 tests collected*"])
     result.stdout.no_fnmatch_line("*cepbench*")

@@ -22,6 +22,7 @@ VALUES = {
     "samples": ("1", "2", "3"),
     "seeds": ("2", "3", "4"),
     "store": ("one/store", "two/store", "three/store"),
+    "shared": ("one/lib", "two/lib", "three/lib"),
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
     "gate": ("threshold", "noninferiority", "regression"),
@@ -31,6 +32,7 @@ VALUES = {
     "budget": ("800", "60.5s", "800,3600s"),
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
+    "residency": ("swap", "all", "swap"),
     "plan": ("True", "False", "True"),
 }
 
@@ -47,7 +49,7 @@ def _found(settings: dict[str, Any], name: str) -> str:
         return str(settings["roles"][name])
     if name == "data":
         return "photos=" + Path(settings["data"]["photos"]).name
-    value = settings[name]
+    (value,) = settings[name] if name == "shared" else (settings[name],)
     if name == "budget":
         seconds = None if value.seconds is None else f"{value.seconds:g}s"
         return ",".join(str(part) for part in (value.samples, seconds) if part is not None)
@@ -129,9 +131,9 @@ def test_the_header_says_what_is_gated_against_what(
     """Model under test first, then the roles named, the folders, and where settings came from."""
     monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.1")
     toy.write("pytest.ini", "[pytest]\ncepbench_tolerance = 0.5\n")
-    result = toy.run("--model=shapes:?miss=0.1", "--collect-only", "-q", "-q")
+    result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only", "-q", "-q")
     result.stdout.no_fnmatch_line("cepbench: *")
-    result = toy.run("--model=shapes:?miss=0.1", "--collect-only")
+    result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only")
     result.stdout.fnmatch_lines(
         [
             "cepbench: model under test, describer: shapes:?miss=0.1 (*miss=0.1)",

@@ -1,11 +1,14 @@
-"""`--cep-plan`: how every case would be judged, and how well, without asking a model."""
+"""`--cep-plan`: how every case would be judged and how well, and what it takes, asking no model."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.models.files import VIT, safetensors_bytes, write_checkpoint
+from tests.models.smi import install_smi
 from tests.plugin.project import contents
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
 
@@ -48,9 +51,16 @@ def _fresh(project: ScoredProject, tmp_path: Path) -> ScoredProject:
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two"])
 def test_a_plan_asks_nobody_and_writes_nothing(
-    accepted: ScoredProject, tmp_path: Path, workers: tuple[str, ...]
+    accepted: ScoredProject,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: tuple[str, ...],
 ) -> None:
-    """A line for every case; no model call, no report, no baseline, no worker; exit code 0."""
+    """A line for every case, one for every model; no model call, no report, no baseline, no worker,
+    no store; exit code 0.
+    """
+    gpus = [("GPU-b", "NVIDIA H200", 40), ("GPU-a", "NVIDIA H200", 70)]
+    install_smi(tmp_path, monkeypatch, gpus)
     project, calls = _fresh(accepted, tmp_path), tmp_path / "calls"
     before = contents(project.path)
     ended = project.run("--cep-plan", model(drop=0.05), *workers, env={"CALLS": str(calls)})
@@ -66,26 +76,84 @@ def test_a_plan_asks_nobody_and_writes_nothing(
             "scored overall failure rate *threshold *- *0.0100 *120 *- *- *120",
             "visible: the smallest drop that the units show with 80 % power; *",
             "what is - is not known: `cepbench calibrate` *",
+            "",
+            "suite scored: 120 samples, 120 chains, 480 steps, 0 of them in the store",
+            "  model * in store *inputs *calls *device *weights *time",
+            "  describer python:scored:Describer?drop=0.05 * 0 *120 *15 *cpu *- *unknown",
+            "  generator python:scored:Generator * 0 *120 *15 *cpu *- *unknown",
+            "  encoder python:scored:Encoder * 0 *240 *30 *cpu *- *unknown",
+            f"3 models to load{' on each worker' if workers else ''}",
+            *(
+                ["2 workers: gw0 on NVIDIA H200 (GPU-a), gw1 on NVIDIA H200 (GPU-b)"]
+                * bool(workers)
+            ),
+            "time not known: 3 of 3 models never worked on this kind of device long enough to tell",
         ]
     )
     assert not calls.exists()
     after = contents(project.path)
-    kept = {name for name in after if not name.startswith((".cepbench/store", ".cepbench/.git"))}
-    assert {name for name in kept if "__pycache__" not in name} == {
+    assert {name for name in after if "__pycache__" not in name} == {
         name for name in before if "__pycache__" not in name
     }
     assert all(after[name] == text for name, text in before.items())
+    assert not (project.path / ".cepbench").exists()
     assert "[gw" not in ended.output
     assert "summary" not in ended.output
 
 
-def test_a_plan_imports_no_model(accepted: ScoredProject, tmp_path: Path) -> None:
-    """No model that the suite itself names is even made: a suite can be planned anywhere."""
+def test_a_suite_can_be_planned_anywhere(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Where a model that the suite itself names is not here, only what it takes cannot be told."""
     project = _fresh(accepted, tmp_path)
     project.edit("suite.toml", "python:scored:Describer", "python:not_here:Describer")
-    assert project.run("--cep-plan").code == pytest.ExitCode.OK
+    ended = project.run("--cep-plan")
+    assert ended.code == pytest.ExitCode.OK
+    ended.lines.fnmatch_lines(
+        ["scored a GC@1 *60", "suite scored: what it takes cannot be told: *'not_here'*"]
+    )
     broken = project.run("-k", "a-gc")
     assert broken.verdicts == {"a-gc": "error"}
+
+
+def test_a_run_does_what_was_planned(accepted: ScoredProject, tmp_path: Path) -> None:
+    """So many inputs are made; then everything is in the store, and the next run's time is known."""
+    project = accepted.copy(tmp_path / "copy")
+
+    def planned(*args: str) -> tuple[int, pytest.LineMatcher]:
+        ended = project.run("--cep-plan", *args)
+        rows = re.findall(r"^  \w+ python:\S+ +\d+ +(\d+) ", ended.output, re.MULTILINE)
+        assert len(rows) == 3
+        return sum(map(int, rows)), ended.lines
+
+    changed = model(drop=0.05)
+    inputs, _ = planned(changed, "-k", "a-gc")
+    assert project.run(changed, "-k", "a-gc").inputs == inputs > 0
+
+    rest, lines = planned(changed)
+    assert rest == inputs
+    lines.fnmatch_lines(["3 models to load", "about *s, loading not counted"])
+
+    done, lines = planned(changed, "-k", "a-gc")
+    assert done == 0
+    lines.fnmatch_lines(["everything is in the store: no model is loaded"])
+
+
+def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_path: Path) -> None:
+    """What their weights take is told from the files, and where they would run from what is here."""
+    project = _fresh(accepted, tmp_path)
+    folder = write_checkpoint(project.path / "vit", VIT)
+    (folder / "model.safetensors").write_bytes(safetensors_bytes(bytes(3 << 20)))
+    (project.path / "conftest.py").write_text(
+        "import sys\n\ndef pytest_unconfigure(config):\n    print('torch' in sys.modules)\n"
+    )
+    cpu = "--encoder=vit?device=cpu&dtype=float32"
+    ended = project.run("--cep-plan", "-q", "-k", "a-gc", cpu)
+    ended.lines.fnmatch_lines(
+        [
+            "  encoder vit?device=cpu&dtype=float32 * 0 *120 *4 *cpu *3.0 MiB *unknown",
+            "3 models to load, at least 3.0 MiB of weights",
+            "False",
+        ]
+    )
 
 
 def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
@@ -116,6 +184,7 @@ def test_looks_are_planned(accepted: ScoredProject) -> None:
             "scored overall GC@1 *  25, 50, 120",
             "scored overall s(1) *  25",
             "scored overall fail*  25",
+            "suite scored: * in the store, at the first look",
         ]
     )
     short = accepted.run(

@@ -46,7 +46,7 @@ def photos(project: Project) -> Project:
 def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
     """No model is asked but the encoder; the header says whose chains these are."""
     _write_chains(photos)
-    first = photos.run(REPLAY, "--snapshot-update")
+    first = photos.run_here(REPLAY, "--snapshot-update")
     assert first.ret == pytest.ExitCode.OK
     first.stdout.fnmatch_lines(["cepbench: chains under test: replay:made*"])
     first.stdout.fnmatch_lines(
@@ -61,7 +61,7 @@ def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
     }
     assert gc["identity"]["under test"] == "replay"
     assert not {"describer", "generator"} & set(gc["identity"])
-    assert photos.run(REPLAY).ret == pytest.ExitCode.OK
+    assert photos.run_here(REPLAY).ret == pytest.ExitCode.OK
     assert set(photos.verdicts().values()) == {"held"}
     assert photos.effort() == (0, 0)
 
@@ -69,7 +69,7 @@ def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
 def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> None:
     """The same numbers in every way to run, with the pictures of the other tool in the report."""
     _write_chains(photos)
-    assert photos.run(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert photos.run_here(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
     shutil.rmtree(photos.path / "made")
     _write_chains(photos, faithful=False)
     assert photos.run(*mode, REPLAY).ret == pytest.ExitCode.TESTS_FAILED
@@ -84,10 +84,10 @@ def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> No
 def test_what_is_missing_counts_as_failed(photos: Project) -> None:
     """By kind, with the sample named; what is there keeps its score."""
     root = _write_chains(photos)
-    assert photos.run(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert photos.run_here(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
     (root / "gen-4" / "green.png").unlink()
     (root / "gen-2" / "blue.png").write_text("no picture")
-    result = photos.run(REPLAY)
+    result = photos.run_here(REPLAY)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     gc, failures = photos.report()["cases"]
     assert gc["failures"] == failures["failures"] == {"missing": 1, "bad-image": 1}
@@ -104,7 +104,7 @@ def test_they_are_not_compared_with_a_model(photos: Project) -> None:
     _write_chains(photos)
     grown = [f"--{role}=python:user_models:{role}" for role in ("describer", "generator")]
     assert photos.run(*grown, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = photos.run(REPLAY)
+    result = photos.run_here(REPLAY)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"incomparable"}
     result.stdout.fnmatch_lines(["  under test: baseline describer, now replay"])
@@ -115,7 +115,7 @@ def test_chains_too_short_for_a_metric_give_no_number(photos: Project) -> None:
     root = _write_chains(photos)
     shutil.rmtree(root / "gen-4")
     (root / "gen-3.csv").unlink()
-    result = photos.run(REPLAY, "--snapshot-update")
+    result = photos.run_here(REPLAY, "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(
@@ -127,7 +127,7 @@ def test_chains_too_short_for_a_metric_give_no_number(photos: Project) -> None:
 def test_chains_of_other_samples_are_an_error(photos: Project) -> None:
     """Files that match nothing are not taken for a run in which everything failed."""
     put(photos.path / "made", "image-first/gen-2/dog.png", "image-first/gen-4/dog.png")
-    result = photos.run(REPLAY)
+    result = photos.run_here(REPLAY)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(["*made (sdp) holds nothing of these samples; it has 'dog'*"])
@@ -136,7 +136,7 @@ def test_chains_of_other_samples_are_an_error(photos: Project) -> None:
 def test_a_part_of_the_samples_is_gated_by_a_part_of_the_chains(photos: Project) -> None:
     """`--cep-samples` takes its choice of the data set; other files stay unread."""
     _write_chains(photos)
-    photos.run(REPLAY, "--cep-samples=2")
+    photos.run_here(REPLAY, "--cep-samples=2")
     assert {case["n"] for case in photos.report()["cases"]} == {2}
     assert photos.report()["cases"][0]["failures"] == {}
 

@@ -107,8 +107,8 @@ def test_a_detector_under_test(tasks: Project) -> None:
 
 def test_a_fixed_detector_is_part_of_what_is_compared(tasks: Project) -> None:
     """`--detector` replaces the suite's, and a baseline made with another one is incomparable."""
-    assert tasks.run("--snapshot-update", "-k", "colors").ret == pytest.ExitCode.OK
-    result = tasks.run("--detector=python:own:detector", "-k", "colors")
+    assert tasks.run_here("--snapshot-update", "-k", "colors").ret == pytest.ExitCode.OK
+    result = tasks.run_here("--detector=python:own:detector", "-k", "colors")
     assert tasks.verdicts() == {"colors-mgg": "incomparable"}
     result.stdout.fnmatch_lines(["cepbench: detector: python:own:detector (*"])
     result.stdout.fnmatch_lines(["  detector: baseline the shapes world's own detector *, now *"])
@@ -123,10 +123,10 @@ def test_play(detector):
     assert not detector.detect([Image.new("RGB", (64, 64))], [["circle"]])[0].found
 """
     tasks.write("test_own.py", play)
-    tasks.run("test_own.py").assert_outcomes(passed=1)
+    tasks.run_here("test_own.py").assert_outcomes(passed=1)
     tasks.write("elsewhere/test_own.py", play)
-    tasks.run("elsewhere", "--detector=python:own:detector").assert_outcomes(passed=1)
-    tasks.run("elsewhere").stdout.fnmatch_lines(
+    tasks.run_here("elsewhere", "--detector=python:own:detector").assert_outcomes(passed=1)
+    tasks.run_here("elsewhere").stdout.fnmatch_lines(
         ["*nobody plays the detector: give one with --detector=FOLDER_OR_HUB_ID"]
     )
 
@@ -135,7 +135,7 @@ def test_further_encoders_by_name(project: Project) -> None:
     """`--encoder a=... --encoder b=...`: each takes its own seat, the unnamed one the usual seat."""
     project.suite(DRIFT)
     project.write("own.py", BLIND)
-    result = project.run("-k", "mcd")
+    result = project.run_here("-k", "mcd")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         ["suite 'drift' needs the encoder 'b': give one with --encoder b=*"]
@@ -161,28 +161,28 @@ def test_further_encoders_in_the_environment_and_the_ini_file(
     project.suite(DRIFT)
     project.write("own.py", BLIND)
     monkeypatch.setenv("CEPBENCH_ENCODER", "b=python:own:encoder?name=b;shapes:")
-    project.run("-k", "image-to-image")
+    project.run_here("-k", "image-to-image")
     assert "own:encoder" in project.report()["cases"][0]["identity"]["b"]
     monkeypatch.delenv("CEPBENCH_ENCODER")
     ini = (project.path / "pytest.ini").read_text()
     project.write("pytest.ini", f"{ini}cepbench_encoder =\n  shapes:\n  b=shapes:\n")
-    project.run("-k", "image-to-image")
+    project.run_here("-k", "image-to-image")
     assert "shapes" in project.report()["cases"][0]["identity"]["b"]
     (project.path / "b=x").mkdir()
-    assert_one_message(project.run("--encoder=b=x"), "b=x")
+    assert_one_message(project.run_here("--encoder=b=x"), "b=x")
 
 
 def test_a_named_encoder_that_is_wrong_is_one_message(project: Project) -> None:
     """Before anything is collected, like any other model."""
     project.suite(DRIFT)
-    assert_one_message(project.run("--encoder=b=python:nowhere:f"), "'nowhere'")
-    assert_one_message(project.run("--encoder", "b=shapes:?miss=1"), "shapes encoder")
+    assert_one_message(project.run_here("--encoder=b=python:nowhere:f"), "'nowhere'")
+    assert_one_message(project.run_here("--encoder", "b=shapes:?miss=1"), "shapes encoder")
 
 
 def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
     """A slip of the pen would else leave the suite's own encoder in its seat, unseen."""
     project.suite(DRIFT)
-    result = project.run("--encoder=b=shapes:", "--encoder=bb=shapes:", "-k", "image-to-image")
+    result = project.run_here("--encoder=b=shapes:", "--encoder=bb=shapes:", "-k", "image-to-image")
     result.stdout.fnmatch_lines(["cepbench: no suite here has an encoder 'bb' (--encoder bb=...)"])
 
 
@@ -192,7 +192,7 @@ def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
     text = SHAPES.replace('"shapes"\n', '"folder"\nhow_to_get = "Ask."\n').replace('"toy"', '"far"')
     text = text.replace("options = { samples_per_category = 2 }\n", "")
     project.suite(text.replace('generator = "shapes:"\n', ""), "far")
-    result = project.run("-k", "color or absent", "--snapshot-update")
+    result = project.run_here("-k", "color or absent", "--snapshot-update")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(
         ["skipped: data set 'folder' is not here: give it with --cep-data folder=PATH. Ask."]
@@ -202,7 +202,7 @@ def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
 def test_a_curve_that_tells_no_rate_is_an_error_verdict(project: Project) -> None:
     """Perfect models do not drift: SDR has no number, MCD is judged all the same."""
     project.suite(DRIFT)
-    result = project.run("--encoder=b=shapes:", "-k", "text-to-text")
+    result = project.run_here("--encoder=b=shapes:", "-k", "text-to-text")
     assert project.verdicts() == {"text-to-text-mcd": "no-baseline", "text-to-text-sdr": "error"}
     result.stdout.fnmatch_lines(
         ["*drift/text-to-text/sdr: the curve does not tell a drift rate: *"]

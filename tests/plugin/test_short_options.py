@@ -47,7 +47,7 @@ def test_an_owner_of_the_short_name_is_not_bothered(project: Project) -> None:
         "test_plain.py", "def test_plain(request): assert request.config.option.model == 'm'\n"
     )
     for given in (["--model=m"], ["--model", "m"]):
-        result = project.run(*given)
+        result = project.run_here(*given)
         assert result.ret == pytest.ExitCode.OK
         result.stdout.no_fnmatch_line("*belongs to another plugin*")
 
@@ -67,7 +67,7 @@ def test_a_checkpoints_conftest_is_never_imported(
         toy.write("pytest.ini", "[pytest]\naddopts = --model ckpt\n")
     else:
         monkeypatch.setenv("PYTEST_ADDOPTS", "--model ckpt")
-    result = toy.run("test_toy.py", *arguments)
+    result = toy.run_here("test_toy.py", *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *ckpt*"])
     assert not (toy.path / "imported").exists()
@@ -77,7 +77,7 @@ def test_a_path_that_equals_the_models_is_still_collected(toy: Project) -> None:
     """`pytest suites --model suites`: only the option's value is taken away, not the path."""
     toy.write("here/test_plain.py", "def test_plain(): pass\n")
     toy.write("here/conftest.py", "import pytest\n")
-    result = toy.run("here", "--describer", "shapes:", "--collect-only", "-q")
+    result = toy.run_here("here", "--describer", "shapes:", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["here/test_plain.py::test_plain"])
 
 
@@ -90,7 +90,7 @@ def test_short_and_long_names_are_the_same_option(accepted: Project) -> None:
 
 def test_help_lists_every_option(project: Project) -> None:
     """`pytest --help` has the options in a group of their own, and the ini keys."""
-    result = project.run("--help")
+    result = project.run_here("--help")
     result.stdout.fnmatch_lines(
         ["model-regression gating:", "  --cep-model=SPEC*", "  --model=SPEC *Short for --cep-model"]
     )

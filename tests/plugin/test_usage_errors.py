@@ -52,7 +52,7 @@ def test_a_mistake_is_one_message(
     """Exit code 4, no traceback, nothing collected, no store opened for a name that is wrong."""
     project.suite(PHOTOS)
     project.photos({"red.png": (200, 0, 0)})
-    result = project.run(*arguments)
+    result = project.run_here(*arguments)
     assert_one_message(result, *pieces)
     assert len([line for line in result.errlines if line.startswith("ERROR: ")]) == 1
     assert not (project.path / ".cepbench" / "report.json").exists()
@@ -60,16 +60,16 @@ def test_a_mistake_is_one_message(
 
 def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Project) -> None:
     """`--cep-role` has three values, on the command line and in the ini file."""
-    result = project.run("--cep-role=judge")
+    result = project.run_here("--cep-role=judge")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--cep-role: invalid choice: 'judge'*"])
     project.write("pytest.ini", "[pytest]\ncepbench_role = judge\n")
-    assert_one_message(project.run(), "cepbench_role 'judge'", "describer, generator, encoder")
+    assert_one_message(project.run_here(), "cepbench_role 'judge'", "describer, generator, encoder")
 
 
 def test_a_mistake_stops_the_run_before_workers_start(toy: Project) -> None:
     """With workers asked for it is the same single message, and none of them is started."""
-    result = toy.run("-n", "2", "--model=shapes:?mis=0.1")
+    result = toy.run_here("-n", "2", "--model=shapes:?mis=0.1")
     assert_one_message(result, "unknown parameter for the shapes describer 'mis'")
     result.stdout.no_fnmatch_line("*workers*")
 
@@ -79,17 +79,17 @@ def test_a_mistake_in_the_environment_names_its_variable(
 ) -> None:
     """The message names what the user set, not an option that was never typed."""
     monkeypatch.setenv("CEPBENCH_TOLERANCE", "-1")
-    assert_one_message(toy.run(), "CEPBENCH_TOLERANCE '-1'")
+    assert_one_message(toy.run_here(), "CEPBENCH_TOLERANCE '-1'")
     monkeypatch.delenv("CEPBENCH_TOLERANCE")
     toy.write("pytest.ini", "[pytest]\ncepbench_data = photos\n")
-    assert_one_message(toy.run(), "cepbench_data 'photos'")
+    assert_one_message(toy.run_here(), "cepbench_data 'photos'")
 
 
 def test_the_suite_says_which_role_nobody_plays(project: Project) -> None:
     """A suite that leaves a role open names the option that fills it."""
     project.suite(PHOTOS.replace('encoder = "python:user_models:encoder"\n', ""))
     project.photos({"red.png": (200, 0, 0)})
-    result = project.run()
+    result = project.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         ["*suite 'photos' needs an encoder: give one with --encoder=FOLDER_OR_HUB_ID *"]

@@ -9,7 +9,7 @@ from tests.plugin.project import PHOTOS, REGRESSED, SHAPES, TEST_MODULE, Project
 
 def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) -> None:
     """Nothing compared is never a pass; one command accepts, and then the same model holds."""
-    first = toy.run("-v", "-k", "count")
+    first = toy.run_here("-v", "-k", "count")
     assert first.ret == pytest.ExitCode.TESTS_FAILED
     first.stdout.fnmatch_lines(
         [
@@ -21,12 +21,12 @@ def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) 
         ]
     )
     assert not toy.baselines.exists()
-    second = toy.run("-v", "-k", "count", "--snapshot-update")
+    second = toy.run_here("-v", "-k", "count", "--snapshot-update")
     assert second.ret == pytest.ExitCode.OK
     second.stdout.fnmatch_lines(
         ["*count-gc? ACCEPTED *", "1 baseline written below baselines: commit them"]
     )
-    third = toy.run("-v", "-k", "count")
+    third = toy.run_here("-v", "-k", "count")
     assert third.ret == pytest.ExitCode.OK
     third.stdout.fnmatch_lines(["*count-gc? HELD *", "HELD *toy count GC@2 *"])
     assert toy.verdicts() == {"count-gc": "held"}
@@ -34,7 +34,7 @@ def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) 
 
 def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: Project) -> None:
     """The failure text has baseline, value, difference, tolerance, the curve and who lost most."""
-    result = accepted.run("-v", "-k", "crowded", REGRESSED)
+    result = accepted.run_here("-v", "-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (case,) = accepted.report()["cases"]
     assert case["verdict"] == "regressed"
@@ -69,7 +69,7 @@ def test_letters_and_counts_are_those_of_the_verdicts(accepted: Project) -> None
         file.rename(accepted.baselines / "toy" / file.name)
     (nonsense,) = (accepted.baselines / "toy").glob("count-gc-*")
     nonsense.write_text("nonsense")
-    result = accepted.run("-k", "color or count or crowded")
+    result = accepted.run_here("-k", "color or count or crowded")
     result.stdout.fnmatch_lines(["test_toy.py .EF *"])
     result.assert_outcomes(passed=1, failed=1, errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -119,9 +119,9 @@ def test_another_role_or_encoder_is_incomparable(project: Project) -> None:
     """The encoder, and which role is under test, are part of what a baseline means."""
     project.suite(PHOTOS)
     project.photos({"red.png": (200, 10, 10), "blue.png": (10, 10, 200)})
-    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     other = "python:user_models:encoder?behaviour=shy"
-    project.run("-k", "gc", f"--encoder={other}").stdout.fnmatch_lines(
+    project.run_here("-k", "gc", f"--encoder={other}").stdout.fnmatch_lines(
         ["incomparable: photos, overall, GC@2 *", "  encoder: baseline *, now *"]
     )
     project.run(
@@ -157,7 +157,7 @@ def test_a_baseline_edited_into_nonsense_is_an_error(accepted: Project) -> None:
         (file,) = (accepted.baselines / "toy").glob(f"{part}-gc-*")
         assert old is None or old in file.read_bytes()
         file.write_bytes(new if old is None else file.read_bytes().replace(old, new, 1))
-    result = accepted.run("-v", "-k", "gc")
+    result = accepted.run_here("-v", "-k", "gc")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {f"{part}-gc": "error" for part in NONSENSE}
     for part, (_, _, explained) in NONSENSE.items():
@@ -173,7 +173,7 @@ def test_a_baseline_of_a_newer_version_is_an_error_and_says_what_to_install(
     text = file.read_text()
     file.write_text(text.replace("format = 2", "format = 3\nsomething_new = 1"))
     assert file.read_text() != text
-    result = accepted.run("-k", "color")
+    result = accepted.run_here("-k", "color")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {"color-gc": "error"}
     result.stdout.fnmatch_lines(
@@ -186,7 +186,7 @@ def test_accepting_replaces_a_baseline_that_cannot_be_read(accepted: Project) ->
     (file,) = (accepted.baselines / "toy").glob("color-gc-*")
     sound = file.read_bytes()
     file.write_bytes(b"\xff\xfe\x00")
-    result = accepted.run("-k", "color", "--snapshot-update")
+    result = accepted.run_here("-k", "color", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     assert file.read_bytes() == sound
 
@@ -194,7 +194,7 @@ def test_accepting_replaces_a_baseline_that_cannot_be_read(accepted: Project) ->
 def test_a_model_that_cannot_be_loaded_is_an_error(toy: Project) -> None:
     """A suite's model that does not exist gives every case the verdict error, by its name."""
     toy.edit("suite.toml", 'describer = "shapes:"', 'describer = "shapes:?mis=0.1"')
-    result = toy.run("-k", "color")
+    result = toy.run_here("-k", "color")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert toy.verdicts() == {"color-gc": "error"}
     result.stdout.fnmatch_lines(["*unknown parameter for *'mis'. Did you mean 'miss'?*"])
@@ -217,9 +217,9 @@ def test_called(cep_case, cep_gate):
     assert cep_gate(cep_case, tolerance=0.3).tolerance in (0.3, 0.4)
 """,
     )
-    accepted.run().assert_outcomes(passed=2)
+    accepted.run_here().assert_outcomes(passed=2)
     assert [case["tolerance"] for case in accepted.report()["cases"]] == [0.2, 0.3]
-    accepted.run("--cep-tolerance=0.4").assert_outcomes(passed=2)
+    accepted.run_here("--cep-tolerance=0.4").assert_outcomes(passed=2)
     assert [case["tolerance"] for case in accepted.report()["cases"]] == [0.4, 0.4]
 
 
@@ -230,7 +230,7 @@ def test_an_expected_failure_is_shown_as_one(accepted: Project) -> None:
         "import pytest\n\n@pytest.mark.xfail(reason='known')\n"
         "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n",
     )
-    result = accepted.run("-k", "crowded", REGRESSED)
+    result = accepted.run_here("-k", "crowded", REGRESSED)
     result.assert_outcomes(xfailed=1)
     assert accepted.report()["verdict"] == "failed"
 
@@ -258,7 +258,7 @@ def test_play(describer, generator, encoder):
 def test_a_case_without_a_suite_says_what_is_missing(project: Project) -> None:
     """`cep_case` beside no suite.toml names the file that was looked for."""
     project.write("test_alone.py", "def test_drift(cep_case, cep_gate): cep_gate(cep_case)\n")
-    result = project.run()
+    result = project.run_here()
     assert result.ret != pytest.ExitCode.OK
     result.stdout.fnmatch_lines([f"*suite file '{project.path}/suite.toml' cannot be read*"])
 
@@ -267,4 +267,4 @@ def test_the_suite_tolerates_what_it_says(accepted: Project) -> None:
     """The suite's own tolerance decides between held and regressed."""
     accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\ntolerance = 0.9")
     assert "tolerance = 0.9" not in SHAPES
-    accepted.run("-k", "crowded", REGRESSED).assert_outcomes(passed=1)
+    accepted.run_here("-k", "crowded", REGRESSED).assert_outcomes(passed=1)

@@ -105,6 +105,29 @@ def _points(result: CaseResult) -> list[tuple[float, ...]]:
     return [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
 
 
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [
+        (REGRESSED, True),
+        (msgspec.structs.replace(REGRESSED, verdict="inconclusive"), True),
+        (msgspec.structs.replace(REGRESSED, verdict="held"), False),
+        (msgspec.structs.replace(REGRESSED, accepted=True), False),
+    ],
+    ids=["regressed", "inconclusive", "held", "accepted"],
+)
+def test_chains_are_drawn_where_something_happened(case: CaseResult, *, shown: bool) -> None:
+    """Of calm cases, which can be thousands, the samples are named and no image is read."""
+    asked: list[str] = []
+
+    def image(digest: str) -> ImageArtifact:
+        asked.append(digest)
+        return IMAGE
+
+    html = html_page(FACTS, [case], image)
+    assert "a.png" in html
+    assert (asked == ["0" * 64], "a cat" in html) == (shown, shown)
+
+
 def test_similarities_are_plotted_between_0_and_1() -> None:
     """A point for each that was measured, inside the frame even where it is negative."""
     result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])

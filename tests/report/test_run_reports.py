@@ -12,7 +12,7 @@ from tests.report.pages import assert_self_contained, read_page
 
 def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
     """JSON names the samples that lost most, link by link; HTML shows all their pictures."""
-    accepted.run("-k", "crowded", REGRESSED)
+    accepted.run_here("-k", "crowded", REGRESSED)
     (case,) = accepted.report()["cases"]
     chain = case["chains"][0]
     assert [link["text"] is None for link in chain["links"]] == [True, False, True, False, True]
@@ -56,7 +56,7 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     project.suite(PHOTOS)
     name = "<script>x<img src=y onerror=z>.png"
     project.photos({name: (200, 10, 10), "e\x1b[31m.png": (10, 10, 200)})
-    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     project.write(
         "hostile.py",
         "import user_models\n\nclass Hostile(user_models.Describer):\n"
@@ -79,7 +79,7 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
 
 def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
     """`--cep-report` names the file; its HTML lies beside it, and nothing is in the default place."""
-    result = accepted.run("-k", "color", "--cep-report=out/to day.json")
+    result = accepted.run_here("-k", "color", "--cep-report=out/to day.json")
     assert accepted.report("out/to day.json")["verdict"] == "passed"
     assert sorted(path.name for path in (accepted.path / "out").iterdir()) == [
         "to day.html", "to day.json", "to day.md",

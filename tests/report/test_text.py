@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
-from pytest_cepbench.report import CaseResult, Effort, HopShown
+from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.report.text import (
-    effort_line,
     explain,
     number,
     one_line,
@@ -275,14 +274,3 @@ def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
         ["image-first", "describer,", "generation", "1", "-0.5000", "-"],
         ["text-first", "describer,", "generation", "2", "+0.2500", "-"],
     ]
-
-
-def test_the_effort_is_summed() -> None:
-    """Loads, inputs, hits and model time of all cases in one sentence."""
-    results = [
-        msgspec.structs.replace(REGRESSED, effort=Effort(1, 10, 5, 2.0, 1.25)),
-        msgspec.structs.replace(REGRESSED, effort=Effort(0, 3, 7, 1.0, 0.25)),
-    ]
-    assert effort_line(results) == (
-        "1 model loads, 13 model inputs (1.5 s in models), 12 results from the store"
-    )

@@ -1,18 +1,22 @@
-"""A store on a disk of its own: `python -m tests.store.small_disk FOLDER full|read-only`.
+"""A store on a disk of its own: `python -m tests.store.small_disk FOLDER full|read-only|shared`.
 
 Run inside a mount of one or two megabytes; says one line per fact for the test to compare.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
 from tests.artifacts.files import noise
+from tests.store.filling import fill as fill_store
+from tests.store.filling import frozen, picture, results_of
 
 
 def say(*words: object) -> None:
@@ -72,5 +76,21 @@ def read_only(disk: Path) -> None:
     say("a new store:", refusal(lambda: Store(disk / "store").close()))
 
 
+def shared(disk: Path) -> None:
+    """Share a frozen store and a live one on a disk that becomes read-only."""
+    fill_store(disk / "live", range(2))
+    fill_store(disk / "made", range(2))
+    frozen(disk / "made", disk / "frozen")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with TemporaryDirectory() as own:
+        with Store(Path(own), (disk / "frozen",)) as store:
+            say("frozen:", len(store.get(results_of(range(2)))))
+            say("image:", store.get_image(picture(0).digest) is not None, store.damage)
+        try:
+            Store(Path(own), (disk / "live",)).close()
+        except StoreError as error:
+            say("live:", error)
+
+
 if __name__ == "__main__":
-    {"full": fill, "read-only": read_only}[sys.argv[2]](Path(sys.argv[1]))
+    {"full": fill, "read-only": read_only, "shared": shared}[sys.argv[2]](Path(sys.argv[1]))

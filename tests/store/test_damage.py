@@ -190,7 +190,7 @@ def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, ind
         with index.open("r+b") as stream:
             stream.seek(page * PAGE)
             stream.write(b"\xff" * PAGE)
-        finder._connection.execute("PRAGMA shrink_memory")
+        finder.index.read("PRAGMA shrink_memory")
         finder.get(RESULTS)
         assert finder.damage
         assert bystander.put([StoredResult("late", "confirmed")]) == {"late": "confirmed"}

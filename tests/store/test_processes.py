@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.store_under_load import killed, together
 from pytest_cepbench.store import Store
 from tests.store.writer import text_of
 
@@ -107,3 +108,16 @@ def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -
     lines += survivor.communicate()[0].splitlines()
     assert survivor.returncode == 0
     assert check_confirmed(tmp_path, lines) > 300
+
+
+def test_many_entries_of_several_processes(tmp_path: Path) -> None:
+    """The benchmark's work, shorter: all that four wrote is there, and what they read was right."""
+    assert together(tmp_path, 4, 6000) > 0
+
+
+def test_many_deaths(tmp_path: Path) -> None:
+    """Killed at moments that the clock chooses, while opening, writing or closing a transaction."""
+    deaths = killed(tmp_path, 6)
+    assert deaths.killed == 6
+    assert deaths.results > 20
+    assert deaths.images > 0

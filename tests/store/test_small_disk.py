@@ -59,3 +59,12 @@ def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
 def test_a_read_only_disk_is_explained(on_disk: OnDisk) -> None:
     """A store that cannot be made is an error that names the option, not a traceback."""
     assert on_disk("size=1m,ro", "read-only") == ["a new store: StoreError True"]
+
+
+def test_a_shared_store_on_a_read_only_disk(on_disk: OnDisk) -> None:
+    """A frozen one is read as it lies; a live one cannot be, and the error says what to do."""
+    *found, live = on_disk("size=2m", "shared")
+    assert found == ["frozen: 6", "image: True []"]
+    assert "--cep-shared" in live
+    assert "is a live store" in live
+    assert "cepbench store export" in live

@@ -113,7 +113,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     """A store that a newer version wrote is not guessed at: the error says what to do."""
     with Store(tmp_path) as store:
         store.put([StoredResult("k", "text")])
-        store._connection.execute(f"PRAGMA user_version={FORMAT + 1}")
+        store.index.read(f"PRAGMA user_version={FORMAT + 1}")
     with pytest.raises(
         StoreVersionError, match=r"(?s)has format 2.*reads format 1.*--cep-store.*delete"
     ):

@@ -108,9 +108,9 @@ def test_a_run_over_few_samples(project: Project) -> None:
     assert {c["n"] for c in alone if c["part"] != "overall"} == {2}
     project.run("-n", "2", "--cep-store=another", *few)
     assert project.numbers() == alone
-    assert project.run("--cep-samples=2", "--snapshot-update", "-k", "color").ret == 0
-    assert project.run("--cep-samples=2", "-k", "color").ret == 0
-    result = project.run("--cep-samples=3", "-k", "color")
+    assert project.run_here("--cep-samples=2", "--snapshot-update", "-k", "color").ret == 0
+    assert project.run_here("--cep-samples=2", "-k", "color").ret == 0
+    result = project.run_here("--cep-samples=3", "-k", "color")
     assert project.verdicts() == {"color-gc": "incomparable"}
     result.stdout.fnmatch_lines(["  samples: baseline 2 *, now 3 *"])
 
@@ -118,9 +118,9 @@ def test_a_run_over_few_samples(project: Project) -> None:
 def test_more_samples_ask_for_the_new_ones_only(project: Project) -> None:
     """The few are among the many: their chains come from the store."""
     project.suite(SHAPES.replace("category = 2", "category = 6"))
-    project.run("--cep-samples=2", "-k", "color")
+    project.run_here("--cep-samples=2", "-k", "color")
     first = project.effort()[1]
-    project.run("--cep-samples=3", "-k", "color")
+    project.run_here("--cep-samples=3", "-k", "color")
     assert 0 < project.effort()[1] < first
 
 
@@ -128,5 +128,5 @@ def test_more_samples_ask_for_the_new_ones_only(project: Project) -> None:
 def test_a_number_that_is_none_is_a_usage_error(project: Project, value: str) -> None:
     """One message, before anything is collected."""
     project.suite(SHAPES)
-    result = project.run(f"--cep-samples={value}")
+    result = project.run_here(f"--cep-samples={value}")
     assert_one_message(result, f"--cep-samples {value!r}: a number of at least 1 is expected")

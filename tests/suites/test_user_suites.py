@@ -16,7 +16,7 @@ def test_a_loader_beside_the_suite(project: Project) -> None:
     text = PHOTOS.replace('loader = "folder"\npath = "photos"', 'loader = "python:my_loader:two"')
     project.photos({})
     project.suite(text, "mine")
-    assert project.run("mine", "--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("mine", "--snapshot-update").ret == pytest.ExitCode.OK
     assert {(c["part"], c["metric"]): c["n"] for c in project.report()["cases"]} == {
         ("x", "gc"): 2, ("y", "gc"): 1, ("overall", "gc"): 3, ("overall", "failures"): 3,
     }  # fmt: skip
@@ -36,7 +36,7 @@ def test_the_whole_is_the_unweighted_mean_of_categories(project: Project) -> Non
 def test_text_first_on_the_embedded_world(project: Project) -> None:
     """Perfect models lose nothing, whichever modality the chain starts from."""
     project.suite(SHAPES.replace("[chain]", '[chain]\nstart = "text"'))
-    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     case = project.report()["cases"][0]
     assert case["value"] == pytest.approx(1.0, abs=1e-6)
     assert case["identity"]["chain"].startswith("text-first")
@@ -51,14 +51,14 @@ def test_text_first_on_captions_of_a_folder(project: Project) -> None:
     project.suite(text.replace("[chain]", '[chain]\nstart = "text"'))
     project.photos({"red.png": RED, "blue.png": BLUE})
     project.write("photos/red.txt", "200 10 10\n")
-    result = project.run()
+    result = project.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["'blue.png' has no caption: *'blue.txt' beside it"])
     project.write("photos/blue.txt", "10 10 200")
-    assert project.run("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     assert project.report()["cases"][0]["value"] == pytest.approx(1.0, abs=1e-6)
     project.write("photos/blue.txt", " \n")
-    project.run("-k", "gc").stdout.fnmatch_lines(
+    project.run_here("-k", "gc").stdout.fnmatch_lines(
         ["  1 of 2 samples cannot be used:", "  blue.png: *"]
     )
 
@@ -67,7 +67,7 @@ def test_text_first_without_texts_is_an_error(project: Project) -> None:
     """A data set that has no texts cannot start a text-first chain, and every sample says so."""
     project.suite(PHOTOS.replace("[chain]", '[chain]\nstart = "text"'))
     project.photos({"red.png": RED})
-    result = project.run()
+    result = project.run_here()
     assert set(project.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(["  red.png: has no text: a text-first chain cannot start from it"])
 
@@ -76,7 +76,7 @@ def test_several_suites_in_one_run(project: Project) -> None:
     """Each has its own cases and baselines; what they share is computed once."""
     project.suite(SHAPES, "a")
     project.suite(SHAPES.replace('"toy"', '"twin"'), "b")
-    assert project.run("--snapshot-update", "-k", "color").ret == pytest.ExitCode.OK
+    assert project.run_here("--snapshot-update", "-k", "color").ret == pytest.ExitCode.OK
     first, second = project.report()["cases"]
     assert (first["suite"], second["suite"]) == ("toy", "twin")
     assert first["value"] == second["value"]
@@ -90,7 +90,7 @@ def test_a_mistake_in_the_file_is_one_message(project: Project, mistake: str) ->
     project.suite(
         SHAPES.replace(mistake, mistake.replace("iterations", "turns").replace("gc", "g"))
     )
-    result = project.run()
+    result = project.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([f"suite file '{project.path}/suite.toml': *"])
     result.stdout.no_fnmatch_line("*Traceback*")

@@ -17,21 +17,21 @@ from tests.datasets.shapes.strategies import SEEDS, scenes
 
 
 def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
-    """Thousands of drawn scenes of every family, each with a jitter of its own."""
-    samples = load_shapes(400, seed=1).samples
+    """A thousand drawn scenes of every family, each with a jitter of its own."""
+    samples = load_shapes(150, seed=1).samples
     seen = [perceive(sample.image.load()) for sample in samples if sample.image]
     assert seen == [parse_caption(sample.text or "") for sample in samples]
 
 
 @given(scenes(), SEEDS)
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:
     """No scene, not even one with all cells taken, has a jitter that misleads."""
     assert perceive(render(scene, seed)) == scene
 
 
 @given(scenes(), st.lists(st.sampled_from((-1.0, 0.0, 1.0)), min_size=27, max_size=27))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_extreme_jitter_is_seen_exactly(scene: Scene, jitter: list[float]) -> None:
     """Objects that touch their neighbors' cells as far as they ever do are still told apart."""
     assert perceive(draw(scene, np.array(jitter).reshape(CELLS, 3))) == scene

@@ -1,0 +1,200 @@
+"""Whole pytest runs as a user starts them: projects made for it, timed from outside, sides in turns.
+
+A project is a folder of seed images, a suite over them, and the models of `cheap_models.py`, which
+cost next to nothing: what is measured is what lies around the models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
+
+_MODULE = """\
+def test_drift(cep_case, cep_gate):
+    cep_gate(cep_case)
+"""
+
+_SUITE = """\
+name = "{name}"
+version = 1
+[data]
+loader = "folder"
+path = "{images}"
+[chain]
+iterations = 1
+[prompts]
+describe = "describe"
+[roles]
+describer = "{describer}"
+generator = "python:benchmarks.cheap_models:Generator"
+encoder = "python:benchmarks.cheap_models:Encoder"
+"""
+
+ACCEPTED_MODEL = "python:benchmarks.cheap_models:Describer"
+"""The describer of the baselines."""
+
+NEXT_MODEL = "python:benchmarks.cheap_models:Describer?step=2"
+"""The one that is gated: nearly the same, so that statistics have something to decide."""
+
+DIMENSION = 768
+"""Of the vectors of `cheap_models`."""
+
+GATED = f"--model={NEXT_MODEL}"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One process: wall and CPU seconds, its workers' included, and its own resident peak in MB."""
+
+    wall: float
+    cpu: float
+    peak: float
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder where pytest runs."""
+
+    root: Path
+
+    def suite(
+        self, images: Path, metrics: Mapping[str, str], name: str = "figures", gate: str = ""
+    ) -> None:
+        """Write a suite of one iteration over a folder of images.
+
+        metrics: name -> settings in TOML. gate: what stands under [gate], likewise.
+        """
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (self.root / "pytest.ini").write_text("[pytest]\n")
+        (folder / f"test_{name}.py").write_text(_MODULE)
+        head = _SUITE.format(name=name, images=images, describer=ACCEPTED_MODEL)
+        tables = [f"[metrics.{metric}]\n{settings}" for metric, settings in metrics.items()]
+        (folder / "suite.toml").write_text("\n".join([head, f"[gate]\n{gate}", *tables]) + "\n")
+
+    def forget(self) -> None:
+        """Empty the store: the next run computes everything anew."""
+        shutil.rmtree(self.root / ".cepbench", ignore_errors=True)
+
+    def run(self, *arguments: str) -> Spent:
+        """Run pytest there. Raises RuntimeError with its output unless it exits with 0."""
+        return run_pytest(self.root, *arguments)
+
+    def report(self) -> dict[str, Any]:
+        """The JSON report of the latest run."""
+        document: dict[str, Any] = json.loads((self.root / ".cepbench/report.json").read_text())
+        return document
+
+    def effort(self) -> dict[str, Any]:
+        """What all processes of the latest run did: `loads`, `inputs`, `hits`, `model_seconds`."""
+        found: dict[str, Any] = self.report()["effort"]
+        return found
+
+
+def run_pytest(folder: Path, *arguments: str) -> Spent:
+    """One pytest process without cache and with quiet output; errors as `Project.run`."""
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))
+    }
+    environment["PYTHONPATH"] = str(_REPOSITORY)
+    # As where packages are installed: what is imported was compiled before.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    output = folder / "output.txt"
+    with output.open("w") as stream:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=stream, stderr=subprocess.STDOUT
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        msg = f"{' '.join(command)} exited with {process.returncode}:\n{output.read_text()[-4000:]}"
+        raise RuntimeError(msg)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert usage.ru_maxrss > own, f"this process ({own} KB) hides the peak of the one it started"
+    return Spent(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def seed_images(folder: Path, count: int, categories: int = 1) -> None:
+    """So many small images in so many sub-folders; see `cheap_models.write_images`.
+
+    In a process of its own: one that starts another hands it its own peak of memory.
+    """
+    arguments = [str(folder), str(count), str(categories)]
+    command = [sys.executable, "-m", "benchmarks.cheap_models", *arguments]
+    subprocess.run(command, cwd=_REPOSITORY, check=True)
+
+
+def accepted(
+    root: Path, samples: int, metrics: Mapping[str, str], *, categories: int = 1, gate: str = ""
+) -> Project:
+    """A project with baselines of `ACCEPTED_MODEL`, in whose store is all that `NEXT_MODEL` needs."""
+    project = Project(root)
+    seed_images(root / "images", samples, categories)
+    project.suite(root / "images", metrics, gate=f"tolerance = 0.1\n{gate}")
+    project.run("--snapshot-update")
+    project.run(GATED)
+    project.run(GATED)
+    effort = project.effort()
+    assert effort["loads"] == effort["inputs"] == 0, "everything should be in the store"
+    return project
+
+
+def in_turns(sides: Mapping[str, Callable[[], Spent]], repeats: int) -> dict[str, list[Spent]]:
+    """Every side so many times, taking turns, so that a busy machine slows all of them."""
+    found: dict[str, list[Spent]] = {name: [] for name in sides}
+    for repeat in range(repeats):
+        ordered = list(sides.items())
+        for name, run in ordered if repeat % 2 == 0 else reversed(ordered):
+            found[name].append(run())
+    return found
+
+
+def median_wall(runs: Sequence[Spent]) -> float:
+    """Seconds."""
+    return statistics.median(run.wall for run in runs)
+
+
+def median_cpu(runs: Sequence[Spent]) -> float:
+    """Seconds."""
+    return statistics.median(run.cpu for run in runs)
+
+
+def median_peak(runs: Sequence[Spent]) -> float:
+    """MB."""
+    return statistics.median(run.peak for run in runs)
+
+
+def machine() -> str:
+    """One line on the machine, what it runs, and how busy it is."""
+    name = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    versions = ", ".join(f"{p} {version(p)}" for p in ("pytest", "numpy"))
+    load = os.getloadavg()[0]
+    return (
+        f"{len(os.sched_getaffinity(0))} cores of {name}, load {load:.1f} at the start; "
+        f"Python {platform.python_version()}, {versions}"
+    )

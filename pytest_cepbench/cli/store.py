@@ -1,0 +1,185 @@
+"""`cepbench store`: what a store holds, whether it is sound, making it smaller, and copies of it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pytest_cepbench.cli.home import open_store
+from pytest_cepbench.cli.needed import needed_models
+from pytest_cepbench.cli.store_pages import (
+    collected_lines,
+    collection_page,
+    findings_page,
+    merged_lines,
+    survey_json,
+    survey_page,
+)
+from pytest_cepbench.cli.terminal import (
+    INTERRUPTED,
+    MISTAKE,
+    NOT_DONE,
+    complain,
+    show,
+    show_document,
+)
+from pytest_cepbench.cli.units import read_days, read_size, show_size
+from pytest_cepbench.errors import SpecError, StoreError
+from pytest_cepbench.report.wording import counted
+from pytest_cepbench.store.collecting import Criteria, choose, collect
+from pytest_cepbench.store.freezing import Wanted, freeze
+from pytest_cepbench.store.inspection import inspect, repair
+from pytest_cepbench.store.merging import merge
+from pytest_cepbench.store.reading import INDEX, Reader
+from pytest_cepbench.store.sources import FolderSource, TarSource
+from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.survey import models_in, survey
+from pytest_cepbench.store.uses import today
+
+
+def run(given: Namespace) -> int:
+    """Do what was asked; exit codes as in `main`."""
+    actions: Mapping[str, Callable[[Namespace], int]] = {
+        "stats": _stats,
+        "verify": _verify,
+        "gc": _gc,
+        "export": _export,
+        "import": _import,
+    }
+    try:
+        return actions[given.action](given)
+    except SpecError as error:
+        return complain(str(error), MISTAKE)
+    except StoreError as error:
+        return complain(str(error), NOT_DONE)
+
+
+def _there(folder: Path) -> Path:
+    """A store's folder. Raises SpecError where there is none: it must not be made by looking."""
+    if not (folder / INDEX).is_file():
+        msg = f"no store at {str(folder)!r}: give its folder with --store DIR"
+        raise SpecError(msg)
+    return folder
+
+
+def _reader(folder: Path) -> Reader:
+    return Reader(_there(folder), f"the store {str(folder)!r}")
+
+
+def _stats(given: Namespace) -> int:
+    with _reader(given.store) as reader:
+        found = survey(reader)
+    if given.json:
+        show_document(survey_json(given.store, found))
+    else:
+        show([survey_page(given.store, found)])
+    return 0
+
+
+def _verify(given: Namespace) -> int:
+    if given.repair:
+        with open_store(_there(given.store)) as store:
+            return _repaired(store)
+    try:
+        with _reader(given.store) as reader:
+            found = inspect(given.store, reader.read)
+    except StoreError as error:
+        return complain(f"{error}; --repair saves what can be read", NOT_DONE)
+    page = findings_page(given.store, found)
+    if found.sound:
+        show([page])
+        return 0
+    show([page], "nothing changed: say --repair to drop what is damaged")
+    return NOT_DONE
+
+
+def _repaired(store: Store) -> int:
+    found = inspect(store.root, store.index.read)
+    page = findings_page(store.root, found)
+    if found.sound:
+        show([page], *store.damage)
+        return 0
+    repair(store, found)
+    show([page], *store.damage, "dropped what is damaged: it is computed again when it is needed")
+    return 0
+
+
+def _gc(given: Namespace) -> int:
+    folder = _there(given.store)
+    ask = Criteria(
+        unused_for=_unless_none(read_days, given.unused_for, "--unused-for"),
+        max_size=_unless_none(read_size, given.max_size, "--max-size"),
+    )
+    if ask == Criteria() and not given.baselines:
+        msg = "nothing says what may go: give --unused-for, --max-size or --baselines"
+        raise SpecError(msg)
+    with _reader(folder) as reader:
+        if given.baselines:
+            needed = needed_models(given.baselines, models_in(reader.read))
+            ask = Criteria(ask.unused_for, ask.max_size, needed)
+        going = choose(folder, reader.read, ask, days=reader.has("used"))
+    page = collection_page(folder, going, ask)
+    if not (going.going or going.unused):
+        show([page])
+        return 0
+    if not given.delete:
+        show([page], "nothing deleted: say --delete")
+        return 0
+    show([page])
+    try:
+        with open_store(folder) as store:
+            done = collect(store, going)
+    except KeyboardInterrupt:
+        return complain("interrupted: the same command again deletes the rest", INTERRUPTED)
+    show([], *collected_lines(done))
+    return 0
+
+
+def _unless_none(read: Callable[[str, str], int], text: str | None, source: str) -> int | None:
+    return None if text is None else read(text, source)
+
+
+def _export(given: Namespace) -> int:
+    with _reader(given.store) as reader:
+        frozen = freeze(reader, given.target, _wanted(given, reader), force=given.force)
+    left_out = (
+        f"left out: {counted(frozen.left_out, 'result')} damaged or without an image; look with "
+        "cepbench store verify"
+    )
+    show(
+        [],
+        f"{counted(frozen.results, 'result')} and {counted(frozen.images, 'image')}, "
+        f"{show_size(frozen.bytes)}, exported to {given.target}",
+        *([left_out] if frozen.left_out else []),
+    )
+    return 0
+
+
+def _wanted(given: Namespace, reader: Reader) -> Wanted:
+    """Which results go along."""
+    if given.baselines:
+        needed = needed_models(given.baselines, models_in(reader.read))
+        return lambda model, _: model in needed
+    if given.used_within is not None:
+        first = today() - read_days(given.used_within, "--used-within")
+        return lambda _, day: day > first
+    return lambda *_: True
+
+
+def _import(given: Namespace) -> int:
+    path: Path = given.source
+    if not path.exists():
+        msg = f"nothing at {str(path)!r}: the folder of a store or an archive of one is expected"
+        raise SpecError(msg)
+    if path.is_dir():
+        folder = FolderSource(path)  # before a store is made for what is none
+        with folder.reader, open_store(given.store) as store:
+            merged = merge(store, folder)
+        refused = folder.refused
+    else:
+        with open_store(given.store) as store, TarSource(path, store.root / "new") as archive:
+            merged = merge(store, archive)
+        refused = archive.refused
+    show([], *merged_lines(merged, refused, given.store))
+    return NOT_DONE if merged.refused or refused else 0

@@ -1,0 +1,197 @@
+"""The hooks of a run on several workers, on xdist's controller and in its workers.
+
+All of them are optional: nothing here is called where xdist is not installed or not at work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.plugin import live
+from pytest_cepbench.plugin.controller import CONTROLLER
+from pytest_cepbench.plugin.deaths import RETRIED
+from pytest_cepbench.plugin.fixtures import process_of
+from pytest_cepbench.plugin.folder import STOP, leave_word
+from pytest_cepbench.plugin.leases import Leases, apply_leases, concerns, plan_leases
+from pytest_cepbench.plugin.settings import Settings
+from pytest_cepbench.plugin.wire import to_wire
+
+_LEASES = pytest.StashKey[Leases]()
+_COUNTED = pytest.StashKey[str]()
+
+_COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
+
+
+# -- before workers start ----------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto`: as many workers as the models that were named have room for."""
+    from pytest_cepbench.errors import CepError
+    from pytest_cepbench.plugin.leases import count_workers
+
+    settings = Settings.from_config(config)
+    said = _COUNT in os.environ or config.option.numprocesses == "logical"
+    if said or not settings.names_models:
+        return None  # xdist's own number
+    try:
+        count, why = count_workers(settings)
+    except CepError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[_COUNTED] = f"-n auto: {count}, {why}"
+    return count
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Decide who may use what: in time for the header, after wrong specs were told of."""
+    config = session.config
+    controller = config.stash.get(CONTROLLER, None)
+    if controller is not None:
+        config.stash[_LEASES] = plan_leases(config, controller.settings)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say how many workers there are and why, and who is on which device."""
+    leases = config.stash.get(_LEASES, Leases())
+    counted = [config.stash[_COUNTED]] if _COUNTED in config.stash else []
+    return [f"cepbench: {line}" for line in (*counted, *leases.said)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    """Lease devices and cores to workers, and hear of it when the run is to stop."""
+    apply_leases(config.stash.get(_LEASES, Leases()), specs)
+    config.pluginmanager.register(StopWord(config), "cepbench_stop")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker which run it belongs to."""
+    controller = node.config.stash[CONTROLLER]
+    node.workerinput["cepbench_run"] = controller.run_id
+    node.workerinput["cepbench_started"] = controller.started
+    node.workerinput["cepbench_live"] = live.is_wanted(node.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    """Deal cases by what they need, in runs that are about models of ours."""
+    controller = config.stash.get(CONTROLLER, None)
+    if controller is None or config.getoption("dist") != "load":
+        return None  # another way of dealing is the user's choice
+    if not concerns(config, controller.settings):
+        return None
+    from pytest_cepbench.plugin.outline import Outline, read_outlines
+    from pytest_cepbench.plugin.scheduling import CaseScheduling
+
+    def outlines(nodeids: Sequence[str]) -> list[Outline]:
+        found = read_outlines(controller.folder, nodeids)
+        # Also those outside a suite's folder, which no id gives away.
+        pairs = zip(nodeids, found, strict=True)
+        controller.ledger.expect(nodeid for nodeid, one in pairs if one.models)
+        return found
+
+    made = CaseScheduling(config, outlines)
+    config.pluginmanager.register(made, "cepbench_scheduler")
+    return made
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    """Enter what a worker collected in the ledger."""
+    controller = node.config.stash[CONTROLLER]
+    controller.ledger.expect_collected(ids, node.config.rootpath)
+    if controller.ledger.expected:
+        live.show(node.config, lambda: live.told(controller.folder))
+
+
+# -- while they work ---------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class StopWord:
+    """Passes on to helping workers that the run is to stop: xdist tells them nothing but tests."""
+
+    config: pytest.Config
+
+    def pytest_runtest_logfinish(self) -> None:
+        """After each test; xdist makes up its mind about `-x` and `--maxfail` just before."""
+        if getattr(self.config.pluginmanager.getplugin("dsession"), "shouldstop", False):
+            self.say()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Before xdist ends its workers, who may be helping still when the run was interrupted."""
+        self.say()
+
+    def say(self) -> None:
+        """Leave the word, where there is anybody who reads it."""
+        folder = self.config.stash[CONTROLLER].folder
+        if folder.exists() and not (folder / STOP).exists():
+            leave_word(folder, STOP, "")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """A worker that has no test left helps those that have: they share the chains of all cases."""
+    done = yield
+    if hasattr(session.config, "workerinput") and not (session.shouldfail or session.shouldstop):
+        process = process_of(session.config) if _has_cases(session.config) else None
+        if process is not None and process.assigned:
+            from pytest_cepbench.plugin.helping import help_others
+
+            help_others(process)
+    return done
+
+
+def _has_cases(config: pytest.Config) -> bool:
+    """Whether this process has met a case, without importing what only cases need."""
+    module = sys.modules.get("pytest_cepbench.plugin.process")
+    return module is not None and module.PROCESS in config.stash
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """A worker ended, with what it did beside its cases, or died."""
+    controller = node.config.stash[CONTROLLER]
+    if error:
+        controller.deaths.note(node, error)
+        live.forget(controller.folder, node.gateway.id)
+    else:
+        controller.hear(getattr(node, "workeroutput", {}).get("cepbench"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+    """Have the case judged again that a worker died over."""
+    controller = report.node.config.stash[CONTROLLER]
+    controller.deaths.settle(crashitem, report, sched)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Show that a case is judged again."""
+    if getattr(report, "cepbench", None) != RETRIED:
+        return None
+    return "rerun", "R", ("RERUN", {"yellow": True})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker, tell what was done outside of cases; it is lost where the worker dies."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None and _has_cases(session.config):
+        import msgspec
+
+        process = process_of(session.config)
+        told = {"effort": msgspec.to_builtins(process.beside), "remarks": process.remarks}
+        output["cepbench"] = to_wire(told)

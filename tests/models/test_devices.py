@@ -1,0 +1,109 @@
+"""Which accelerators a process may use, as nvidia-smi and the caller's environment say it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.models.devices import CUDA, Device, device_name, visible_devices
+from tests.models.smi import GIB, install_smi
+
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+@pytest.fixture
+def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with four A100, the last one almost full; the caller restricts nothing."""
+    install_smi(
+        tmp_path,
+        monkeypatch,
+        [(f"GPU-{digit * 4}", A100, 70 if digit != "d" else 1) for digit in "abcd"],
+    )
+
+
+@pytest.mark.usefixtures("four")
+def test_all_are_there_by_their_uuids() -> None:
+    """Where the caller says nothing, a UUID names a device whatever order CUDA counts in."""
+    found = visible_devices()
+    assert [one.token for one in found] == ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"]
+    assert found[3] == Device("GPU-dddd", A100, 1 * GIB, 80 * GIB, CUDA)
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize(
+    ("said", "tokens", "free"),
+    [
+        ("3,1", ["3", "1"], [1, 70]),
+        ("GPU-dd, GPU-bbbb", ["GPU-dd", "GPU-bbbb"], [1, 70]),
+        ("2,9,0", ["2"], [70]),
+        ("1,-1,0", ["1"], [70]),
+        ("", [], []),
+        ("-1", [], []),
+    ],
+)
+def test_the_callers_list_is_obeyed(
+    monkeypatch: pytest.MonkeyPatch, said: str, tokens: list[str], free: list[int]
+) -> None:
+    """Tokens stay as they were written, in their order; CUDA stops at the first that is none."""
+    monkeypatch.setenv(CUDA, said)
+    found = visible_devices()
+    assert [one.token for one in found] == tokens
+    assert [one.free for one in found] == [amount * GIB for amount in free]
+
+
+@pytest.mark.usefixtures("four")
+def test_a_hidden_accelerator_of_amd_hides_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a model's device is chosen: either variable can say that there is none."""
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
+    assert visible_devices() == ()
+
+
+@pytest.mark.usefixtures("four")
+def test_devices_are_called_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of the visible ones is "cuda"; what is not there keeps torch's word."""
+    monkeypatch.setenv(CUDA, "2,3")
+    assert [device_name(name) for name in ("cuda", "cuda:1", "cpu", "mps")] == [
+        A100, A100, "cpu", "mps",
+    ]  # fmt: skip
+    assert device_name("cuda:2") == "cuda"
+
+
+def test_instances_stand_for_a_divided_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a device in MIG mode only its instances can be used; the other device stays whole."""
+    install_smi(
+        tmp_path,
+        monkeypatch,
+        [("GPU-aaaa", A100, 70), ("GPU-bbbb", A100, 70)],
+        divided={"GPU-bbbb": ["3g.40gb", "1g.10gb"]},
+    )
+    assert [(one.token, one.name) for one in visible_devices()] == [
+        ("GPU-aaaa", A100),
+        ("MIG-bbbb-0", f"{A100} MIG 3g.40gb"),
+        ("MIG-bbbb-1", f"{A100} MIG 1g.10gb"),
+    ]
+    monkeypatch.setenv(CUDA, "MIG-bbbb-1")
+    assert [one.token for one in visible_devices()] == ["MIG-bbbb-1"]
+
+
+def test_an_index_on_a_mixed_machine_is_not_given_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA counts the fastest first, nvidia-smi by slot: memory of another device would mislead."""
+    install_smi(tmp_path, monkeypatch, [("GPU-aaaa", "NVIDIA T4", 15), ("GPU-bbbb", A100, 70)])
+    monkeypatch.setenv(CUDA, "0")
+    assert visible_devices() == (Device("0", "device 0", None, None, CUDA),)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert visible_devices()[0].name == "NVIDIA T4"
+
+
+def test_a_tool_without_a_driver_finds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nvidia-smi is installed in many images that run on machines without a device."""
+    install_smi(tmp_path, monkeypatch, None)
+    if list(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has devices of its own")
+    assert visible_devices() == ()

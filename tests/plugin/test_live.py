@@ -1,0 +1,230 @@
+"""The live lines of a run: on a terminal only, below what pytest writes, gone at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.plugin.live import Moment, forget, is_wanted, lines_of, spoken, told
+from tests.plugin.scored_project import ScoredProject, scored_suite
+from tests.plugin.terminal import Terminal, pytest_on, wait_for
+
+SLOW = """\
+import time
+
+import scored
+
+
+class Describer(scored.Describer):
+    def describe(self, images, prompt, seeds):
+        time.sleep(0.15)
+        return super().describe(images, prompt, seeds)
+"""
+
+WRITTEN = """\
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        return
+    writer = config.get_terminal_writer()
+    write_raw, log = writer.write_raw, open("written", "w")
+
+    def write_both(msg, *, flush=False):
+        log.write(msg)
+        log.flush()
+        write_raw(msg, flush=flush)
+
+    writer.write_raw = write_both
+"""
+"""Keeps what pytest itself writes, and no more."""
+
+LINE = re.compile(
+    r"(gw\d )?scored (a|b|overall) GC@1 +\d+/(40|80) samples  \S.*(?<= )(steps/s|s/step)  \d+ s left"
+)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> ScoredProject:
+    """A project without baselines, so that its cases fail, whose describer takes its time."""
+    suite = scored_suite(categories=("a", "b")).replace("scored:Describer", "slow:Describer")
+    project = ScoredProject.make(tmp_path / "slow", suite)
+    (project.path / "slow.py").write_text(SLOW)
+    (project.path / "conftest.py").write_text(WRITTEN)
+    return project
+
+
+def _lines(terminal: Terminal) -> list[str]:
+    return [row for row in terminal.rows if LINE.fullmatch(row)]
+
+
+def _as_written(project: ScoredProject) -> list[str]:
+    """What the terminal would show if pytest had it for itself."""
+    terminal = Terminal()
+    os.write(terminal.side, (project.path / "written").read_bytes())
+    terminal.finish()
+    return terminal.everything
+
+
+@pytest.mark.parametrize(
+    "args", [("-p", "no:xdist"), ("-v", "-n", "2")], ids=["single", "workers, verbose"]
+)
+def test_lines_come_and_leave_no_trace(slow: ScoredProject, args: tuple[str, ...]) -> None:
+    """One for each running case; in the end the terminal shows what pytest wrote, no more, no less."""
+    terminal = Terminal()
+    workers = 2 if "-n" in args else 1
+    with pytest_on(terminal, slow.path, *args) as process:
+        wait_for(lambda: len(_lines(terminal)) == workers)
+        _, row = terminal.cursor
+        above, below = terminal.rows[: row + 1], terminal.rows[row + 1 :]
+        assert not any(map(LINE.fullmatch, above))
+        assert all(map(LINE.fullmatch, below[:workers]))
+        assert not any(below[workers:])
+        assert process.wait(60) == pytest.ExitCode.TESTS_FAILED
+    terminal.finish()
+    assert terminal.everything == _as_written(slow)
+    assert "3 failed" in terminal.everything[-1]
+    assert not any(map(LINE.search, terminal.everything))
+    assert not (slow.path / ".cepbench" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "args", [("-p", "no:xdist"), ("-n", "2", "-W", "default")], ids=["single", "workers"]
+)
+def test_lines_are_gone_after_an_interrupt(slow: ScoredProject, args: tuple[str, ...]) -> None:
+    """Ctrl-C, which a terminal sends to all processes of the run."""
+    terminal = Terminal()
+    with pytest_on(terminal, slow.path, *args) as process:
+        wait_for(lambda: bool(_lines(terminal)))
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == pytest.ExitCode.INTERRUPTED
+    terminal.finish()
+    assert "KeyboardInterrupt" in "\n".join(terminal.everything)
+    assert not any(map(LINE.search, terminal.everything))
+    if "-n" not in args:  # workers say a word of their own to the terminal
+        assert terminal.everything == _as_written(slow)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "wanted"),
+    [
+        ((), {}, True),
+        (("-q",), {}, True),
+        (("-q", "-q"), {}, False),
+        (("-s",), {}, False),
+        (("--capture=tee-sys",), {}, False),
+        (("--pdb",), {}, False),
+        ((), {"CI": "true"}, False),
+        ((), {"TERM": "dumb"}, False),
+        ((), {"TERM": None}, False),
+    ],
+)
+def test_lines_are_for_people(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    env: dict[str, str | None],
+    wanted: bool,
+) -> None:
+    """Not in the log of a CI job, nor where pytest is not alone on the terminal."""
+    for name, value in {"CI": None, "BUILD_NUMBER": None, "TERM": "xterm", **env}.items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    config = pytester.parseconfig(*args)
+    terminal = Terminal()
+    with open(os.dup(terminal.side), "w", encoding="utf-8") as file:  # noqa: PTH123
+        reporter = pytest.TerminalReporter(config, file)
+        config.pluginmanager.register(reporter, "terminalreporter")
+        assert is_wanted(config) is wanted
+    terminal.finish()
+
+
+def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
+    """Not where the output goes to a file, nor where nobody reports."""
+    config = pytester.parseconfig()
+    assert not is_wanted(config)
+    with (pytester.path / "log").open("w") as file:
+        config.pluginmanager.register(pytest.TerminalReporter(config, file), "terminalreporter")
+        assert not is_wanted(config)
+
+
+# -- what they say -----------------------------------------------------------------------------------
+
+NOW = Moment(
+    worker="gw0",
+    case="sdp overall MCD",
+    samples=5,
+    of_samples=100,
+    step="generation 3 of 6, describer",
+    steps=30,
+    of_steps=1200,
+    waiting=False,
+    rate=12.34,
+    left=3723.0,
+)
+
+
+def test_a_line_says_how_far_a_case_is() -> None:
+    """Worker, case, samples, step, rate, time left; the columns below one another."""
+    other = replace(NOW, worker="gw12", case="shapes color GC@3", samples=100, rate=0.25, left=None)
+    assert lines_of([NOW, other], 120) == [
+        "gw0 sdp overall MCD       5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left",
+        "gw12 shapes color GC@3  100/100 samples  generation 3 of 6, describer  4.0 s/step",
+    ]
+    waiting = replace(NOW, waiting=True)
+    assert lines_of([waiting], 120) == [
+        "gw0 sdp overall MCD    5/100 samples  waiting for another worker"
+    ]
+    helping = replace(NOW, case="cases of other workers", samples=0, of_samples=0)
+    assert lines_of([helping], 120) == [
+        "gw0 cases of other workers  generation 3 of 6, describer  12.3 steps/s"
+    ]
+    assert lines_of([], 120) == []
+
+
+def test_a_long_name_is_cut_before_what_changes() -> None:
+    """The figures stay on a narrow terminal; what a data set calls its parts cannot move the cursor."""
+    named = replace(NOW, case="sdp \x1b[2J漢" + "字" * 80 + " MCD")
+    (line,) = lines_of([named], 100)
+    assert line.startswith("gw0 sdp  [2J漢字")
+    assert line.endswith(
+        "5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left"
+    )
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (18_120, "5 h 2 min")],
+)
+def test_times_have_two_units(seconds: float, said: str) -> None:
+    """The largest that they have."""
+    assert spoken(seconds) == said
+
+
+def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
+    """By number; a word that is not whole or of another version is left out, as is that of the dead."""
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / name).write_text(text)
+
+    for worker in ("gw10", "gw2", "gw1"):
+        moment = asdict(replace(NOW, worker=worker))
+        write(f"{worker}.progress", json.dumps(moment))
+    write("gw3.progress", "{")
+    write("gw4.progress", '{"worker": "gw4"}')
+    write("gw5.progress", "[]")
+    assert [one.worker for one in told(tmp_path)] == ["gw1", "gw2", "gw10"]
+    forget(tmp_path, "gw2")
+    forget(tmp_path, "gw7")
+    assert [one.worker for one in told(tmp_path)] == ["gw1", "gw10"]
+    assert told(tmp_path / "absent") == []

@@ -1,0 +1,91 @@
+"""Small stores for the tests of what is done with whole ones."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store.freezing import freeze
+from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.reading import INDEX, Reader
+from pytest_cepbench.store.uses import today
+from tests.artifacts.files import noise
+
+
+def key_of(name: str) -> str:
+    """A key as chains have them."""
+    return digest_text(name)
+
+
+def picture(seed: int) -> ImageArtifact:
+    """A small image; another seed gives another one."""
+    return ImageArtifact(noise(seed=seed))
+
+
+def results_of(numbers: range) -> dict[str, Result]:
+    """A text, a vector and an image for each number, by key."""
+    found: dict[str, Result] = {}
+    for i in numbers:
+        found[key_of(f"text {i}")] = f"a text about {i}"
+        found[key_of(f"vector {i}")] = np.arange(4, dtype=np.float32) + i
+        found[key_of(f"image {i}")] = ImageRef(picture(i).digest)
+    return found
+
+
+def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Result]:
+    """Put these results into the store in a folder, with their images."""
+    results = results_of(numbers)
+    provenance = {} if model is None else {"model": model}
+    with Store(folder) as store:
+        for i in numbers:
+            store.put_image(picture(i))
+        store.put([StoredResult(key, result, provenance) for key, result in results.items()])
+    return results
+
+
+def frozen(folder: Path, target: Path) -> Path:
+    """A frozen copy of all of a store."""
+    with Reader(folder, str(folder)) as reader:
+        freeze(reader, target, lambda *_: True)
+    return target
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, with its bytes."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@contextmanager
+def database(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The database of a store that nobody has open, to spoil it."""
+    with closing(sqlite3.connect(folder / INDEX)) as connection, connection:
+        yield connection
+
+
+def age(folder: Path, key: str, days: int) -> None:
+    """Let a result be stored so many days ago and not be used since."""
+    with database(folder) as connection:
+        seconds = (today() - days) * 86400.0 + 1
+        connection.execute("UPDATE results SET created = ? WHERE key = ?", (seconds, key))
+        connection.execute("DELETE FROM used WHERE key = ?", (key,))
+
+
+def age_images(folder: Path) -> None:
+    """Let all images be old."""
+    for path in (folder / "images").rglob("*.webp"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def spoil_image(folder: Path, seed: int) -> Path:
+    """Write another image under the name of this one."""
+    path = image_path(folder, picture(seed).digest)
+    path.write_bytes(image_path(folder, picture(seed + 1).digest).read_bytes())
+    return path
