@@ -11,7 +11,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 _READERS = min(4, os.cpu_count() or 1)
@@ -28,26 +30,26 @@ R = TypeVar("R")
 def in_batches(
     items: Sequence[S],
     size: Callable[[], int],
-    keeper: Executor,
+    keeper: Executor | None,
     *,
     read: Callable[[S], L],
     call: Callable[[Sequence[S], Sequence[L]], Callable[[], R] | None],
     ahead: bool,
-) -> list[Future[R]]:
+) -> list[Callable[[], R]]:
     """Work off the items in order, `size()` at a time, asked anew before each batch.
 
     read: gives an item's input; on threads, at most two batches ahead, where `ahead` and where it
     takes long. call: works on a batch and returns what is left to do with its results, or None.
-    keeper: does that, one after the other. Returns what comes of it, in order; the last may not be
-    done yet. Raises what reading and calling raise, and what was left to do of all but the last
-    batches; what was called before is finished then.
+    keeper: does that, one after the other; None where it is not worth a thread. Returns what waits
+    for the outcome of each batch, in order. Raises what reading and calling raise, and what was left
+    to do of all but the last batches; what was called before is finished then.
     """
     waiting = deque(items)
-    reading: deque[tuple[S, Future[L]]] = deque()
-    storing: list[Future[R]] = []
+    reading: deque[tuple[S, Callable[[], L]]] = deque()
+    storing: list[Callable[[], R]] = []
     if waiting:
-        started = time.perf_counter()
-        reading.append(_read_now(read, waiting.popleft()))
+        first, started = waiting.popleft(), time.perf_counter()
+        reading.append((first, partial(_same, read(first))))
         ahead = ahead and time.perf_counter() - started > _WORTH
     with ThreadPoolExecutor(_READERS) as readers:
 
@@ -55,7 +57,7 @@ def in_batches(
             while waiting and len(reading) < most:
                 item = waiting.popleft()
                 reading.append(
-                    (item, readers.submit(read, item)) if ahead else _read_now(read, item)
+                    (item, readers.submit(read, item).result if ahead else partial(read, item))
                 )
 
         try:
@@ -65,17 +67,27 @@ def in_batches(
                 batch = [reading.popleft() for _ in range(min(most, len(reading)))]
                 if ahead:
                     read_ahead(most)
-                rest = call([item for item, _ in batch], [future.result() for _, future in batch])
+                rest = call([item for item, _ in batch], [give() for _, give in batch])
                 if rest is not None:
-                    storing.append(keeper.submit(rest))
+                    storing.append(_begin(rest, keeper))
                 if len(storing) > _IN_FLIGHT:
-                    storing[-1 - _IN_FLIGHT].result()
+                    storing[-1 - _IN_FLIGHT]()
         except BaseException:
-            for _, future in reading:
-                future.cancel()
-            wait(storing)
+            readers.shutdown(wait=False, cancel_futures=True)
+            for wait in storing:
+                with suppress(Exception):  # the first that went wrong is the one to tell
+                    wait()
             raise
     return storing
+
+
+def _begin(rest: Callable[[], R], keeper: Executor | None) -> Callable[[], R]:
+    """Have the rest done by the keeper, or now; returns what waits for it."""
+    return partial(_same, rest()) if keeper is None else keeper.submit(rest).result
+
+
+def _same(value: R) -> R:
+    return value
 
 
 def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
@@ -95,13 +107,3 @@ def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
             break
     with ThreadPoolExecutor(_READERS) as readers:
         return found + list(readers.map(attempt, items[len(found) :]))
-
-
-def _read_now(read: Callable[[S], L], item: S) -> tuple[S, Future[L]]:
-    """An item, and a future that holds its input already."""
-    future: Future[L] = Future()
-    try:
-        future.set_result(read(item))
-    except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
-        future.set_exception(error)
-    return item, future

@@ -71,14 +71,19 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    if link.source is None:
+    image = store.recent.get(link.digest)
+    if image is None and link.source is None:
         image = store.get_image(link.digest)
-        return None if image is None else image.to_pil()
-    try:
-        return link.source.load().to_pil()
-    except ImageError as error:
-        msg = f"{chain.sample.id}, generation {index}: {error}"
-        raise ImageError(msg) from error
+    elif image is None and link.source is not None:
+        try:
+            image = link.source.load()
+        except ImageError as error:
+            msg = f"{chain.sample.id}, generation {index}: {error}"
+            raise ImageError(msg) from error
+    if image is None:
+        return None
+    store.recent.add(image)
+    return image.to_pil()
 
 
 @contextmanager

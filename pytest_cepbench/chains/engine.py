@@ -100,7 +100,9 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
         return Link("text", digest_text(sample.text), text=sample.text)
 
     def pixels() -> str:
-        return load_seed_image(sample).digest
+        loaded = load_seed_image(sample)
+        store.recent.add(loaded)
+        return loaded.digest
 
     image = sample.image
     digest = pixels() if image is None else look_at(image, "pixels", pixels, store)

@@ -78,6 +78,8 @@ class Game:
             except BaseException:
                 self._abandon()
                 raise
+            finally:
+                store.recent.clear()
         msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
@@ -37,6 +37,10 @@ from pytest_cepbench.models.torch_runtime import device_memory, release_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 _NOTE_SECONDS = 20.0  # between notes of a role's pace
+
+_QUICK = (
+    0.001  # seconds of storing a result; on a thread, which waits for its turns, it takes longer
+)
 
 STEP_VERSION = 1
 """Enters every key; raised when the same key would come to mean another result."""
@@ -94,6 +98,7 @@ class RoleRunner:
     _model: Model | None = field(init=False, default=None)
     _away: bool = field(init=False, default=False)
     _noted: float = field(init=False, default=-inf)
+    _storing: float = field(init=False, default=0.0)  # seconds per result of the last batch
 
     @cached_property
     def caller(self) -> Caller:
@@ -243,14 +248,14 @@ class RoleRunner:
 
         def results() -> list[Result]:
             for part in storing:
-                found.update(part.result())
+                found.update(part())
             return [found[step.key] for step in steps]
 
         return results
 
     def _make(
         self, places: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
-    ) -> list[Future[dict[str, Result]]]:
+    ) -> list[Callable[[], dict[str, Result]]]:
         damaged: list[int] = []  # of all batches: they are made again together
         before = self.caller.size
 
@@ -269,7 +274,7 @@ class RoleRunner:
         storing = in_batches(
             places,
             lambda: self.caller.size,
-            self._keeper,
+            self._keeper if self._storing > _QUICK else None,
             read=lambda place: place[1].load(),
             call=call,
             ahead=ahead,
@@ -303,6 +308,7 @@ class RoleRunner:
             "batch": str(len(steps)),
             "model": self.bound.fingerprint[:16],
         }
+        started = time.thread_time()  # a thread's turns are waited for, and not to be counted
         passing: dict[str, Result] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
@@ -313,7 +319,9 @@ class RoleRunner:
             if isinstance(made, ImageArtifact):
                 made = ImageRef(self.store.put_image(made))
             entries.append(StoredResult(step.key, made, provenance))  # type: ignore[arg-type] # admit_* return results
-        return self.store.put(entries) | passing
+        kept = self.store.put(entries) | passing
+        self._storing = (time.thread_time() - started) / len(steps)
+        return kept
 
     def _admit(self, drawn: object) -> ImageArtifact | Failure | Passing:
         """A drawing, checked; on a thread, since it looks at every pixel."""

@@ -61,10 +61,14 @@ def verified(data: bytes, digest: str) -> ImageArtifact:
 def write_image(root: Path, digest: str, data: bytes) -> None:
     """Put a file in its place: it is there as a whole, or not at all. Raises OSError."""
     target = image_path(root, digest)
-    target.parent.mkdir(exist_ok=True)
     fresh = root / "new" / uuid4().hex
     try:
         fresh.write_bytes(data)
-        fresh.replace(target)
-    finally:
+        try:
+            fresh.replace(target)
+        except FileNotFoundError:  # the first of its folder
+            target.parent.mkdir(exist_ok=True)
+            fresh.replace(target)
+    except BaseException:
         fresh.unlink(missing_ok=True)
+        raise

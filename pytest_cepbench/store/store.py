@@ -20,6 +20,7 @@ from pytest_cepbench.store.index import Index
 from pytest_cepbench.store.layers import Layers
 from pytest_cepbench.store.lookup import among, results_under
 from pytest_cepbench.store.reading import INDEX
+from pytest_cepbench.store.recent import Recent
 from pytest_cepbench.store.results import Result, StoredResult, pack, seal, seal_stamp
 from pytest_cepbench.store.uses import Uses
 
@@ -47,6 +48,7 @@ class Store:
     def __init__(self, root: Path, shared: Sequence[Path] = ()) -> None:
         self.root = root
         self.damage: list[str] = []
+        self.recent = Recent()
         self._path = root / INDEX
         with explained(self._path):
             (root / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -118,9 +120,13 @@ class Store:
 
     def _put_own(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         rows = []
+        notes: dict[int, str] = {}  # the entries of a batch share theirs
         for entry in entries:
             kind, payload = pack(entry.result)
-            provenance = json.dumps(dict(entry.provenance), sort_keys=True)
+            provenance = notes.get(id(entry.provenance))
+            if provenance is None:
+                provenance = json.dumps(dict(entry.provenance), sort_keys=True)
+                notes[id(entry.provenance)] = provenance
             sealed = seal(entry.key, kind, payload)
             rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
         keys = {entry.key for entry in entries}
@@ -160,6 +166,7 @@ class Store:
                 os.utime(target)  # young again: it is wanted, and its result may come yet
             except FileNotFoundError:
                 write_image(self.root, image.digest, encode_image(image))
+        self.recent.add(image)
         return image.digest
 
     def get_image(self, digest: str) -> ImageArtifact | None:

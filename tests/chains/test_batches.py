@@ -46,7 +46,7 @@ def test_every_item_is_worked_off_once_and_in_order(count: int, size: int, ahead
             return squares(items, inputs)
 
         stored = in_batches(range(count), lambda: size, keeper, read=int, call=call, ahead=ahead)
-        assert [one for part in stored for one in part.result()] == [i * i for i in range(count)]
+        assert [one for part in stored for one in part()] == [i * i for i in range(count)]
     assert sizes == [size] * (count // size) + [count % size] * (count % size > 0)
 
 
@@ -86,7 +86,7 @@ def test_results_are_stored_while_the_model_works_on_the_next(keeper: Executor) 
 
     asking = threading.get_ident()
     stored = in_batches(range(4), lambda: 2, keeper, read=int, call=call, ahead=False)
-    assert [part.result() for part in stored] == [[0, 1], [2, 3]]
+    assert [part() for part in stored] == [[0, 1], [2, 3]]
 
 
 def test_no_more_than_two_batches_wait_to_be_stored(keeper: Executor) -> None:
