@@ -5,13 +5,13 @@ Only the standard library and pytest are imported before a cepbench option or te
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin import distributed, live
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
     RESULTS,
@@ -23,20 +23,21 @@ from pytest_cepbench.plugin.fixtures import (
     generator,
     process_of,
 )
-from pytest_cepbench.plugin.folder import make_folder, remove_folder
-from pytest_cepbench.plugin.leases import Leases, plan_leases
 from pytest_cepbench.plugin.ledger import SKIPPED, UNJUDGED
 from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
 from pytest_cepbench.plugin.settings import Settings, updating
 from pytest_cepbench.plugin.wire import to_wire
+from pytest_cepbench.plugin.workers import hooks as workers_hooks
+from pytest_cepbench.plugin.workers.folder import make_folder, remove_folder
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.plugin.workers.leases import Leases
 
 # pytest finds fixtures as names of a plugin's module.
 __all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator"]
 
-_LEASES = pytest.StashKey[Leases]()
+_LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 """Of the workers that a plan is about."""
 
 _TAKEN = pytest.StashKey[Sequence[str]]()
@@ -48,7 +49,7 @@ _TAKEN = pytest.StashKey[Sequence[str]]()
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register `--cep-...` and the ini keys, and the hooks of runs on several workers."""
     add_options(parser)
-    pluginmanager.register(distributed, "cepbench_distributed")
+    pluginmanager.register(workers_hooks, "cepbench_workers")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,6 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
         controller = Controller(settings, lambda: process_of(config))
         if settings.plan:  # a plan needs no workers
             with _usage_errors():
+                from pytest_cepbench.plugin.workers.leases import plan_leases
+
                 config.stash[_LEASES] = plan_leases(config, settings)
             config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter
         config.stash[CONTROLLER] = controller
@@ -161,6 +164,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _show_progress(config: pytest.Config, process: Process) -> None:
+    from pytest_cepbench.plugin.terminal import live
+
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
         live.show(config, lambda: live.own(process.progress))
@@ -169,13 +174,20 @@ def _show_progress(config: pytest.Config, process: Process) -> None:
         live.tell(config, process.progress, folder, worker["workerid"])
 
 
+def _clear_terminal(config: pytest.Config) -> None:
+    """Show nothing live any more, where anything was."""
+    module = sys.modules.get("pytest_cepbench.plugin.terminal.live")
+    if module is not None:
+        module.close(config)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Under `--cep-plan`, print the plan in place of running; errors of collection go on as ever."""
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is None or not controller.settings.plan or session.testsfailed:
         return None
-    from pytest_cepbench.plugin.planning import plan_lines
+    from pytest_cepbench.plugin.terminal.planning import plan_lines
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
@@ -244,7 +256,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 
     After all others, who may change the exit status, and also when one of them raises.
     """
-    live.close(session.config)
+    _clear_terminal(session.config)
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is not None:
         controller.tell_junit(session.config)
@@ -257,14 +269,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 
 def pytest_enter_pdb(config: pytest.Config) -> None:
     """Leave the terminal to the debugger, for good."""
-    live.close(config)
+    _clear_terminal(config)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The table of verdicts."""
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and controller.ledger.active:
-        from pytest_cepbench.plugin.summary import write_summary
+        from pytest_cepbench.plugin.terminal.summary import write_summary
 
         write_summary(controller, terminalreporter, updating=updating(config))
 
@@ -273,7 +285,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Release the store, and clear away what the processes of the run told one another."""
     import sys
 
-    live.close(config)
+    _clear_terminal(config)
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None:
         remove_folder(controller.settings.home, controller.folder)

@@ -61,7 +61,7 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
 
 def leave_outlines(items: Sequence[pytest.Item], process: Process) -> None:
     """Leave word of what the collected cases need, for whoever deals them to workers."""
-    from pytest_cepbench.plugin import outline
+    from pytest_cepbench.plugin.workers import outline
 
     pooled = {
         item.nodeid: mark_of(item).suite_file(item.path)

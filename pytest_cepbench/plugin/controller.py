@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,7 +15,6 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
-from pytest_cepbench.plugin.deaths import Deaths
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
     from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.plugin.workers.deaths import Deaths
     from pytest_cepbench.report import Effort
 
 
@@ -32,8 +33,8 @@ class Controller:
     process: gives that process's suites, store and models; called only when they are needed.
     started: when, in seconds since the epoch.
     lines: who is gated against what, for header and reports. changes: the baselines that were
-    taken over. refused: whether there was reason to take over none. written: reports. deaths: of
-    workers. beside: what processes did outside of cases. remarks: on memory, from workers that helped.
+    taken over. refused: whether there was reason to take over none. written: reports. beside: what
+    processes did outside of cases. remarks: on memory, from workers that helped.
     """
 
     settings: Settings
@@ -45,12 +46,15 @@ class Controller:
     changes: list[Change] = field(default_factory=list)
     refused: bool = False
     written: list[Path] = field(default_factory=list)
-    deaths: Deaths = field(init=False)
     beside: list[Effort] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.deaths = Deaths(self.ledger)
+    @cached_property
+    def deaths(self) -> Deaths:
+        """The workers that died."""
+        from pytest_cepbench.plugin.workers import deaths
+
+        return deaths.Deaths(self.ledger)
 
     @property
     def folder(self) -> Path:

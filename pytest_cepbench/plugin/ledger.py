@@ -20,6 +20,9 @@ UNJUDGED = "unjudged"
 SKIPPED = "skipped"
 """What the report of a case carries that was not judged."""
 
+RETRIED = "retried"
+"""What the report of a case carries that is judged again, as xdist's reruns are told."""
+
 _NAMED = 5
 
 

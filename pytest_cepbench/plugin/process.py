@@ -23,8 +23,8 @@ from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.models.host import usable_cores
 from pytest_cepbench.models.roles import Model, RoleName
-from pytest_cepbench.plugin.folder import STOP
 from pytest_cepbench.plugin.settings import Settings
+from pytest_cepbench.plugin.workers.folder import STOP
 from pytest_cepbench.report import Effort
 from pytest_cepbench.report.efforts import between, together
 from pytest_cepbench.store import Store

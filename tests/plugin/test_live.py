@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.plugin.live import Moment, forget, is_wanted, lines_of, spoken, told
+from pytest_cepbench.plugin.terminal.live import Moment, forget, is_wanted, lines_of, spoken, told
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import Terminal, pytest_on, wait_for
 

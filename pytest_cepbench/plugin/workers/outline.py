@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.plugin.folder import CASES, leave_word, make_folder
+from pytest_cepbench.plugin.workers.folder import CASES, leave_word, make_folder
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.process import Assigned, Process

@@ -9,20 +9,21 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin import live
 from pytest_cepbench.plugin.controller import CONTROLLER
-from pytest_cepbench.plugin.deaths import RETRIED
 from pytest_cepbench.plugin.fixtures import process_of
-from pytest_cepbench.plugin.folder import STOP, leave_word
-from pytest_cepbench.plugin.leases import Leases, apply_leases, concerns, plan_leases
+from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.wire import to_wire
+from pytest_cepbench.plugin.workers.folder import STOP, leave_word
 
-_LEASES = pytest.StashKey[Leases]()
+if TYPE_CHECKING:
+    from pytest_cepbench.plugin.workers.leases import Leases
+
+_LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 _COUNTED = pytest.StashKey[str]()
 
 _COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
@@ -35,7 +36,7 @@ _COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as the models that were named have room for."""
     from pytest_cepbench.errors import CepError
-    from pytest_cepbench.plugin.leases import count_workers
+    from pytest_cepbench.plugin.workers.leases import count_workers
 
     settings = Settings.from_config(config)
     said = _COUNT in os.environ or config.option.numprocesses == "logical"
@@ -53,27 +54,36 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Decide who may use what: in time for the header, after wrong specs were told of."""
     config = session.config
     controller = config.stash.get(CONTROLLER, None)
-    if controller is not None:
+    if controller is not None and config.getoption("tx", None):
+        from pytest_cepbench.plugin.workers.leases import plan_leases
+
         config.stash[_LEASES] = plan_leases(config, controller.settings)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say how many workers there are and why, and who is on which device."""
-    leases = config.stash.get(_LEASES, Leases())
+    leases = config.stash.get(_LEASES, None)
     counted = [config.stash[_COUNTED]] if _COUNTED in config.stash else []
-    return [f"cepbench: {line}" for line in (*counted, *leases.said)]
+    said = () if leases is None else leases.said
+    return [f"cepbench: {line}" for line in (*counted, *said)]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
     """Lease devices and cores to workers, and hear of it when the run is to stop."""
-    apply_leases(config.stash.get(_LEASES, Leases()), specs)
+    leases = config.stash.get(_LEASES, None)
+    if leases is not None:
+        from pytest_cepbench.plugin.workers.leases import apply_leases
+
+        apply_leases(leases, specs)
     config.pluginmanager.register(StopWord(config), "cepbench_stop")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which run it belongs to."""
+    from pytest_cepbench.plugin.terminal import live
+
     controller = node.config.stash[CONTROLLER]
     node.workerinput["cepbench_run"] = controller.run_id
     node.workerinput["cepbench_started"] = controller.started
@@ -86,10 +96,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None or config.getoption("dist") != "load":
         return None  # another way of dealing is the user's choice
+    from pytest_cepbench.plugin.workers.leases import concerns
+
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.outline import Outline, read_outlines
-    from pytest_cepbench.plugin.scheduling import CaseScheduling
+    from pytest_cepbench.plugin.workers.outline import Outline, read_outlines
+    from pytest_cepbench.plugin.workers.scheduling import CaseScheduling
 
     def outlines(nodeids: Sequence[str]) -> list[Outline]:
         found = read_outlines(controller.folder, nodeids)
@@ -109,6 +121,8 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
     controller = node.config.stash[CONTROLLER]
     controller.ledger.expect_collected(ids, node.config.rootpath)
     if controller.ledger.expected:
+        from pytest_cepbench.plugin.terminal import live
+
         live.show(node.config, lambda: live.told(controller.folder))
 
 
@@ -145,7 +159,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if hasattr(session.config, "workerinput") and not (session.shouldfail or session.shouldstop):
         process = process_of(session.config) if _has_cases(session.config) else None
         if process is not None and process.assigned:
-            from pytest_cepbench.plugin.helping import help_others
+            from pytest_cepbench.plugin.workers.helping import help_others
 
             help_others(process)
     return done
@@ -162,6 +176,8 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
     """A worker ended, with what it did beside its cases, or died."""
     controller = node.config.stash[CONTROLLER]
     if error:
+        from pytest_cepbench.plugin.terminal import live
+
         controller.deaths.note(node, error)
         live.forget(controller.folder, node.gateway.id)
     else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cepbench.plugin.folder import leave_word
+from pytest_cepbench.plugin.workers.folder import leave_word
 
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress
@@ -108,7 +108,7 @@ def show(config: pytest.Config, moments: Callable[[], Sequence[Moment]]) -> None
     """Show what runs below what pytest writes, until `close`. moments: who is how far."""
     if LIVE in config.stash or not is_wanted(config):
         return
-    from pytest_cepbench.plugin.screen import Block
+    from pytest_cepbench.plugin.terminal.screen import Block
 
     writer = config.get_terminal_writer()
     try:
@@ -174,7 +174,7 @@ def forget(folder: Path, worker: str) -> None:
 
 def lines_of(moments: Sequence[Moment], columns: int) -> list[str]:
     """A line for each, what they have in common below one another. columns: of the terminal."""
-    from pytest_cepbench.plugin.screen import cut, width_of
+    from pytest_cepbench.plugin.terminal.screen import cut, width_of
 
     rows = [list(_cells(moment)) for moment in moments]
     if not rows:

@@ -13,12 +13,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.plugin.ledger import RETRIED, Ledger
 
 _PATIENCE = 2.0  # seconds between a worker's last word and the end of its process
-
-RETRIED = "retried"
-"""What the report of a case carries that is judged again, as xdist's reruns are told."""
 
 
 @dataclass
@@ -94,7 +91,7 @@ class Deaths:
 
 def _retries(sched: Any) -> bool:
     """Whether a scheduler can be asked to deal a test again: xdist's own for scopes cannot."""
-    from pytest_cepbench.plugin.scheduling import CaseScheduling
+    from pytest_cepbench.plugin.workers.scheduling import CaseScheduling
 
     return isinstance(sched, CaseScheduling)
 

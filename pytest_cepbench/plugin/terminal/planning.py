@@ -11,9 +11,9 @@ from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.footprint import weights_bytes
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.plugin.examining import planned_looks, read_references
-from pytest_cepbench.plugin.leases import Leases
-from pytest_cepbench.plugin.live import spoken
 from pytest_cepbench.plugin.process import Assigned, Process
+from pytest_cepbench.plugin.terminal.live import spoken
+from pytest_cepbench.plugin.workers.leases import Leases
 from pytest_cepbench.report.text import number, printable
 from pytest_cepbench.report.wording import counted
 from pytest_cepbench.suites.forecast import Forecast, Need, forecast

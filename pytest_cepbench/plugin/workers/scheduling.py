@@ -17,7 +17,7 @@ import pytest
 from xdist.report import report_collection_diff
 from xdist.workermanage import parse_tx_spec_config
 
-from pytest_cepbench.plugin.outline import Outline
+from pytest_cepbench.plugin.workers.outline import Outline
 
 _HELD = 2
 """Tests that a worker holds: the one that runs, and the next one, without which it does not begin."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.models.host import usable_cores
-from pytest_cepbench.plugin.leases import THREADS, Leases, count_workers, plan_leases
 from pytest_cepbench.plugin.settings import Settings
+from pytest_cepbench.plugin.workers.leases import THREADS, Leases, count_workers, plan_leases
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import install_smi
 from tests.plugin.project import Project

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.plugin.outline import CATEGORY, POOLED, WHOLE, Outline, guess, unit_of
-from pytest_cepbench.plugin.scheduling import grouped
+from pytest_cepbench.plugin.workers.outline import CATEGORY, POOLED, WHOLE, Outline, guess, unit_of
+from pytest_cepbench.plugin.workers.scheduling import grouped
 from tests.plugin.project import SHAPES, Project
 
 TWO_METRICS = SHAPES.replace("[metrics.gc]", "[metrics.gc]\n[metrics.s]")

@@ -1,0 +1,1 @@
+"""A run on several workers: who has which device and which tests, who helps, who died."""
