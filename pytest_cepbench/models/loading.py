@@ -15,8 +15,8 @@ from typing import Any
 from pytest_cepbench.errors import (
     CepError,
     CheckpointError,
+    DeviceMemoryError,
     MissingDependencyError,
-    ModelError,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.plan import LoadPlan
@@ -54,7 +54,7 @@ def loading(plan: LoadPlan[Any]) -> Iterator[None]:
 def explained(checkpoint: Checkpoint) -> Iterator[None]:
     """Turn what a library raises while it loads the checkpoint into an error in words.
 
-    Raises MissingDependencyError for a package that this checkpoint needs, ModelError where it does
+    Raises MissingDependencyError for a package that it needs, DeviceMemoryError where it does
     not fit in memory, CheckpointError for the rest.
     """
     try:
@@ -71,9 +71,9 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
         if is_out_of_memory(error):
             msg = (
                 f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({_line(error)}). Give "
-                "dtype=bfloat16 or a larger device"
+                "dtype=bfloat16, --cep-residency=swap or a larger device"
             )
-            raise ModelError(msg) from error
+            raise DeviceMemoryError(msg) from error
         msg = (
             f"{checkpoint.path}: {checkpoint.what} could not be loaded: {_line(error)}. Was it "
             "written completely, and by a version that the installed libraries can read?"

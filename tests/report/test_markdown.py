@@ -53,6 +53,11 @@ def test_escaped_text_is_read_as_it_was(text: str) -> None:
     assert [one for one in page.texts if one.startswith("x")] == [f"x{wanted}x"] * 2
 
 
+def test_control_characters_do_not_indent() -> None:
+    """Spaces in their place would make a block of code of a line."""
+    assert escaped("\x1b \x08 0\x00") == "0"
+
+
 def test_markup_in_names_is_text() -> None:
     """A category with tags, links and cell walls is read by people, not by the browser."""
     bad = "<img src=x>![a](http://b/c)|`*_~"
