@@ -1,8 +1,9 @@
-"""Settings of all tests: none of them is timed, and what the processes they start import is compiled once."""
+"""Settings of all tests: none is timed, and the processes that they start compile once and can be interrupted."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -12,3 +13,7 @@ settings.load_profile("untimed")
 # Where this is set, each of some hundred pytest processes would compile the package and pytest's
 # plugins for itself: a third of their time. `__pycache__` is ignored by git.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell has interrupts ignored in what it starts in the background, and processes inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

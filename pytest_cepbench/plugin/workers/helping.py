@@ -43,9 +43,14 @@ def _interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
                         signal.pthread_kill(main, signal.SIGINT)
                 return
 
+    handler = signal.getsignal(signal.SIGINT)
+    if handler == signal.SIG_IGN:  # as shells have it in what they start in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=watch, name="cepbench-stop", daemon=True).start()
     try:
         yield
     finally:
         with turn:
             over.set()
+        if handler == signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
