@@ -22,7 +22,7 @@ from pytest_cepbench.chains.calling import Ask, Caller, Passing, Tally, in_words
 from pytest_cepbench.chains.habits import Habit, habit_of, note_habit
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, DeviceMemoryError
 from pytest_cepbench.models.roles import (
     BoundRole,
     CountsTokens,
@@ -33,7 +33,11 @@ from pytest_cepbench.models.roles import (
     Model,
     Movable,
 )
-from pytest_cepbench.models.torch_runtime import device_memory, release_memory
+from pytest_cepbench.models.torch_runtime import (
+    device_memory,
+    is_out_of_memory,
+    release_memory,
+)
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 _NOTE_SECONDS = 20.0  # between notes of a role's pace
@@ -134,10 +138,20 @@ class RoleRunner:
                 self._model = self.bound.load()
             self.tally.loads += 1
         elif self._away and isinstance(self._model, Movable):
-            with self.tally.at_work():
-                self._model.move(self.device)
+            self._come_back(self._model)
         self._away = False
         return self._model
+
+    def _come_back(self, model: Movable) -> None:
+        try:
+            with self.tally.at_work():
+                model.move(self.device)
+        except Exception as error:
+            # Somebody else took the memory meanwhile; whatever else a library raises is a bug.
+            if not is_out_of_memory(error):
+                raise
+            msg = f"{self.bound.spec} has no room on {self.device} any more ({in_words(error)})"
+            raise DeviceMemoryError(msg) from error
 
     def leave(self) -> None:
         """Let go of the device: the weights wait in host memory, or are loaded again."""

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_cepbench.chains import Chain, Crew, Game, RoleRunner, grow_together
 from pytest_cepbench.chains.residency import Residency
+from pytest_cepbench.errors import DeviceMemoryError
 from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, samples
@@ -22,10 +23,13 @@ class Device:
 
     here: set[str] = field(default_factory=set)
     most: int = 0
+    full: bool = False
     moves: list[str] = field(default_factory=list)
 
     def put(self, name: str, *, there: bool) -> None:
         """A model comes or goes."""
+        if there and self.full:
+            raise MemoryError
         self.moves.append(f"{'+' if there else '-'}{name}")
         (self.here.add if there else self.here.discard)(name)
         self.most = max(self.most, len(self.here))
@@ -126,6 +130,22 @@ def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path) -> None:
         assert team.describer is not None
         assert team.describer.tally.loads == 2
         assert not team.describer.loaded
+
+
+def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -> None:
+    """Whoever caught that may have others leave, and try again."""
+    device = Device()
+    with Store(tmp_path) as store:
+        describer = team_on(device, store, swap=False).describer
+        assert describer is not None
+        assert isinstance(describer.model, MovingTeller)
+        describer.leave()
+        device.full = True
+        with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
+            describer.model  # noqa: B018 - asking for it brings it back
+        device.full = False
+        assert describer.model
+        assert device.here == {"describer"}
 
 
 def test_models_on_several_devices_leave_each_other_alone(tmp_path: Path) -> None:
