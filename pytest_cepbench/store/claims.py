@@ -25,6 +25,7 @@ class Claim:
     """
 
     deaths: int
+    _run: str
     _path: Path
     _file: int
     keep: bool = False
@@ -38,7 +39,9 @@ class Claim:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self.keep:
+        if self.keep:
+            _write(self._file, self._run, self.deaths)
+        else:
             with suppress(FileNotFoundError):
                 self._path.unlink()  # before the lock goes: nobody is to lock a file without a name
         os.close(self._file)
@@ -72,9 +75,8 @@ class Claims:
                 raise
             holders = os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace").split()
             deaths = holders.count(run)
-            os.truncate(file, 0)
-            os.pwrite(file, " ".join([run] * (deaths + 1)).encode(), 0)
-            return Claim(deaths, path, file)
+            _write(file, run, deaths + 1)  # this one's is taken back when it ends well
+            return Claim(deaths, run, path, file)
 
     @contextmanager
     def together(self, make_room: Callable[[], None]) -> Iterator[None]:
@@ -98,6 +100,12 @@ class Claims:
             with _opened(self._folder / "working.turn") as working:
                 fcntl.flock(working, fcntl.LOCK_EX)
                 yield
+
+
+def _write(file: int, run: str, deaths: int) -> None:
+    """So many processes of a run had the work and did not give it back."""
+    os.truncate(file, 0)
+    os.pwrite(file, " ".join([run] * deaths).encode(), 0)
 
 
 @contextmanager

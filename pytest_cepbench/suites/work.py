@@ -176,8 +176,12 @@ class Work:
         else:
             return
         self.let_go()  # not before the error and the tensors in its traceback are gone
-        with claims.alone():
-            task.run.read(task.case, task.samples)
+        try:
+            with claims.alone():
+                task.run.read(task.case, task.samples)
+        except DeviceMemoryError as error:
+            msg = f"infrastructure, tried once more alone: {error}"
+            raise DeviceMemoryError(msg) from error
         self.remarks.append(
             f"infrastructure: {words}; it went well alone, with the models let go of"
         )
@@ -225,6 +229,7 @@ class Work:
                 claim = self.store.claims.take(name, self.run_id)
                 if claim is not None:
                     stack.enter_context(claim)
+                    claim.keep = claim.deaths > 0  # left to `_take`, which does it alone
                     if not claim.deaths:
                         held.add(name)
             mine = [task for task in tasks.values() if task.name in held]

@@ -186,7 +186,9 @@ def test_out_of_memory_alone_is_the_error(tmp_path: Path) -> None:
     TELLER.before = short_of_memory
     with (
         at_work(tmp_path) as (work, staged),
-        pytest.raises(DeviceMemoryError, match="runs out of memory on a single input"),
+        pytest.raises(
+            DeviceMemoryError, match=r"infrastructure, tried once more alone: .* runs out"
+        ),
     ):
         work.ready(tmp_path, staged.cases["overall-gc"])
 
@@ -204,7 +206,7 @@ def test_a_shard_that_kills_twice_is_left_alone(tmp_path: Path) -> None:
     for _ in range(2):
         with (
             at_work(tmp_path, processes=2) as (work, staged),
-            pytest.raises(MeasurementError, match="processes of this run died"),
+            pytest.raises(MeasurementError, match="infrastructure: 2 processes of this run died"),
         ):
             work.ready(tmp_path, staged.cases["overall-gc"])
 
