@@ -54,7 +54,8 @@ def escaped(text: str, most: int = 200) -> str:
 
     No markup, table cells, HTML or links with a hidden address; nobody is mentioned by an `@`.
     """
-    marked = _MARKUP.sub(r"\\\g<0>", printable(text, most))
+    line = " ".join(printable(text, most).split())  # four spaces at its start would make it code
+    marked = _MARKUP.sub(r"\\\g<0>", line)
     shown = "".join(_ENTITIES.get(char, char) for char in marked)
     return _MENTION.sub("@\u200b", shown)
 

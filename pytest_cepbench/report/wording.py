@@ -7,7 +7,7 @@ from pytest_cepbench.report.result import CaseResult
 
 def printable(text: str, most: int = 200) -> str:
     """Untrusted text on one line: no control characters, which terminals obey, and not too long."""
-    clean = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    clean = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
     return clean if len(clean) <= most else clean[: most - 3] + "..."
 
 
