@@ -77,8 +77,8 @@ class Process:
     """Suites, store and models of this process; everything is made when it is first needed.
 
     run_id: shared by all processes of a run. started: when that began, in seconds since the epoch.
-    workers: how many of them share this machine. name: of this one among them. assigned: node id -> how the case is judged, of
-    every case that was collected; known when collection ends.
+    workers: how many of them share this machine. name: of this one among them. assigned: node id ->
+    how the case is judged, of every case that was collected; known when collection ends.
     """
 
     def __init__(
