@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
 
@@ -71,6 +72,10 @@ class Controller:
     def _setup(self, taken: Sequence[str]) -> Iterator[str]:
         if not self.settings.names_models:
             return
+        for folder in self.settings.shared:
+            if not folder.is_dir():
+                msg = f"--cep-shared {shown_path(folder)}: no such folder; that of a store is expected"
+                raise SpecError(msg)
         yield from self._model_lines()
         yield f"baselines {shown_path(self.settings.baselines)}, store {shown_path(self.settings.store)}"
         for name in taken:

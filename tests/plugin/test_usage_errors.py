@@ -37,6 +37,10 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
         ["--model=python:user_models:describer", "--describer=shapes:"],
         ["--model=python:user_models:describer", "--describer is given as well: drop one"],
     ),
+    "no-shared-store": (
+        ["--model=shapes:", "--cep-shared=elsewhere"],
+        ["--cep-shared elsewhere: no such folder"],
+    ),
     "data-without-equals": (["--cep-data=photos"], ["--cep-data 'photos': NAME=PATH is expected"]),
     "data-without-path": (["--cep-data=photos="], ["NAME=PATH is expected"]),
     "negative-tolerance": (["--cep-tolerance=-0.1"], ["--cep-tolerance '-0.1'", "at least 0"]),
