@@ -44,6 +44,11 @@ class Game:
         self._reached = _NOT_BEGUN
 
     @property
+    def begun(self) -> Sequence[Chain]:
+        """The chains as far as they are, without growing them; none before they were begun."""
+        return self._chains if self._reached != _NOT_BEGUN else ()
+
+    @property
     def chains(self) -> list[Chain]:
         """The chains, one per sample, grown now if they have not been."""
         return self.read(list)

@@ -320,7 +320,7 @@ class RoleRunner:
         """Store what counts; failures by exception are passing and may go better another time."""
         provenance = dict(self.bound.provenance) | {
             "batch": str(len(steps)),
-            "model": self.bound.fingerprint[:16],
+            "model": self.bound.short_fingerprint,
         }
         started = time.thread_time()  # a thread's turns are waited for, and not to be counted
         passing: dict[str, Result] = {}

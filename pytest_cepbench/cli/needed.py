@@ -10,9 +10,7 @@ import msgspec
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate.places import SUFFIX
-
-_DIGITS = 16
-"""Of a fingerprint that identities and provenances hold."""
+from pytest_cepbench.models.roles import SHORT_FINGERPRINT
 
 
 def needed_models(folders: Sequence[Path], known: Iterable[str]) -> frozenset[str]:
@@ -51,6 +49,6 @@ def _texts_of(table: dict[str, object]) -> Iterator[str]:
 
 def _fingerprint(step: str) -> str:
     try:
-        return str(json.loads(step)["fingerprint"])[:_DIGITS]
+        return str(json.loads(step)["fingerprint"])[:SHORT_FINGERPRINT]
     except (ValueError, LookupError, TypeError):
         return ""

@@ -22,6 +22,9 @@ RoleName = Literal["describer", "generator", "encoder", "detector"]
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
+SHORT_FINGERPRINT = 16
+"""Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
+
 FloatArray = npt.NDArray[np.floating[Any]]
 
 ImageLike = Image.Image | npt.NDArray[Any]
@@ -153,6 +156,11 @@ class BoundRole:
     build: str = ""
     lasting: bool = False
     provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def short_fingerprint(self) -> str:
+        """Its first digits, as baselines and stored results name it."""
+        return self.fingerprint[:SHORT_FINGERPRINT]
 
     @property
     def device(self) -> str:

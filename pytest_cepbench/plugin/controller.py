@@ -18,6 +18,7 @@ from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
+from pytest_cepbench.plugin.workers.folder import run_folder
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
@@ -60,7 +61,7 @@ class Controller:
     @property
     def folder(self) -> Path:
         """Where the processes of this run leave word for one another."""
-        return self.settings.home / "runs" / self.run_id
+        return run_folder(self.settings.home, self.run_id)
 
     def start(self, taken: Sequence[str]) -> None:
         """Resolve what the user named, so that a wrong name or parameter stops the run here.

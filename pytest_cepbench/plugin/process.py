@@ -24,7 +24,7 @@ from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.models.host import usable_cores
 from pytest_cepbench.models.roles import Model, RoleName
 from pytest_cepbench.plugin.settings import Settings
-from pytest_cepbench.plugin.workers.folder import STOP
+from pytest_cepbench.plugin.workers.folder import STOP, run_folder
 from pytest_cepbench.report import Effort
 from pytest_cepbench.report.efforts import between, together
 from pytest_cepbench.store import Store
@@ -189,7 +189,7 @@ class Process:
     @property
     def folder(self) -> Path:
         """Where the processes of this run leave word for one another; gone when it ends."""
-        return self.settings.home / "runs" / self.run_id
+        return run_folder(self.settings.home, self.run_id)
 
     def stopped(self) -> bool:
         """Whether this run is to stop: whoever works on what no case here waits for leaves off.

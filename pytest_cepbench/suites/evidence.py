@@ -92,6 +92,11 @@ class Evidence:
         """
         known = self._known.setdefault((start, "starts"), {})
         missing = [sample for sample in samples if sample.id not in known]
+        players = self._players.get(start, {})
+        # Chains that were begun know their seeds: looking again costs a file's status and a query each.
+        for game in {id(game): game for s in missing if (game := players.get(s.id))}.values():
+            known.update((chain.sample.id, chain.links[0].digest) for chain in game.begun)
+        missing = [sample for sample in missing if sample.id not in known]
         for chain in start_chains(self.plans[start], missing, self.store):
             known[chain.sample.id] = chain.links[0].digest
         return {sample.id: known[sample.id] for sample in samples}

@@ -57,7 +57,7 @@ def describe_role(bound: BoundRole) -> str:
     """A role's identity in one line, for baselines: what it is, which weights, which parameters."""
     given = {name: value for name, value in sorted(bound.params.items()) if value is not None}
     params = ",".join(f"{name}={value}" for name, value in given.items())
-    return f"{bound.what} {bound.adapter} {bound.fingerprint[:16]}" + (
+    return f"{bound.what} {bound.adapter} {bound.short_fingerprint}" + (
         f" {params}" if params else ""
     )
 

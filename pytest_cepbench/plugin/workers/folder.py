@@ -16,6 +16,11 @@ CASES = "cases.json"
 """Written by the worker that ends collection first: what its cases ask of whoever judges them."""
 
 
+def run_folder(home: Path, run_id: str) -> Path:
+    """Where it lies; gone when the run ends. home: of everything that runs leave behind."""
+    return home / "runs" / run_id
+
+
 def make_folder(home: Path, folder: Path) -> Path:
     """The folder, made where it is absent. home: of everything that runs leave behind."""
     folder.mkdir(parents=True, exist_ok=True)
