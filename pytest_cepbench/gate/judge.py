@@ -15,6 +15,9 @@ from pytest_cepbench.gate.verdict import Verdict
 _NO_SPREAD = 1e-9
 """Scores have six decimals: what is smaller is rounding."""
 
+_SAME = 0.1
+"""Of the tolerance: how far each score of the same weights may move, on another machine, say."""
+
 
 class Loser(NamedTuple):
     """A sample that got worse: its id, then its scores; difference is negative."""
@@ -124,8 +127,10 @@ def _compare(
     if not policy.statistical:
         return replace(judgement, verdict=_by_threshold(difference, policy.tolerance))
     judgement = _with_bounds(judgement, both, measurement, policy)
-    if both.unchanged and _same_model(measurement, baseline):
+    if _same_model(measurement, baseline) and both.largest_change <= _SAME * policy.tolerance:
         said = "the same model as the baseline's gave the same scores"
+        if both.largest_change:
+            said += f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
         return replace(judgement, verdict=Verdict.HELD, statements=(*judgement.statements, said))
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
     return replace(judgement, verdict=verdict)

@@ -44,9 +44,13 @@ class Pair:
     dropped: int = 0
 
     @property
-    def unchanged(self) -> bool:
-        """Whether every single score is what it was."""
-        return all(self.before[name] == dict(part) for name, part in self.now.items())
+    def largest_change(self) -> float:
+        """How far the score that moved most has moved, in either direction; 0.0 if none did."""
+        return max(
+            abs(round(score - self.before[category][sample], DECIMALS))
+            for category, part in self.now.items()
+            for sample, score in part.items()
+        )
 
     @property
     def baseline_value(self) -> float:

@@ -98,6 +98,20 @@ def test_a_model_without_an_identity_is_not_taken_for_the_same() -> None:
     assert judge(before, accepted(before), Policy()).verdict is Verdict.INCONCLUSIVE
 
 
+def test_the_same_model_on_another_processor_holds() -> None:
+    """Weights that are the same and scores that moved by a tenth of the tolerance are no new model."""
+    moved = [0.0, -0.0004, 0.001, 0.0]
+    found = _judged(moved, now=ONE_MODEL)
+    assert (found.verdict, found.difference) == (Verdict.HELD, pytest.approx(0.00015))
+    assert any("the same scores, within 0.001000" in said for said in found.statements)
+    others = (
+        _judged([*moved, -0.0011], now=ONE_MODEL),
+        _judged(moved, Policy(tolerance=0.0), now=ONE_MODEL),
+        _judged(moved),
+    )
+    assert not any("same scores" in said for other in others for said in other.statements)
+
+
 def test_the_same_model_with_other_scores_is_judged_as_any() -> None:
     """Other hardware can change its answers: that is a drop like another."""
     found = _judged(bell(200, -0.02, 0.05), now=ONE_MODEL)

@@ -1,0 +1,126 @@
+"""What the training scripts share: a repeatable start, a schedule, a log, checkpoints in half precision."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import time
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import torch
+import transformers
+
+CHECKPOINTS = Path(__file__).parent / "checkpoints"
+
+_WARMUP = 100
+_FLOOR = 0.02  # of the peak, where a schedule ends
+
+
+def arguments(
+    about: str, *, steps: int, batch: int, save: Iterable[int]
+) -> argparse.ArgumentParser:
+    """The options that every script has."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    listed = ",".join(str(step) for step in save)
+    parser.add_argument("--out", type=Path, default=CHECKPOINTS, help="folder of the checkpoints")
+    parser.add_argument("--steps", type=int, default=steps, help="length of the training")
+    parser.add_argument("--batch", type=int, default=batch, help="scenes of a step")
+    parser.add_argument(
+        "--save", type=_steps, default=listed, help="steps to save, beside the last"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights, scenes and noise")
+    parser.add_argument("--device", default="cpu", help="what torch calls the device")
+    return parser
+
+
+def settle(seed: int) -> None:
+    """One thread, so that sums have one order; no denormals, which cost time; quiet libraries."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(seed)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    diffusers.utils.logging.set_verbosity_error()
+    diffusers.utils.logging.disable_progress_bar()
+
+
+def half_precision(device: str) -> AbstractContextManager[None]:
+    """bfloat16 where it is safe."""
+    context: AbstractContextManager[None] = torch.autocast(device.partition(":")[0], torch.bfloat16)
+    return context
+
+
+class Optimizer:
+    """AdamW over groups of parameters, with a linear start and a cosine down to a small rest.
+
+    groups: (parameters, peak learning rate of each).
+    """
+
+    def __init__(self, *groups: tuple[Iterable[Any], float], steps: int, decay: float) -> None:
+        self._steps = steps
+        self._peaks = [peak for _, peak in groups]
+        self._inner = torch.optim.AdamW(
+            [{"params": list(parameters)} for parameters, _ in groups],
+            betas=(0.9, 0.98),
+            weight_decay=decay,
+            fused=True,
+        )
+
+    def step(self, number: int, loss: torch.Tensor, factor: float = 1.0) -> None:
+        """One update, the number-th of the schedule, with the gradient's norm held at 1."""
+        rate = factor * _share(number, self._steps)
+        parameters = []
+        for group, peak in zip(self._inner.param_groups, self._peaks, strict=True):
+            group["lr"] = peak * rate
+            parameters += group["params"]
+        self._inner.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        self._inner.step()
+
+
+class Log:
+    """A line of JSON for each event, on stdout and in a file: what, at which step, after how long."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        self._path = path
+        self._start, self._cpu = time.monotonic(), time.process_time()
+
+    def __call__(self, event: str, step: int, **values: Any) -> None:
+        """Values that are floats are rounded to four digits."""
+        told = {k: round(v, 4) if isinstance(v, float) else v for k, v in values.items()}
+        spent = {
+            "seconds": round(time.monotonic() - self._start),
+            "cpu_seconds": round(time.process_time() - self._cpu),
+        }
+        line = json.dumps({"event": event, "step": step, **told, **spent})
+        with self._path.open("a", encoding="utf-8") as file:
+            print(line, file=file)
+        print(line, flush=True)
+
+
+def save_half(folder: Path, model: Any, *others: Any) -> None:
+    """`save_pretrained` of a model in float16, without touching it, and of what belongs beside it."""
+    copy.deepcopy(model).cpu().half().save_pretrained(folder)
+    for other in others:
+        other.save_pretrained(folder)
+
+
+def _share(step: int, steps: int) -> float:
+    """The schedule: share of the peak learning rate at a step, counted from 1."""
+    cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
+    return min(1.0, step / _WARMUP) * (cosine * (1 - _FLOOR) + _FLOOR)
+
+
+def _steps(text: str) -> frozenset[int]:
+    return frozenset(int(part) for part in text.split(",") if part)

@@ -1,0 +1,1 @@
+"""Tests of the scripts in reference/ and of what they made."""

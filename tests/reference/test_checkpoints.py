@@ -1,0 +1,179 @@
+"""The shipped checkpoints: small, safe to load, and as good as their training log says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.datasets.shapes import (
+    Scene,
+    SceneObject,
+    load_shapes,
+    parse_caption,
+    perceive,
+)
+from pytest_cepbench.models.roles import Describer, Encoder, Generator
+from tests.models.binding import bind_text
+
+pytest.importorskip("torch", reason="the reference models need the [models] extra")
+pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+ROOT = Path(__file__).parents[2]
+
+CHECKPOINTS = ROOT / "reference" / "checkpoints"
+
+MOST_BYTES = 40_000_000
+
+_DRAW = "num_inference_steps=8&guidance_scale=1&height=64&width=64&batch_size=32"
+
+_STEP = re.compile(r"(describer|generator)-step(\d+)")
+
+
+def _series(role: str) -> list[Path]:
+    """The checkpoints of a role, in the order of their training."""
+    steps = {
+        int(match[2]): folder
+        for folder in CHECKPOINTS.iterdir()
+        if (match := _STEP.fullmatch(folder.name)) and match[1] == role
+    }
+    return [steps[step] for step in sorted(steps)]
+
+
+@cache
+def _samples() -> tuple[Sample, ...]:
+    """64 of the suite's, eight of each category."""
+    return load_shapes(8, seed=0).samples
+
+
+@cache
+def _scenes() -> tuple[Scene, ...]:
+    return tuple(
+        Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
+        for sample in _samples()
+    )
+
+
+def _images() -> list[Image.Image]:
+    return [render_of(sample).to_pil() for sample in _samples()]
+
+
+def render_of(sample: Sample) -> ImageArtifact:
+    """The picture of a sample, which in this world each has."""
+    assert sample.image is not None
+    return sample.image.load()
+
+
+def _captions() -> list[str]:
+    return [str(sample.text) for sample in _samples()]
+
+
+def _exact(told: list[Scene]) -> float:
+    return float(np.mean([a == b for a, b in zip(_scenes(), told, strict=True)]))
+
+
+def _logged(role: str) -> dict[str, float]:
+    """Checkpoint -> share of exact scenes, as the training wrote it down."""
+    lines = (CHECKPOINTS / f"{role}.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line) for line in lines]
+    return {
+        f"{role}-step{event['step']}": event["exact"]
+        for event in events
+        if event["event"] == "quality"
+    }
+
+
+def test_there_is_a_history_of_each_and_all_fit_into_40_megabytes() -> None:
+    """Five describers and three generators at least, an encoder; in the repository as they are."""
+    assert len(_series("describer")) >= 5
+    assert len(_series("generator")) >= 3
+    assert (CHECKPOINTS / "clip").is_dir()
+    files = [path for path in CHECKPOINTS.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= MOST_BYTES
+    assert {path.suffix for path in files} == {".safetensors", ".json", ".jinja", ".jsonl"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted(CHECKPOINTS.rglob("*.safetensors")),
+    ids=lambda path: path.relative_to(CHECKPOINTS).as_posix(),
+)
+def test_weights_are_half_precision_and_finite(file: Path) -> None:
+    """Every floating tensor is float16; none holds NaN or infinity, no matrix only zeros."""
+    import torch
+    from safetensors.torch import load_file
+
+    tensors = load_file(file)
+    assert tensors
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point():
+            assert tensor.dtype is torch.float16, name
+            assert torch.isfinite(tensor).all(), name
+            # One-dimensional ones may be: LLaVA makes a last norm of its tower that it never uses.
+            assert tensor.ndim < 2 or tensor.abs().max() > 0, name
+
+
+def test_describers_speak_better_with_every_checkpoint() -> None:
+    """Exact captions of scenes that training never drew: up with each step but for noise, as logged."""
+    logged = _logged("describer")
+    found = []
+    for folder in _series("describer"):
+        role = bind_text(str(folder), "describer")
+        model = role.load()
+        assert isinstance(model, Describer)
+        texts = model.describe(_images(), "describe the image", [0] * len(_images()))
+        found.append(_exact([parse_caption(str(text)) for text in texts]))
+        # Of 64 scenes against 256 others: three standard errors of the difference at most.
+        assert found[-1] == pytest.approx(logged[folder.name], abs=0.21), folder.name
+    assert all(later >= earlier - 0.05 for earlier, later in itertools.pairwise(found))
+    assert found[0] < 0.1
+    assert found[-1] >= 0.95
+
+
+def test_generators_draw_better_with_every_checkpoint() -> None:
+    """Exact drawings of scenes that training never drew, read back by the world's own parser."""
+    logged = _logged("generator")
+    found = []
+    for folder in _series("generator"):
+        role = bind_text(f"{folder}?{_DRAW}", "generator")
+        model = role.load()
+        assert isinstance(model, Generator)
+        drawn = model.generate(_captions(), list(range(len(_captions()))))
+        found.append(_exact([perceive(_artifact(image)) for image in drawn]))
+        assert found[-1] == pytest.approx(logged[folder.name], abs=0.25), folder.name
+    assert all(later > earlier for earlier, later in itertools.pairwise(found))
+    assert found[-1] >= 0.8
+
+
+def test_the_encoder_tells_scenes_apart_across_modalities() -> None:
+    """Each of 64 pictures is nearest to its own caption, but for a few; others are far away."""
+    model = bind_text(str(CHECKPOINTS / "clip"), "encoder").load()
+    assert isinstance(model, Encoder)
+    seen = _unit(model.encode_images(_images()))
+    told = _unit(model.encode_texts(_captions()))
+    scores = seen @ told.T
+    different = np.array([[a != b for b in _scenes()] for a in _scenes()])
+    own = np.diag(scores)
+    assert own.mean() > 0.7
+    assert scores[different].mean() < 0.1
+    assert np.mean((scores * different).max(axis=1) < own) >= 0.9
+
+
+def _unit(vectors: Any) -> Any:
+    vectors = np.asarray(vectors, dtype=np.float64)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _artifact(image: Any) -> ImageArtifact:
+    return ImageArtifact(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
