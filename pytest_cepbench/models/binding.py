@@ -13,6 +13,7 @@ from pytest_cepbench.models.checkpoints import (
 )
 from pytest_cepbench.models.roles import ROLE_NAMES, BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import ENCODER_SCHEMES, ModelSpec
+from pytest_cepbench.models.torch_runtime import require
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,15 @@ def bind(
         raise RoleError(_wrong_role(spec, role, checkpoint))
     complete_checkpoint(spec, checkpoint)
     return _adapter(role)(spec, checkpoint, context)
+
+
+def require_libraries(spec: ModelSpec) -> None:
+    """Raise MissingDependencyError where a spec names a checkpoint and torch is not installed.
+
+    What else its library needs is known only when it is bound, for which its weights are read.
+    """
+    if spec.scheme not in ("shapes", "python"):
+        require("torch")
 
 
 def _adapter(role: RoleName) -> Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]:

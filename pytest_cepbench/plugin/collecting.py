@@ -12,6 +12,7 @@ from pytest_cepbench.plugin.process import Assigned, Process
 from pytest_cepbench.plugin.settings import updating
 from pytest_cepbench.suites import Case, NotConcernedError
 from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.casting import check_installed
 from pytest_cepbench.suites.data import DataAbsentError
 from pytest_cepbench.suites.policies import settle
 
@@ -32,6 +33,9 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
         loaded = process.suite(path)
+        # A list of cases and a plan need no models.
+        if not (metafunc.config.option.collectonly or process.settings.plan):
+            check_installed(loaded.suite, loaded.lineup)
         cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
         if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
             cases.append(loaded.pooled)

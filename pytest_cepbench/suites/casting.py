@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
-from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
+from pytest_cepbench.models.binding import require_libraries
 from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
 from pytest_cepbench.suites.choices import RoleChoices, Seat
 from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.located import check_located, locate
 from pytest_cepbench.suites.measures import Measure, Stage, make_measures
 from pytest_cepbench.suites.measures.measure import grower
 
@@ -45,9 +47,9 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
     """Fill every seat that the suite's chains and metrics need, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
-    naming the option that is missing, SuiteError for metrics that do not fit the suite, the errors
-    of `RoleChoices`, and NotConcernedError where the model under test has nothing to do, or a preset
-    is named that the suite does not have.
+    naming the option that is missing, SuiteError for metrics that do not fit the suite and for a folder
+    that it names and that is not there, the errors of `RoleChoices`, and NotConcernedError where the
+    model under test has nothing to do, or a preset is named that the suite does not have.
     """
     known = _known_seats(suite, choices)
     specs = {name: seat.spec for name, seat in known.items()}
@@ -62,9 +64,20 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
     for name in needed:
         if name not in known:
             raise SpecError(_nobody(suite, name))
+        check_located(suite, name, choices)
     seats = {name: known[name] for name in needed}
     subject = seats[under_test].spec if choices.replay is None else choices.replay
     return Lineup(seats, under_test, subject, choices.chains), measures
+
+
+def check_installed(suite: Suite, lineup: Lineup) -> None:
+    """Raise SpecError where a seat's model needs libraries that are not here, so that it is said once."""
+    for seat in lineup.seats.values():
+        try:
+            require_libraries(parse_spec(seat.spec))
+        except MissingDependencyError as error:
+            msg = f"suite {suite.name!r}: {seat.role} {seat.spec}: {error}"
+            raise SpecError(msg) from error
 
 
 def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, Seat]:
@@ -72,9 +85,9 @@ def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, Seat]:
     for role in ROLE_NAMES:
         default = getattr(suite.table.roles, role)
         if default is not None:
-            seats[role] = Seat(role, default, f"suite {suite.name}")
+            seats[role] = Seat(role, locate(suite, default), f"suite {suite.name}")
     for name, spec in suite.table.encoders.items():
-        seats[name] = Seat("encoder", spec, f"suite {suite.name}")
+        seats[name] = Seat("encoder", locate(suite, spec), f"suite {suite.name}")
     seats |= choices.seats
     return {name: _settle(suite, seat) for name, seat in seats.items()}
 
@@ -119,7 +132,7 @@ def _expand(suite: Suite, spec: ModelSpec) -> str:
         raise NotConcernedError(msg)
     preset = presets[spec.target]
     given = dict(spec.params)
-    model = parse_spec(given.pop("model", preset.model))
+    model = parse_spec(given.pop("model", locate(suite, preset.model)))
     written = {name: _write(value) for name, value in preset.parameters.items()}
     params = {**written, **model.params, **given}
     body = f"{model.scheme}:{model.target}" if model.scheme else model.target

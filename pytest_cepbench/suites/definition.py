@@ -86,7 +86,10 @@ class PromptsTable(_Strict, frozen=True):
 
 
 class RolesTable(_Strict, frozen=True):
-    """Model specs for the roles that the command line leaves open."""
+    """Model specs for the roles that the command line leaves open.
+
+    Here and below, one that begins with ./ or ../ counts from the suite's folder.
+    """
 
     describer: str | None = None
     generator: str | None = None
@@ -157,11 +160,16 @@ class SuiteTable(_Strict, frozen=True):
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """A suite: its table, the settings of its metrics, and the folder it was read from."""
+    """A suite: its table, the settings of its metrics, and the file it was read from."""
 
     table: SuiteTable
     metrics: dict[str, MetricTable]
-    folder: Path
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the file are relative to."""
+        return self.file.parent
 
     @property
     def name(self) -> str:
@@ -202,7 +210,7 @@ def load_suite(path: Path) -> Suite:
     for problem in (*_problems(table), *problems):
         msg = f"suite file {str(path)!r}: {problem}"
         raise SuiteError(msg)
-    return Suite(table, metrics, path.parent)
+    return Suite(table, metrics, path)
 
 
 def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]:

@@ -96,7 +96,7 @@ def test_other_checkpoint_is_gated_against_the_accepted_one(
     assert any(difference != 0 for difference in differences)
 
 
-def test_checkpoint_with_nan_weights_never_passes(
+def test_checkpoint_that_draws_nan_never_passes(
     gate: CommandLine, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     """A generator whose decoder gives NaN fails every chain: no verdict on the describer."""

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.datasets.mme import CATEGORIES
 from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.suites import (
     Case,
     RoleChoices,
@@ -29,7 +30,13 @@ TEXTUAL = {"OCR", "code_reasoning", "numerical_calculation", "text_translation"}
 
 FILES = sorted(path.relative_to(SUITES).as_posix() for path in SUITES.glob("*/*.toml"))
 
-BUILT_IN = {"geneval/suite.toml", "shapes/suite.toml", "shapes/drift.toml", "shapes/tasks.toml"}
+WORLDS = ("shapes", "instrument")
+"""Folders of the suites over generated scenes: trained models, and rule-based ones."""
+
+BUILT_IN = {
+    "geneval/suite.toml",
+    *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
+}
 
 CHOICES = RoleChoices(
     model="shapes:", role="generator", roles={"describer": "shapes:", "encoder": "shapes:"}
@@ -51,7 +58,7 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 10
+    assert len(set(names.values())) == len(FILES) == 13
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -63,10 +70,11 @@ def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
     assert all(seat in lineup.seats for measure in measures.values() for seat in measure.seats)
 
 
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
-def test_every_case_of_the_embedded_world_ships_a_baseline(name: str) -> None:
-    """The embedded default needs no data, and each of its cases has been accepted."""
-    cases = _cases(f"shapes/{name}.toml", {})
+def test_every_case_over_generated_scenes_ships_a_baseline(world: str, name: str) -> None:
+    """They need no data, and each of their cases has been accepted."""
+    cases = _cases(f"{world}/{name}.toml", {})
     folder = BASELINES / cases[0].key.suite
     shipped = [tomllib.loads(path.read_text())["case"] for path in folder.glob("*.toml")]
     assert sorted(shipped) == sorted(str(case.key) for case in cases)
@@ -83,6 +91,30 @@ def test_shapes_carries_every_metric() -> None:
     assert {case.key.metric for case in cases} == {
         "gc", "gc1", "s", "sim", "gc_fid", "fid", "kid", "mcd", "geneval", "mgg", "failures",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
+def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
+    """The same scenes, chains, metrics and groups; only tolerances are in units of the encoder."""
+    default, instrument = (load_suite(SUITES / world / f"{name}.toml").table for world in WORLDS)
+    for part in ("data", "chain", "prompts", "groups", "gate", "cases"):
+        assert getattr(default, part) == getattr(instrument, part)
+    settings = [
+        {metric: {**raw, "tolerance": None} for metric, raw in table.metrics.items()}
+        for table in (default, instrument)
+    ]
+    assert settings[0] == settings[1]
+
+
+@pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
+def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
+    """Its roles are the shipped checkpoints, found from any folder; only the detector keeps to rules."""
+    suite = load_suite(SUITES / "shapes" / f"{name}.toml")
+    lineup, _ = cast_suite(suite, RoleChoices())
+    assert lineup.under_test == "describer"
+    for seat in lineup.seats.values():
+        folder = parse_spec(seat.spec).target
+        assert seat.role == "detector" or Path(folder).parent.name == "checkpoints"
 
 
 PARTS = {

@@ -1,4 +1,4 @@
-"""suites/shapes: the three suites of the embedded world, which need no data and no checkpoint."""
+"""suites/instrument: the three suites over rule-based models, which need no data and no checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Gated(NamedTuple):
 @pytest.fixture(scope="module")
 def gated(make_project: MakeProject) -> Gated:
     """All three with the perfect describer accepted."""
-    project = make_project("shapes")
+    project = make_project("instrument")
     return Gated(project, project.accept(PERFECT))
 
 
@@ -34,7 +34,7 @@ def test_perfect_models_lose_nothing(gated: Gated) -> None:
     KID alone is not: without bias it can fall below 0, and of so few images it does.
     """
     assert {case["suite"] for case in gated.run.cases.values()} == {
-        "shapes", "shapes-drift", "shapes-tasks",
+        "instrument", "instrument-drift", "instrument-tasks",
     }  # fmt: skip
     for case in gated.run.cases.values():
         if case["metric"] != "kid":
@@ -59,4 +59,4 @@ def test_a_describer_that_forgets_objects_regresses_in_every_suite(gated: Gated)
         if not name.endswith(("failures", "geneval", "kid")):
             assert case["verdict"] == "regressed", name
             assert case["difference"] < -case["tolerance"]
-    assert run.cases["shapes-tasks/overall/geneval"]["verdict"] == "held"
+    assert run.cases["instrument-tasks/overall/geneval"]["verdict"] == "held"

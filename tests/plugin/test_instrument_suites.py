@@ -1,4 +1,4 @@
-"""The three suites of the embedded world as they are shipped, run as a user runs them, on fewer samples."""
+"""The three suites of the instrument as they are shipped, run as a user runs them, on fewer samples."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FEW = ("--cep-samples=4",)
 
 @pytest.fixture
 def shipped(project: Project) -> Project:
-    """A project with the shipped suites over the embedded world; a perfect generator is accepted."""
-    shutil.copytree(ROOT / "suites" / "shapes", project.path / "suites" / "shapes")
+    """A project with the instrument's suites; a perfect generator is accepted."""
+    shutil.copytree(ROOT / "suites" / "instrument", project.path / "suites" / "instrument")
     accepted = project.run(*FEW, "--model=shapes:", "--cep-role=generator", "--snapshot-update")
     assert accepted.ret == pytest.ExitCode.OK
     return project
@@ -30,7 +30,7 @@ def test_they_hold_and_two_workers_find_the_same(shipped: Project) -> None:
     alone = shipped.numbers()
     assert {case["verdict"] for case in alone} == {"held"}
     pooled = [case["suite"] for case in alone if case["metric"] == "verdict"]
-    assert sorted(pooled) == ["shapes", "shapes-drift", "shapes-tasks"]
+    assert sorted(pooled) == ["instrument", "instrument-drift", "instrument-tasks"]
     assert len(alone) == 42
     assert shipped.run("-n", "2", "--cep-store=another", *same).ret == pytest.ExitCode.OK
     assert shipped.numbers() == alone
@@ -50,10 +50,11 @@ def test_a_worse_generator_is_found_by_every_kind_of_metric(shipped: Project) ->
     alone = shipped.numbers()
     found = {f"{c['suite']} {c['part']}-{c['metric']}": c["verdict"] for c in alone}
     for case in (
-        "shapes overall-gc", "shapes overall-sim", "shapes overall-fid",
-        "shapes-drift overall-mcd", "shapes-drift image-to-text-mcd",
-        "shapes-tasks overall-mgg", "shapes-tasks overall-geneval",
-        "shapes suite-verdict", "shapes-drift suite-verdict", "shapes-tasks suite-verdict",
+        "instrument overall-gc", "instrument overall-sim", "instrument overall-fid",
+        "instrument-drift overall-mcd", "instrument-drift image-to-text-mcd",
+        "instrument-tasks overall-mgg", "instrument-tasks overall-geneval",
+        "instrument suite-verdict", "instrument-drift suite-verdict",
+        "instrument-tasks suite-verdict",
     ):  # fmt: skip
         assert found[case] == "regressed", case
     result.stdout.fnmatch_lines(["*in lower case: * informational, which cannot fail the run"])

@@ -1,0 +1,131 @@
+"""The embedded default: what was accepted is found again, and the metrics put its training in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import (
+    RoleChoices,
+    Roster,
+    SuiteRun,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
+
+pytestmark = pytest.mark.models
+
+ROOT = Path(__file__).parents[2]
+
+CHECKPOINTS = ROOT / "reference" / "checkpoints"
+
+SAME = 0.005
+"""How far the mean of few accepted scores may move on another processor: one word of one chain."""
+
+WITHOUT_SETS = "not gc_fid and not fid and not kid"
+"""Distances of sets are never compared in part."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the default with its baselines and checkpoints, for all tests with one store."""
+    pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
+    made = tmp_path_factory.mktemp("default")
+    shutil.copytree(
+        ROOT / "suites" / "shapes", made / "suites" / "shapes",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )  # fmt: skip
+    for folder in (ROOT / "baselines").glob("shapes*"):
+        shutil.copytree(folder, made / "baselines" / folder.name)
+    (made / "reference").symlink_to(ROOT / "reference")
+    (made / "pytest.ini").write_text("[pytest]\n")
+    return made
+
+
+def gate(place: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run pytest there as a user does, on one of each category; (exit code, JSON report)."""
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q"),
+            *("suites/shapes", "--cep-samples=1", "--cep-pairing=common", "-k", WITHOUT_SETS),
+            *arguments,
+        ],
+        cwd=place,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = place / ".cepbench" / "report.json"
+    assert report.exists(), ended.stdout + ended.stderr
+    return ended.returncode, json.loads(report.read_text())
+
+
+def test_the_accepted_scores_are_found_again(place: Path) -> None:
+    """`pytest suites/shapes` plays the shipped models anew, and every case of the three suites holds."""
+    code, report = gate(place)
+    cases = [case for case in report["cases"] if case["metric"] != "verdict"]
+    assert code == 0
+    assert len(cases) == 36
+    assert {case["verdict"] for case in cases} == {"held"}
+    assert max(abs(case["difference"]) for case in cases) <= SAME
+    assert sum(case["effort"]["inputs"] for case in cases) > 300
+
+
+DRIFT = """\
+name = "short"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 8, seed = 1 }
+[chain]
+start = "both"
+generations = 2
+[prompts]
+describe = "describe the image"
+[metrics.mcd]
+"""
+"""The chains of the drift suite, but short."""
+
+
+def values(file: Path, roster: Roster, step: int) -> dict[str, float]:
+    """What a suite says of the describer of a training step, over all of few scenes, by metric."""
+    suite = load_suite(file)
+    describer = f"{CHECKPOINTS / f'describer-step{step}'}?dtype=float32"
+    lineup, measures = cast_suite(suite, RoleChoices(roles={"describer": describer}))
+    dataset = load_data(suite, {}, 2)
+    run = SuiteRun(suite, dataset, lineup, measures, roster)
+    return {
+        case.key.metric: run.measure(case).value
+        for case in list_cases(measures, suite.name, dataset, suite.table.groups)
+        if case.key.part == "overall" and case.key.metric in ("gc", "sim", "mcd")
+    }
+
+
+def test_the_metrics_put_the_training_in_order(place: Path) -> None:
+    """GC@3, SIM and MCD rise from a describer that barely speaks, over a middling one, to the best."""
+    long = place / "suites" / "shapes" / "suite.toml"
+    text = long.read_text()
+    short = long.with_name("short.toml")
+    short.write_text(f"{DRIFT}{text[text.index('[roles]') : text.index('[metrics.gc]')]}")
+    found: dict[str, list[float]] = {}
+    with Store(place / ".cepbench" / "store") as store:
+        roster = Roster(store, threads=1)
+        for step in (200, 600, 2000):
+            for file in (long, short):
+                for metric, value in values(file, roster, step).items():
+                    found.setdefault(metric, []).append(value)
+    assert sorted(found) == ["gc", "mcd", "sim"]
+    for metric, series in found.items():
+        assert series == sorted(series), metric
+        assert series[-1] - series[0] > 0.1, metric
