@@ -1,0 +1,221 @@
+"""Playing one pair of models through one suite by the gate's own runs, and reading its chains back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.curves.lineups import Pair
+from benchmarks.curves.resampling import Draws, draw, recentred
+from benchmarks.curves.truth import Array, kept_by_chains
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Chain, Modality
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.metrics import (
+    fit_drift_rate,
+    frechet_distance,
+    gc_fid_at_t,
+    kernel_distance,
+)
+from pytest_cepbench.store import Vector
+from pytest_cepbench.suites import (
+    Case,
+    RoleChoices,
+    Roster,
+    Suite,
+    SuiteRun,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
+from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures.mapping import Course as MappingCourse
+from pytest_cepbench.suites.measures.mapping import MappingMeasure
+from pytest_cepbench.suites.measures.sets import SetMeasure
+from pytest_cepbench.suites.policies import Overrides, claim_of
+
+Reach = tuple[tuple[Modality, int], ...]
+"""The last artifacts that a metric looks at: start of the chain, generation."""
+
+_FEWEST = 2  # images that a distance of sets needs
+
+_ROUNDING = 2e-6  # scores are kept with six decimals
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much is played and drawn.
+
+    samples: most of each category, all when None. draws: of the bootstrap. seed: of the draws.
+    """
+
+    samples: int | None = None
+    draws: int = 1000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a suite for one pair of models.
+
+    name: its key in the suite, with the mapping where it has one. value: as the gate measures it;
+    None where it cannot, and why says so. drawn: (B,) its values over the draws, NaN where there is
+    none. scores: (n,) of the samples, where each has its own.
+    """
+
+    name: str
+    label: str
+    higher_is_better: bool
+    tolerance: float
+    reach: Reach
+    value: float | None
+    drawn: Array
+    scores: Array | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one pair of models did in one suite.
+
+    draws: (B, n), equal for every pair. truth: by start, (n, G + 1, aspects). stopped: chains that
+    did not reach their end.
+    """
+
+    suite: str
+    samples: tuple[str, ...]
+    draws: Draws
+    metrics: tuple[Metric, ...]
+    truth: Mapping[Modality, Array]
+    stopped: int
+
+
+def play(pair: Pair, file: Path, roster: Roster, sampling: Sampling) -> Played:
+    """Measure every case of the whole suite, then ask of its chains what they kept.
+
+    roster: the models of this process, so that those of one pair are loaded once for all suites.
+
+    Raises what suites, models and the store raise, and ValueError where categories differ in size.
+    """
+    suite = load_suite(file)
+    roles = {"describer": pair.describer, "generator": pair.generator}
+    lineup, measures = cast_suite(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
+    dataset = load_data(suite, {}, sampling.samples)
+    run = SuiteRun(suite, dataset, lineup, measures, roster)
+    samples = dataset.samples
+    draws = draw([one.categories[0] for one in samples], sampling.draws, sampling.seed)
+    metrics: list[Metric] = []
+    for case in list_cases(measures, suite.name, dataset, suite.table.groups):
+        measure = measures[case.key.metric]
+        if case.key.part == OVERALL or case.key.part in measure.own_parts:
+            metrics.append(_metric(suite, run, case, measure, draws))
+    for measure in measures.values():
+        if isinstance(measure, MappingMeasure) and not measure.rates:
+            metrics += _rates(measure, run.evidence, samples, draws)
+    chains = {start: list(run.evidence.chains(start, samples).values()) for start in suite.plans}
+    return Played(
+        suite=suite.name,
+        samples=tuple(one.id for one in samples),
+        draws=draws,
+        metrics=tuple(metrics),
+        truth={
+            start: kept_by_chains(own, suite.plans[start].generations, roster.store)
+            for start, own in chains.items()
+        },
+        stopped=sum(chain.failure is not None for own in chains.values() for chain in own),
+    )
+
+
+def _metric(suite: Suite, run: SuiteRun, case: Case, measure: Measure, draws: Draws) -> Metric:
+    measured = run.measure(case)
+    readings = measure.readings(case)
+    part = "" if case.key.part == OVERALL else f" {case.key.part}"
+    scores: Array | None = None
+    if isinstance(measure, SetMeasure):
+        drawn = recentred(_distances(measure, run, draws), measured.value)
+    else:
+        of_each = {name: x for own in measured.scores.values() for name, x in own.items()}
+        scores = np.array([of_each[sample.id] for sample in run.dataset.samples])
+        if abs(scores.mean() - measured.value) > _ROUNDING:
+            msg = f"{case.key}: the mean of its categories is not that of its samples"
+            raise ValueError(msg)
+        drawn = scores[draws].mean(axis=1)
+    return Metric(
+        name=f"{case.key.metric}{part}",
+        label=f"{case.label}{part}",
+        higher_is_better=measure.higher_is_better,
+        tolerance=claim_of(suite, case.key, Overrides()).policy.tolerance,
+        reach=tuple(dict.fromkeys((one.plan.start, one.generations[-1]) for one in readings)),
+        value=measured.value,
+        drawn=drawn,
+        scores=scores,
+    )
+
+
+def _distances(measure: SetMeasure, run: SuiteRun, draws: Draws) -> Array:
+    """(B,) the distance of the drawn samples' images from their starts."""
+    first = 1 if measure.kind == "gc_fid" else measure.at
+    samples, start = run.dataset.samples, measure.plan.start
+
+    def features(generation: int) -> Array:
+        found = run.evidence.features(start, measure.encoder, generation, samples)
+        return _rows(samples, (pair for shard in found for pair in shard))
+
+    starts = features(0)
+    images = [features(2 * t) for t in range(first, measure.at + 1)]
+    distance = kernel_distance if measure.kind == "kid" else frechet_distance
+    found = np.full(len(draws), np.nan)
+    for number, drawn in enumerate(draws):
+        sets = [_there(rows[drawn]) for rows in (starts, *images)]
+        if min(map(len, sets)) >= _FEWEST:
+            values = np.array([distance(sets[0], one) for one in sets[1:]])
+            found[number] = gc_fid_at_t(values)  # of a single distance, the distance itself
+    return found
+
+
+def _rows(samples: Sequence[Sample], found: Iterator[tuple[Chain, Vector | Failure]]) -> Array:
+    """(n, D) features in the order of the samples, NaN where a chain has none."""
+    of_each = {
+        chain.sample.id: vector for chain, vector in found if not isinstance(vector, Failure)
+    }
+    width = len(next(iter(of_each.values()), np.zeros(1)))
+    rows = np.full((len(samples), width), np.nan)
+    for row, sample in zip(rows, samples, strict=True):
+        row[:] = of_each.get(sample.id, np.nan)
+    return rows
+
+
+def _there(rows: Array) -> Array:
+    return rows[np.isfinite(rows).all(axis=1)]
+
+
+def _rates(
+    measure: MappingMeasure, evidence: Evidence, samples: Sequence[Sample], draws: Draws
+) -> Iterator[Metric]:
+    """SDR of each mapping, from the traces that MCD was made of."""
+    for name, course in measure.courses.items():
+        traces = course.traces(evidence, samples)
+        curves = np.array([traces[sample.id].similarities for sample in samples])
+        rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())
+        yield Metric(
+            name=f"sdr {name}",
+            label=f"SDR {name}",
+            higher_is_better=False,
+            tolerance=0.0,
+            reach=((course.plan.start, course.generations[-1]),),
+            value=rate.b,
+            drawn=_drawn_rates(course, curves, draws),
+            why=rate.reason,
+        )
+
+
+def _drawn_rates(course: MappingCourse, curves: Array, draws: Draws) -> Array:
+    means = (curves[drawn].mean(axis=0) for drawn in draws)
+    rates = (fit_drift_rate(course.generations, mean.tolist()).b for mean in means)
+    return np.array([np.nan if rate is None else rate for rate in rates])

@@ -1,0 +1,158 @@
+"""Metrics against training, and against the truth that only a generated world knows.
+
+Every describer checkpoint of `reference/checkpoints` is played with the best generator, and every
+generator with the best describer, through the three suites of `suites/shapes` by the runs that gate
+there. Of the very same chains, each description is read back as the scene it tells and each drawing
+as the scene it shows: so every metric stands beside what was really kept.
+
+    OMP_NUM_THREADS=1 python benchmarks/training_curves.py --jobs 2 --write   # the page, files and plots
+    OMP_NUM_THREADS=1 python benchmarks/training_curves.py --quick            # ends of the series, few samples
+    python benchmarks/training_curves.py --read --write                       # page and plots from the JSON
+
+Prints Markdown tables. --write puts them into docs/training-curves.md between its marks, the figures
+into benchmarks/results/training_curves.json and the plots into docs/plots/. What is played is kept in the
+store that pytest uses in this repository: what either has computed, the other does not compute again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+
+if __package__ in (
+    None,
+    "",
+):  # Run by its path, Python looks beside the script for what it imports.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.curves.figures import Document, read, write
+from benchmarks.curves.lineups import Pair, Series, find_series, perfect_pair
+from benchmarks.curves.making import make_series
+from benchmarks.curves.playing import Played, Sampling, play
+from benchmarks.curves.resampling import CONFIDENCE
+from benchmarks.curves.tables import fill_in, report
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Roster
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+FILES = ("suite.toml", "drift.toml", "tasks.toml")
+
+QUICK = Sampling(samples=2, draws=100)
+
+PAGE = _ROOT / "docs" / "training-curves.md"
+
+RESULTS = _ROOT / "benchmarks" / "results" / "training_curves.json"
+
+PLOTS = _ROOT / "docs" / "plots"
+
+_PACKAGES = ("torch", "transformers", "diffusers", "numpy")
+
+
+def measure(
+    folder: Path, suites: Path, store: Path, sampling: Sampling, jobs: int, *, quick: bool
+) -> tuple[list[Series], dict[Pair, list[Played]]]:
+    """Both series, and what every pair of them did in each suite. jobs: processes that play."""
+    series = find_series(folder, (0, -1) if quick else None)
+    pairs = dict.fromkeys((*(pair for one in series for pair in one.pairs), perfect_pair()))
+    work = [(pair, suites, store, sampling) for pair in pairs]
+    if jobs == 1:
+        found = [_play(*one) for one in work]
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            found = list(pool.map(_play, *zip(*work, strict=True)))
+    return series, dict(zip(pairs, found, strict=True))
+
+
+def _play(pair: Pair, suites: Path, folder: Path, sampling: Sampling) -> list[Played]:
+    started = time.perf_counter()
+    with Store(folder) as store:
+        roster = Roster(store, threads=1)
+        played = [play(pair, suites / name, roster, sampling) for name in FILES]
+    who = "perfect pair" if pair.steps is None else "describer {}, generator {}".format(*pair.steps)
+    print(f"{who}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    return played
+
+
+def document(
+    series: Sequence[Series], played: dict[Pair, list[Played]], sampling: Sampling, command: str
+) -> Document:
+    """Everything that the figures say; `seconds` is left to whoever knows it."""
+    perfect = played[perfect_pair()]
+    return Document(
+        command=command,
+        machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        versions={name: version(name) for name in _PACKAGES},
+        seconds=0.0,
+        samples={one.suite: len(one.samples) for one in perfect},
+        draws=sampling.draws,
+        confidence=CONFIDENCE,
+        series=tuple(make_series(one, played, perfect) for one in series),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure or read, print, write what was asked for; 2 where something is missing."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="ends of the series, 2 samples each")
+    parser.add_argument("--read", action="store_true", help="play nothing: take the JSON file")
+    parser.add_argument("--write", action="store_true", help="write the JSON file, page and plots")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that play; 1")
+    parser.add_argument("--samples", type=int, help="most of each category; the suites' own")
+    parser.add_argument("--store", type=Path, default=_ROOT / ".cepbench" / "store")
+    parser.add_argument("--checkpoints", type=Path, default=_ROOT / "reference" / "checkpoints")
+    parser.add_argument("--suites", type=Path, default=_ROOT / "suites" / "shapes")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures are kept")
+    options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"--jobs: at least one process has to play, got {options.jobs}")
+    sampling = QUICK if options.quick else Sampling()
+    if options.samples is not None:
+        sampling = replace(sampling, samples=options.samples)
+    given = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "benchmarks/training_curves.py", *given])
+    try:
+        found = read(options.json) if options.read else _measured(options, sampling, command)
+    except (CepError, ValueError, OSError) as error:
+        print(f"training_curves: {error}", file=sys.stderr)
+        return 2
+    print(report(found))
+    if options.write:
+        _write(found, options)
+    return 0
+
+
+def _measured(options: argparse.Namespace, sampling: Sampling, command: str) -> Document:
+    started = time.perf_counter()
+    series, played = measure(
+        options.checkpoints, options.suites, options.store, sampling, options.jobs,
+        quick=options.quick,
+    )  # fmt: skip
+    found = document(series, played, sampling, command)
+    return replace(found, seconds=round(time.perf_counter() - started, 1))
+
+
+def _write(found: Document, options: argparse.Namespace) -> None:
+    """The page and its plots belong to the shipped figures: figures kept elsewhere leave them alone."""
+    if not options.read:
+        write(found, options.json)
+    if options.json.resolve() == RESULTS:
+        from benchmarks.curves.plots import draw_all
+
+        PAGE.write_text(fill_in(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        draw_all(found, PLOTS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
