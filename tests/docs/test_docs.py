@@ -61,6 +61,11 @@ _SCHEME_PARAMETERS = {"model", "layout"}
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json",  # of the scripts in benchmarks/
+    "--jobs", "--read", "--write", "--checkpoints",
+    "--of", "--amount", "--list",  # of reference/regress.py
+    "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
+    "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
+    "--create", "--message", "--fill",  # of git and gh
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
     "--reason", "--case", "--move-anchor", "--dry-run", "--delete", "--suite", "--baselines",
@@ -73,7 +78,10 @@ _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {
     "presets": PresetTable,
 }
 
-_DECLARED = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yml", ".toml"))
+_DECLARED = [
+    *sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".yml", ".toml")),
+    ROOT / "reference" / "training-gate.yml",
+]
 
 
 def test_options_are_documented_with_both_twins() -> None:
@@ -127,7 +135,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Encoders", 4, InceptionParams),
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
-        ("The embedded models: `shapes:`", 0, Knobs),
+        ("The rule-based models: `shapes:`", 0, Knobs),
     ],
 )
 def test_parameters_are_documented_with_their_defaults(
@@ -240,7 +248,7 @@ def test_baseline_fields_are_documented() -> None:
     """The table has every field that a baseline can have, in the order of the shipped files."""
     (rows,) = tables(REFERENCE, "Baseline files")
     known = column([[row[0]] for row in rows])
-    shipped = next((ROOT / "baselines" / "shapes").glob("overall-fid-*.toml"))
+    shipped = next((ROOT / "baselines" / "instrument").glob("overall-fid-*.toml"))
     there = list(tomllib.loads(shipped.read_text()))
 
     assert [name for name in known if name in there] == there

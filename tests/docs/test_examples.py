@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,14 @@ SUITES = DOCS / "writing-a-suite.md"
 
 _WIDTH = "100"  # of the terminal that the blocks show
 
-_WITH_CONSOLE = [page for page in PAGES if any(block.place for block in blocks(page))]
+_MODELS = "models"
+"""The place of blocks that real models play in."""
+
+_WITH_CONSOLE = [
+    page for page in PAGES if any(block.place not in (None, _MODELS) for block in blocks(page))
+]
+
+_WITH_MODELS = [page for page in PAGES if any(block.place == _MODELS for block in blocks(page))]
 
 
 # -- console blocks ----------------------------------------------------------------------------------
@@ -40,8 +49,9 @@ def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None
     _lay_out(tmp_path)
     told: list[str] = []
     for block in blocks(page):
-        if block.place is None:
+        if block.place in (None, _MODELS):
             continue
+        assert block.place is not None
         commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
         exports = [command for command in told if command.startswith("export ")]
         ended = _bash("\n".join([*exports, *commands]), tmp_path / block.place)
@@ -49,10 +59,41 @@ def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None
         _assert_shows(block, ended.stdout)
 
 
+@pytest.mark.models
+@pytest.mark.parametrize("page", _WITH_MODELS, ids=lambda page: page.name)
+def test_blocks_with_models_show_what_is_printed(page: Path, tmp_path: Path) -> None:
+    """The blocks of a page that trained models play in, whose last digits are the processor's own."""
+    pytest.importorskip("diffusers", reason="trained models need the [models] extra")
+    _lay_out(tmp_path)
+    for block in blocks(page):
+        if block.place == _MODELS:
+            commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
+            ended = _bash("\n".join(commands), tmp_path / "repository")
+            _assert_shows(block, ended.stdout, _without_numbers)
+
+
+def test_the_pass_of_the_readme_is_what_was_accepted() -> None:
+    """Its run is too long for a test: its rows are the accepted baselines of the default, all held."""
+    (shown,) = [b.text for b in blocks(ROOT / "README.md") if "suites/shapes -k overall" in b.text]
+    rows = re.findall(
+        r"^held +(\S+) overall (.+?) +(-?[\d.]+) +(-?[\d.]+) \+0\.0000 .* (\d+)$",
+        shown,
+        re.IGNORECASE | re.MULTILINE,
+    )
+    files = [*(ROOT / "baselines").glob("shapes*/overall-*.toml")]
+    accepted = [tomllib.loads(path.read_text(encoding="utf-8")) for path in files]
+    assert len(rows) == len(accepted) == 13
+    for suite, label, *numbers in rows:
+        (one,) = [b for b in accepted if b["case"].startswith(f"{suite}/") and b["metric"] == label]
+        value = pytest.approx(one["value"], abs=6e-5)
+        assert [float(number) for number in numbers] == [value, value, one["n"]]
+
+
 def _lay_out(root: Path) -> None:
-    """Copies of what the blocks are run in: the suites with their baselines, and the examples."""
+    """Copies of what the blocks are run in: suites with baselines, and the examples; their models."""
     for name in ("suites", "baselines"):
         shutil.copytree(ROOT / name, root / "repository" / name, ignore=_NO_CACHES)
+    (root / "repository" / "reference").symlink_to(ROOT / "reference")
     shutil.copytree(EXAMPLES, root / "examples", ignore=_NO_CACHES)
     for place in root.iterdir():
         (place / "pytest.ini").write_text("[pytest]\n")
@@ -77,15 +118,19 @@ def _bash(script: str, where: Path, **extra: str) -> subprocess.CompletedProcess
     )
 
 
-def _assert_shows(block: Block, printed: str) -> None:
-    """Every line of a block is printed, in order; `...` stands for any lines between."""
-    lines = [_masked(line) for line in printed.splitlines()]
+def _assert_shows(block: Block, printed: str, masked: Callable[[str], str] | None = None) -> None:
+    """Every line of a block is printed, in order; `...` stands for any lines between.
+
+    masked: leaves of a line what must be equal.
+    """
+    masked = masked or _masked
+    lines = [masked(line) for line in printed.splitlines()]
     position, skipping = 0, True
     for line in block.text.splitlines():
         if line.startswith("$ ") or line == "...":
             skipping = True
             continue
-        wanted = _masked(line)
+        wanted = masked(line)
         reach = lines[position:] if skipping else lines[position : position + 1]
         assert wanted in reach, f"not printed here: {line!r}\n{printed}"
         position += reach.index(wanted) + 1
@@ -96,6 +141,11 @@ def _masked(line: str) -> str:
     """A line without what differs between runs: times, and the rules that their length changes."""
     line = re.sub(r"\d+\.\d+ ?s\b( \(\d:\d\d:\d\d\))?", "TIME", line)
     return re.sub(r"([=_-])\1{2,}", r"\1\1\1", line).rstrip()
+
+
+def _without_numbers(line: str) -> str:
+    """A masked line with no numbers and single blanks; ids of samples are no numbers."""
+    return re.sub(r"\s+", " ", re.sub(r"(?<![/\w@])[-+]?\d+(\.\d+)?", "N", _masked(line)))
 
 
 def test_a_block_that_shows_something_else_is_found() -> None:

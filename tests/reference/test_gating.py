@@ -1,0 +1,86 @@
+"""The gate of a training: what it accepts, lets pass and stops, on models whose loss is known."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from gating import Gate, Outcome
+
+ROOT = Path(__file__).parents[2]
+
+TEST = f"{ROOT}/suites/instrument/test_instrument.py::test_drift[overall-gc]"
+
+
+def model(miss: float) -> Path:
+    """A describer that misses this share of all objects, in the place of a checkpoint."""
+    return Path(f"shapes:?miss={miss}")
+
+
+def test_each_checkpoint_is_held_to_the_last_accepted_one(tmp_path: Path) -> None:
+    """The first is accepted, a better one too; what would have passed against the first then stops.
+
+    The first baseline stays as the anchor.
+    """
+    gate = Gate(tmp_path / "gate", TEST)
+    first, better, worse = model(0.4), model(0.05), model(0.3)
+
+    verdicts = [gate(checkpoint) for checkpoint in (first, better, worse)]
+
+    assert [one.outcome for one in verdicts] == ["accepted", "accepted", "regressed"]
+    assert [one.stops for one in verdicts] == [False, False, True]
+    assert [one.accepted for one in verdicts] == [first, better, better]
+    (anchor,) = (tmp_path / "gate/baselines/instrument/anchors").glob("overall-gc-*.toml")
+    assert tomllib.loads(anchor.read_text())["model"]["spec"] == str(first)
+    last = verdicts[-1]
+    assert last.code == 1
+    assert last.report.exists()
+    for told in (
+        "regressed: instrument, overall, GC@3",
+        f"{worse}: regressed, the training stops here",
+        f"last accepted checkpoint: {better}",
+        f"report: {last.report}",
+    ):
+        assert told in last.story
+
+
+def test_what_the_samples_do_not_tell_goes_on_and_is_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An inconclusive checkpoint stops nothing and moves no baseline, also for a gate made anew."""
+    monkeypatch.setenv("CEPBENCH_SAMPLES", "1")
+    first, alike = model(0.1), model(0.12)
+    assert Gate(tmp_path, TEST)(first).outcome is Outcome.ACCEPTED
+    before = {path: path.read_text() for path in (tmp_path / "baselines").rglob("*.toml")}
+
+    verdict = Gate(tmp_path, TEST)(alike)  # as a training that is started again
+
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert (verdict.stops, verdict.accepted) == (False, first)
+    assert {path: path.read_text() for path in (tmp_path / "baselines").rglob("*.toml")} == before
+
+
+def test_a_mistake_stops_with_what_pytest_said(tmp_path: Path) -> None:
+    """A wrong parameter ends the training with pytest's exit code; nothing is accepted."""
+    verdict = Gate(tmp_path, TEST)(Path("shapes:?mis=0.1"))
+
+    assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 4, True)
+    assert "Did you mean 'miss'" in verdict.said
+    assert verdict.accepted is None
+    assert "report: none was written" in verdict.story
+
+
+def test_what_cannot_be_compared_stops_and_is_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other samples than those of the accepted checkpoint end the training, which is no regression."""
+    gate = Gate(tmp_path, TEST)
+    gate(model(0.1))
+    monkeypatch.setenv("CEPBENCH_SAMPLES", "2")
+
+    verdict = gate(model(0.05))
+
+    assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 1, True)
+    assert "incomparable" in verdict.said
+    assert verdict.accepted == model(0.1)
