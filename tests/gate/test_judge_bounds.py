@@ -102,7 +102,8 @@ def test_the_same_model_on_another_processor_holds() -> None:
     """Weights that are the same and scores that moved by a tenth of the tolerance are no new model."""
     moved = [0.0, -0.0004, 0.001, 0.0]
     found = _judged(moved, now=ONE_MODEL)
-    assert (found.verdict, found.difference) == (Verdict.HELD, pytest.approx(0.00015))
+    assert found.verdict is Verdict.HELD
+    assert found.difference == pytest.approx(0.00015)
     assert any("the same scores, within 0.001000" in said for said in found.statements)
     others = (
         _judged([*moved, -0.0011], now=ONE_MODEL),

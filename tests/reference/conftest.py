@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,11 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes that are started know nothing of the environment that the tests run in."""
     for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_XDIST_"))]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def arithmetic_as_it_was() -> Iterator[None]:
+    """What the scripts settle for a whole process does not last: other tests need denormal numbers."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_flush_denormal(False)

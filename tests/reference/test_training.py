@@ -52,7 +52,6 @@ def train(monkeypatch: pytest.MonkeyPatch) -> Iterator[Train]:
 
     yield run
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
 
 
 def pictures(number: int) -> list[Image.Image]:

@@ -115,6 +115,10 @@ def build_mask2former(
     )
     model = Mask2FormerForUniversalSegmentation(config)
     with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # A new model attends nowhere in particular, by matrices of zeros; no trained one does.
+            if name.endswith(("attention_weights.weight", "sampling_offsets.weight")):
+                torch.nn.init.normal_(parameter, std=0.02)
         model.class_predictor.weight.mul_(60)
         for parameter in model.model.transformer_module.decoder.mask_predictor.parameters():
             if parameter.ndim > 1:

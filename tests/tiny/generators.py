@@ -191,11 +191,9 @@ def flag_everything(folder: Path) -> None:
 
 
 def poison_decoder(folder: Path) -> None:
-    """Make a saved pipeline draw NaN: a bias at the end of its decoder is no number."""
+    """Make a saved pipeline draw NaN from weights that are numbers: what they are multiplied to is none."""
     _edit_tensor(
-        folder / "vae" / "diffusion_pytorch_model.safetensors",
-        "decoder.conv_out.bias",
-        float("nan"),
+        folder / "vae" / "diffusion_pytorch_model.safetensors", "decoder.conv_norm_out.weight", 3e38
     )
 
 

@@ -11,9 +11,23 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import list_files
 from pytest_cepbench.models.describers.params import DescriberParams
-from pytest_cepbench.models.loading import check_vocabulary, loading, refuse_missing
+from pytest_cepbench.models.loading import (
+    from_pretrained,
+    loading,
+    refuse_missing,
+    refuse_unused,
+)
 from pytest_cepbench.models.plan import LoadPlan
 from pytest_cepbench.models.torch_runtime import to_torch_dtype
+from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.vocabulary import (
+    check_image_token,
+    check_tokens,
+    check_vocabulary,
+    embedded_tokens,
+    image_token,
+    media_tokens,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,7 @@ class LoadedDescriber:
     chat_template: the template's text, or None.
     generation_config: transformers' object with the settings in force.
     embeddings: tokens that the weights know; None where the model does not say.
-    image_token: the id that stands for the image, -1 where there is none.
+    image_token: the id that stands for the image, None where there is none.
     positions: longest text in tokens where positions are learned, else None.
     keeps_prompt: whether a text given with the image is part of the description (a caption that the
         model continues).
@@ -37,7 +51,7 @@ class LoadedDescriber:
     chat_template: str | None
     generation_config: Any
     embeddings: int | None
-    image_token: int
+    image_token: int | None
     positions: int | None
     keeps_prompt: bool
 
@@ -57,13 +71,14 @@ def load_describer(
     with loading(plan):
         model = _load_model(plan)
         processor, image_processor, tokenizer = _load_processors(plan, model)
-        check_vocabulary(plan.checkpoint.path, type(tokenizer).__name__)
+        _check_fit(plan, model, processor, tokenizer)
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         if not model.config.is_encoder_decoder:
             # Padded on the right, a decoder would write on after the padding.
             tokenizer.padding_side = "left"
         generation_config = _generation_config(model, tokenizer, settings)
+    check_values(plan.checkpoint, {"": model})
     return LoadedDescriber(
         model=model,
         processor=processor,
@@ -71,8 +86,8 @@ def load_describer(
         tokenizer=tokenizer,
         chat_template=_chat_template(processor, tokenizer) if chat else None,
         generation_config=generation_config,
-        embeddings=_embeddings(model),
-        image_token=_image_token(model),
+        embeddings=embedded_tokens(model),
+        image_token=image_token(model.config),
         positions=_positions(model),
         keeps_prompt=model.config.model_type == "blip",
     )
@@ -86,12 +101,12 @@ def _load_model(plan: LoadPlan[DescriberParams]) -> Any:
         options["attn_implementation"] = plan.params.attn_implementation
     if plan.params.variant is not None:
         options["variant"] = plan.params.variant
-    model, info = AutoModelForImageTextToText.from_pretrained(
-        plan.checkpoint.path,
+    model, info = from_pretrained(
+        AutoModelForImageTextToText,
+        plan.checkpoint,
         dtype=to_torch_dtype(plan.dtype),
         use_safetensors=not _pickled_only(plan),
         trust_remote_code=plan.params.trust_remote_code,
-        output_loading_info=True,
         **options,
     )
     missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
@@ -99,6 +114,8 @@ def _load_model(plan: LoadPlan[DescriberParams]) -> Any:
         # It reads the encoder's last hidden state; a pooler is made and never used.
         missing = {name for name in missing if not name.startswith("encoder.pooler.")}
     refuse_missing(plan.checkpoint, missing)
+    if not plan.params.allow_unused:
+        refuse_unused(plan.checkpoint, info["unexpected_keys"])
     return model.to(plan.device).eval()
 
 
@@ -136,6 +153,14 @@ def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, 
     return processor, processor.image_processor, processor.tokenizer
 
 
+def _check_fit(plan: LoadPlan[DescriberParams], model: Any, processor: Any, tokenizer: Any) -> None:
+    """Raise CheckpointError where the tokenizer cannot be the one of the weights."""
+    path = plan.checkpoint.path
+    check_vocabulary(path, type(tokenizer).__name__)
+    check_image_token(path, processor, model.config)
+    check_tokens(path, tokenizer, model, media_tokens(model.config))
+
+
 def _refuse_without_torchvision(plan: LoadPlan[DescriberParams], error: Exception | None) -> None:
     # Qwen2-VL's and SmolVLM's processors hold a video processor, which exists with torchvision
     # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
@@ -166,22 +191,6 @@ def _chat_template(processor: Any, tokenizer: Any) -> str:
     template = getattr(processor, "chat_template", None) or tokenizer.chat_template
     # Several templates in one checkpoint come by name.
     return str(template["default"] if isinstance(template, dict) else template)
-
-
-def _embeddings(model: Any) -> int | None:
-    try:
-        table = model.get_input_embeddings()
-    except (NotImplementedError, AttributeError):
-        return None
-    return getattr(table, "num_embeddings", None)
-
-
-def _image_token(model: Any) -> int:
-    for name in ("image_token_id", "image_token_index"):
-        value = getattr(model.config, name, None)
-        if value is not None:
-            return int(value)
-    return -1
 
 
 def _positions(model: Any) -> int | None:

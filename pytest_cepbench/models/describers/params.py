@@ -37,6 +37,7 @@ class DescriberParams:
     device: auto, cpu, cuda, cuda:N or mps. dtype: auto, float32, float16 or bfloat16.
     batch_size: most images in one call of the model.
     revision, variant, allow_pickle, trust_remote_code: which files are read, and how.
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
     attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves transformers' choice.
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
         and there, so one is pinned: Pillow's, which every installation has; a processor that comes
@@ -59,6 +60,7 @@ class DescriberParams:
     variant: str | None = None
     allow_pickle: bool = False
     trust_remote_code: bool = False
+    allow_unused: bool = False
     attn_implementation: str | None = None
     backend: str = "pil"
     system_prompt: str | None = None

@@ -203,7 +203,9 @@ class TransformersDescriber:
             return
         ids = inputs["input_ids"]
         # Several models keep their image token outside the vocabulary and never look it up.
-        highest = int(ids[ids != loaded.image_token].max())
+        if loaded.image_token is not None:
+            ids = ids[ids != loaded.image_token]
+        highest = int(ids.max())
         if highest >= loaded.embeddings:
             msg = (
                 f"{self._plan.checkpoint.path}: the tokenizer gives token {highest}, and the weights "

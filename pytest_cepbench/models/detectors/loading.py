@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
-from pytest_cepbench.models.loading import loading, refuse_missing
+from pytest_cepbench.models.loading import from_pretrained, loading, refuse_missing
 from pytest_cepbench.models.plan import LoadPlan
 from pytest_cepbench.models.torch_runtime import to_torch_dtype
+from pytest_cepbench.models.values import check_values
 
 
 def load_parts(
@@ -26,12 +27,13 @@ def load_parts(
         options["attn_implementation"] = params.attn_implementation
     with loading(plan):
         processor = transformers.AutoImageProcessor.from_pretrained(path, backend=params.backend)
-        model, info = getattr(transformers, auto_class).from_pretrained(
-            path,
+        model, info = from_pretrained(
+            getattr(transformers, auto_class),
+            plan.checkpoint,
             dtype=to_torch_dtype(plan.dtype),
-            output_loading_info=True,
             **options,
         )
         model = model.to(plan.device).eval()
     refuse_missing(plan.checkpoint, info["missing_keys"])
+    check_values(plan.checkpoint, {"": model})
     return model, processor

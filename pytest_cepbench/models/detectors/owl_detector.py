@@ -24,12 +24,13 @@ from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.keeping import Candidates, corners, keep
 from pytest_cepbench.models.detectors.loading import load_parts
 from pytest_cepbench.models.detectors.params import OwlParams, identity_params
-from pytest_cepbench.models.loading import check_vocabulary, explained
+from pytest_cepbench.models.loading import explained
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require
 from pytest_cepbench.models.truncation import TruncationNotice
+from pytest_cepbench.models.vocabulary import check_vocabulary
 
 ADAPTER = "owl-detector/1"
 

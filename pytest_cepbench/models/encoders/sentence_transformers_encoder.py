@@ -19,12 +19,14 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.detection import modules_fault
 from pytest_cepbench.models.encoders.params import EncoderParams
 from pytest_cepbench.models.encoders.vectors import to_vectors
-from pytest_cepbench.models.loading import check_vocabulary, loading, no_random_weights
+from pytest_cepbench.models.loading import loading, no_random_weights
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.truncation import TruncationNotice
+from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.vocabulary import check_vocabulary
 
 ADAPTER = "sentence-transformers-encoder/1"
 
@@ -73,6 +75,7 @@ def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
         ).eval()
     first = plan.checkpoint.config["modules"][0]["path"]
     check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
+    check_values(plan.checkpoint, {"": model})
     return SentenceTransformersEncoder(plan, model)
 
 

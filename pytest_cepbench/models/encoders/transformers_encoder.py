@@ -18,12 +18,14 @@ from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.params import TransformersEncoderParams
 from pytest_cepbench.models.encoders.pooling import pool, pooled_output, settle_pooling
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
-from pytest_cepbench.models.loading import check_vocabulary, explained, loading
+from pytest_cepbench.models.loading import explained, from_pretrained, loading
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.truncation import TruncationNotice
+from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.vocabulary import check_tokens, check_vocabulary
 
 ADAPTER = "transformers-encoder/1"
 
@@ -54,10 +56,10 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
         processor = transformers.AutoImageProcessor.from_pretrained(
             checkpoint.path, backend=params.backend, **options
         )
-        model, info = _model_class(checkpoint).from_pretrained(
-            checkpoint.path,
+        model, info = from_pretrained(
+            _model_class(checkpoint),
+            checkpoint,
             dtype=to_torch_dtype(plan.dtype),
-            output_loading_info=True,
             **weights,
             **options,
         )
@@ -66,6 +68,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
             model.config.mask_ratio = 0.0
         model = model.to(plan.device).eval()
     pooling = settle_pooling(checkpoint, model, set(info["missing_keys"]), params.pooling)
+    check_values(checkpoint, {"": model})
     return TransformersEncoder(checkpoint, model, processor, pooling, params)
 
 
@@ -161,6 +164,9 @@ class TransformersEncoder:
                 self._checkpoint.path, trust_remote_code=self._params.trust_remote_code
             )
         check_vocabulary(self._checkpoint.path, type(tokenizer).__name__)
+        check_tokens(
+            self._checkpoint.path, tokenizer, getattr(self._model, "text_model", self._model)
+        )
         if tokenizer.pad_token_id is None:
             msg = f"{self._checkpoint.path}: the tokenizer has no pad token, so texts form no batch"
             raise CheckpointError(msg)

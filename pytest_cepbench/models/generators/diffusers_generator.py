@@ -23,11 +23,13 @@ from pytest_cepbench.models.generators.params import (
     decisive_params,
 )
 from pytest_cepbench.models.generators.prompt_length import prompt_lengths
-from pytest_cepbench.models.loading import check_vocabulary, loading, no_random_weights
+from pytest_cepbench.models.loading import loading, no_random_weights
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, ImageLike
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.vocabulary import check_tokens, check_vocabulary
 
 ADAPTER = "diffusers-generator/1"
 
@@ -84,8 +86,9 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
         for name in component_names(checkpoint.config):
             if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
                 check_vocabulary(checkpoint.path / name, class_name)
-        with no_random_weights(checkpoint):
+        with no_random_weights(checkpoint, allow_unused=params.allow_unused):
             pipeline = _from_pretrained(diffusers, checkpoint, options)
+        _check_tokens(checkpoint, pipeline)
         _check_call(spec, checkpoint, pipeline, params.call)
         _settle_scheduler(spec, pipeline, params.scheduler)
         if getattr(pipeline, "watermark", None) is not None:
@@ -93,6 +96,7 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
         pipeline.set_progress_bar_config(disable=True)
+    check_values(checkpoint, pipeline.components)
     return DiffusersGenerator(checkpoint, pipeline, params.call)
 
 
@@ -105,6 +109,14 @@ def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, 
             if "AutoPipeline" not in str(error):
                 raise
     return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
+
+
+def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
+    """Raise CheckpointError where a tokenizer cannot be the one of the text encoder beside it."""
+    for name, part in pipeline.components.items():
+        reader = pipeline.components.get(name.replace("tokenizer", "text_encoder"))
+        if name.startswith("tokenizer") and part is not None and reader is not None:
+            check_tokens(checkpoint.path / name, part, reader)
 
 
 def _check_call(

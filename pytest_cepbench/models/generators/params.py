@@ -30,6 +30,7 @@ class GeneratorParams:
     batch_size: most texts in one call. revision: commit, tag or branch of a hub id.
     variant: weights variant, such as fp16. trust_remote_code, allow_pickle: run the checkpoint's
         Python files, read pickled weights.
+    allow_unused: leave out tensors that a part does not know, instead of refusing them.
     safety_checker: false takes the pipeline's safety checker out.
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
@@ -43,6 +44,7 @@ class GeneratorParams:
     variant: str | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
+    allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
     num_inference_steps: int | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import CheckpointError, ModelError
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.roles import BoundRole, Describer
 from tests.models.describers.conftest import Build, describe
 from tests.tiny.common import pictures
@@ -87,7 +87,9 @@ def test_weights_of_another_shape_are_refused(
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["text_config"]["intermediate_size"] = 96
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(CheckpointError, match="could not be loaded"):
+    with pytest.raises(
+        CheckpointError, match=r"gate_proj.weight is \(64, 32\), expected \(96, 32\)"
+    ):
         bound(folder).load()
 
 
@@ -100,8 +102,76 @@ def test_a_tokenizer_of_another_model_is_explained(
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary["describe"] = len(vocabulary) + 500
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    with pytest.raises(ModelError, match="the tokenizer is not the one of these weights"):
-        describe(describer(folder), pictures())
+    with pytest.raises(CheckpointError, match=r"the token 'describe' at .* not the one of these"):
+        describer(folder)
+
+
+def add_tensors(file: Path, *names: str) -> None:
+    """Write small tensors beside the weights."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(file) | {name: torch.ones(2) for name in names}
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+def test_a_tensor_that_nobody_reads_is_refused(
+    copied: Build, bound: Callable[..., BoundRole]
+) -> None:
+    """An adapter that was not merged is left out without a word; a constant of old libraries is none."""
+    folder = copied("llava")
+    name = "language_model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    add_tensors(folder / "model.safetensors", "language_model.model.masked_bias")
+    bound(folder).load()
+    add_tensors(folder / "model.safetensors", name)
+    with pytest.raises(CheckpointError, match=r"lora_A\.weight\. An adapter .* allow_unused=true"):
+        bound(folder).load()
+    allowed = bound(folder, "allow_unused=true")
+    assert allowed.params == bound(folder).params
+    allowed.load()
+
+
+def renumber(folder: Path, move: Callable[[int], int]) -> None:
+    """Give the tokens of a saved tokenizer other numbers."""
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    words: dict[str, int] = tokenizer["model"]["vocab"]
+    for word, number in words.items():
+        words[word] = move(number)
+    for token in tokenizer["added_tokens"]:
+        token["id"] = move(token["id"])
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def test_a_tokenizer_with_one_token_more_is_refused(
+    copied: Build, bound: Callable[..., BoundRole]
+) -> None:
+    """A token put in at the front moves all others, the image's with them."""
+    folder = copied("llava")
+    renumber(folder, lambda number: number + 1)
+    with pytest.raises(CheckpointError, match="marks an image's place with token"):
+        bound(folder).load()
+
+
+def test_more_rows_than_tokens_are_padding(
+    copied: Build, describer: Callable[..., Describer]
+) -> None:
+    """Tables of embeddings are filled up to a round number of rows: nothing is wrong with that."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = copied("llava")
+    before = describe(describer(folder), pictures())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    rows = config["text_config"]["vocab_size"]
+    config["text_config"]["vocab_size"] = rows + 1
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    weights = {
+        name: torch.nn.functional.pad(tensor, (0, 0, 0, 1)) if len(tensor) == rows else tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert describe(describer(folder), pictures()) == before
 
 
 def test_a_folder_without_processor_is_explained(

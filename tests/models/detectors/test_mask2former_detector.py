@@ -170,18 +170,17 @@ def test_nothing_found_is_an_answer(folders: dict[str, Path], images: list[Image
     assert found == [Detections()] * 4
 
 
-@pytest.mark.parametrize("part", ["class_predictor.bias", "mask_embedder.2.0.bias"])
+@pytest.mark.parametrize("part", ["class_predictor.weight", "mask_embedder.2.0.weight"])
 def test_numbers_that_are_none_fail_the_image(
     folders: dict[str, Path], images: list[Image.Image], tmp_path: Path, part: str
 ) -> None:
     """NaN in the classes or in the masks would pass for an image with nothing in it."""
-    import torch
     from safetensors.torch import load_file, save_file
 
     folder = Path(shutil.copytree(folders["mask2former"], tmp_path / "m"))
     tensors = load_file(folder / "model.safetensors")
     (name,) = [name for name in tensors if name.endswith(part)]
-    tensors[name][:] = torch.nan
+    tensors[name][:] = 3e38
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     found = load(str(folder)).detect(images, [ALL] * 4)
     assert {one.kind for one in found if isinstance(one, Failure)} == {"bad-boxes"}

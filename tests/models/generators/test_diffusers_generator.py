@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -227,3 +228,27 @@ def test_a_trained_pipeline_draws_what_it_is_told(lab: Path) -> None:
     assert blue[28:36, 28:36, 2].mean() > 1.5 * blue[28:36, 28:36, 0].mean()
     assert both[8:14, 8:14, 0].mean() > 1.5 * both[8:14, 8:14, 2].mean()
     assert both[50:56, 50:56, 2].mean() > 1.5 * both[50:56, 50:56, 0].mean()
+
+
+def test_a_tensor_that_nobody_reads_is_refused(copy: Path) -> None:
+    """The library leaves it out and logs a line: what was trained into it would be missing."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    file = copy / "unet" / "diffusion_pytorch_model.safetensors"
+    weights = load_file(file) | {"conv_in.lora_A.weight": torch.ones(2)}
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"lora_A.*allow_unused=true"):
+        bind_generator(str(copy)).load()
+    load(f"{copy}?allow_unused=true")
+
+
+def test_a_tokenizer_of_another_model_is_explained(copy: Path) -> None:
+    """Looked up on an accelerator, such a token takes the process's whole context with it."""
+    file = copy / "tokenizer" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    words = tokenizer["model"]["vocab"]
+    words["red</w>"] = len(words) + 500
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"'red</w>' at .* not the one of these weights"):
+        bind_generator(str(copy)).load()

@@ -1,0 +1,102 @@
+"""Whether a tokenizer can be the one of its weights: it has words, and the weights know all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.errors import CheckpointError
+
+_VOCABULARIES = (
+    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab", "*.tiktoken",
+)  # fmt: skip
+_MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
+_WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
+
+
+def check_vocabulary(folder: Path, tokenizer: str) -> None:
+    """Raise CheckpointError when a folder holds no vocabulary for a tokenizer of this class.
+
+    transformers 5 makes do with an empty one and maps every text to unknown tokens.
+    """
+    if tokenizer.startswith(_WITHOUT_VOCABULARY):
+        return
+    if not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
+        msg = (
+            f"{folder}: no vocabulary for {tokenizer} (expected one of {', '.join(_VOCABULARIES)}). "
+            "Save the tokenizer again beside the model"
+        )
+        raise CheckpointError(msg)
+
+
+def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int] = ()) -> None:
+    """Raise CheckpointError when a tokenizer has tokens that the model's weights do not know.
+
+    Looked up, such a token is an IndexError on a CPU, and on an accelerator the end of the process's
+    CUDA context. The other way round nothing is wrong: tables of embeddings are often padded.
+
+    apart: ids of tokens that are never looked up, as several models keep their image token. A model
+    that does not say how many tokens it knows is not judged.
+    """
+    rows = embedded_tokens(model)
+    if rows is None:
+        return
+    beyond = {
+        i: token for token, i in tokenizer.get_vocab().items() if i >= rows and i not in apart
+    }
+    if beyond:
+        first = min(beyond)
+        more = f" and {len(beyond) - 1} more" if len(beyond) > 1 else ""
+        msg = (
+            f"{folder}: the tokenizer has the token {beyond[first]!r} at {first}{more}, and the weights "
+            f"know {rows} tokens, from 0: the tokenizer is not the one of these weights. Save the one "
+            "that the model was trained with, or give new tokens a row (resize_token_embeddings)"
+        )
+        raise CheckpointError(msg)
+
+
+def check_image_token(folder: Path, processor: Any, config: Any) -> None:
+    """Raise CheckpointError when the processor marks an image's place with another token than the model.
+
+    Such a model finds no place to put the image, or puts it in the place of a word.
+    """
+    written = getattr(processor, "image_token_id", None)
+    read = image_token(config)
+    if written is not None and read is not None and written != read:
+        msg = (
+            f"{folder}: the tokenizer marks an image's place with token {written}, and the model's "
+            f"config.json says {read}: the tokenizer is not the one of these weights. Save the one that "
+            "the model was trained with"
+        )
+        raise CheckpointError(msg)
+
+
+def embedded_tokens(model: Any) -> int | None:
+    """How many tokens the weights know, None where the model does not say."""
+    try:
+        table = model.get_input_embeddings()
+    except (NotImplementedError, AttributeError):
+        return None
+    rows = getattr(table, "num_embeddings", None)
+    # Idefics keeps the tokens that were added to its language model in a table of their own.
+    return None if rows is None else rows + getattr(table, "num_additional_embeddings", 0)
+
+
+def image_token(config: Any) -> int | None:
+    """The id that stands for the image, None where there is none."""
+    for name in ("image_token_id", "image_token_index"):
+        value = getattr(config, name, None)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def media_tokens(config: Any) -> set[int]:
+    """The ids that a model's configuration gives to what is no word: images, videos, sounds."""
+    return {
+        value
+        for name, value in config.to_dict().items()
+        if _MEDIA_TOKEN.fullmatch(name) and isinstance(value, int)
+    }
