@@ -3,7 +3,9 @@
     python reference/train_describer.py                    # the shipped series, 2000 steps
     python reference/train_describer.py --gate --out runs/1 --steps 600 --save 200,300,400,500
 
-The second holds each checkpoint to the last accepted one, and stops at a regression. The loss is that of the caption's tokens, plus a helper's while training: from the vision tower's
+The second holds each checkpoint to the last accepted one, and stops at a regression.
+
+The loss is that of the caption's tokens, plus a helper's while training: from the vision tower's
 hidden state of each patch it must be told what the patch shows.
 """
 
