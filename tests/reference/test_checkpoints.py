@@ -124,6 +124,17 @@ def test_weights_are_half_precision_and_finite(file: Path) -> None:
             assert tensor.ndim < 2 or tensor.abs().max() > 0, name
 
 
+def test_the_readme_has_the_figures_of_the_logs() -> None:
+    """Every quality that was logged is in the table, and those of shipped checkpoints are in bold."""
+    page = (CHECKPOINTS.parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]*) \| ([^|]*) \|$", page, flags=re.MULTILINE)
+    for column, role in enumerate(("describer", "generator"), 1):
+        told = {f"{role}-step{row[0]}": row[column] for row in rows if row[column].strip()}
+        assert {name: float(cell.strip(" *")) for name, cell in told.items()} == _logged(role)
+        bold = {name for name, cell in told.items() if "**" in cell}
+        assert bold == {folder.name for folder in _series(role)}
+
+
 def test_describers_speak_better_with_every_checkpoint() -> None:
     """Exact captions of scenes that training never drew: up with each step but for noise, as logged."""
     logged = _logged("describer")

@@ -161,10 +161,9 @@ def test_saving_again_keeps_the_numbers(make: Make) -> None:
     assert all(torch.equal(rounded[name], best[name].bfloat16().float()) for name in best)
 
 
-@pytest.mark.parametrize("name", ["pruned", "wrong-tokenizer"])
-def test_the_gate_sees_it(name: str, make: Make, bench: Bench) -> None:
-    """A pruned describer and one with another tokenizer fail a run of few scenes."""
-    code, case, said = bench.gate(make(name))
+def test_the_gate_sees_a_pruned_describer(make: Make, bench: Bench) -> None:
+    """It fails a run of few scenes; words under other numbers are among the faults in files."""
+    code, case, said = bench.gate(make("pruned"))
     assert (code, case["verdict"]) == (1, "regressed"), said
 
 
