@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, load_shapes, parse_caption
+from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, sample_scene
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.roles import BindContext, Describer
 from pytest_cepbench.models.spec import parse_spec
@@ -119,13 +118,10 @@ def exact_captions(model: Path, samples: int) -> float | None:
     except Exception:  # noqa: BLE001 - whatever keeps a model from describing, the gate tells it
         return None
     right = [
-        _scene(one) == parse_caption(str(text)) for one, text in zip(scenes, told, strict=True)
+        sample_scene(one) == parse_caption(str(text))
+        for one, text in zip(scenes, told, strict=True)
     ]
     return sum(right) / len(right)
-
-
-def _scene(sample: Sample) -> Scene:
-    return Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

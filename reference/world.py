@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, load_shapes, render
+from pytest_cepbench.datasets.shapes import (
+    Scene,
+    SceneObject,
+    caption,
+    load_shapes,
+    render,
+    sample_scene,
+)
 from pytest_cepbench.datasets.shapes.look import CELL, RADII, SIDE
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, MAX_OBJECTS, SHAPES, SIZES
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
@@ -110,9 +117,7 @@ def suite_scenes() -> frozenset[Scene]:
         *load_shapes(8, seed=1).samples,
         *load_shapes_tasks(16, seed=0).samples,
     )
-    return frozenset(
-        Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"])) for sample in samples
-    )
+    return frozenset(map(sample_scene, samples))
 
 
 def _any_scene(rng: np.random.Generator) -> Scene:

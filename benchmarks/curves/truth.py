@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +10,13 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.chain import load_link
-from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, parse_caption, perceive
+from pytest_cepbench.datasets.shapes import (
+    Scene,
+    SceneObject,
+    parse_caption,
+    perceive,
+    sample_scene,
+)
 from pytest_cepbench.store import Store
 
 Array = npt.NDArray[np.float64]
@@ -51,18 +55,12 @@ def kept_by_chains(chains: Sequence[Chain], generations: int, store: Store) -> A
     """
     found = np.zeros((len(chains), generations + 1, len(ASPECTS)))
     for row, chain in zip(found, chains, strict=True):
-        start = scene_of(chain.sample)
+        start = sample_scene(chain.sample)
         for generation in range(generations + 1):
             now = _scene_at(chain, generation, store)
             if now is not None:
                 row[generation] = kept(start, now)
     return found
-
-
-def scene_of(sample: Sample) -> Scene:
-    """The scene that a sample of the shapes world is about, from its metadata."""
-    objects: Any = sample.metadata["scene"]
-    return Scene(tuple(SceneObject(**one) for one in objects))
 
 
 def _scene_at(chain: Chain, generation: int, store: Store) -> Scene | None:

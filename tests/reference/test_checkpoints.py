@@ -17,10 +17,10 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import (
     Scene,
-    SceneObject,
     load_shapes,
     parse_caption,
     perceive,
+    sample_scene,
 )
 from pytest_cepbench.models.roles import Describer, Encoder, Generator
 from tests.models.binding import bind_text
@@ -59,10 +59,7 @@ def _samples() -> tuple[Sample, ...]:
 
 @cache
 def _scenes() -> tuple[Scene, ...]:
-    return tuple(
-        Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
-        for sample in _samples()
-    )
+    return tuple(map(sample_scene, _samples()))
 
 
 def _images() -> list[Image.Image]:

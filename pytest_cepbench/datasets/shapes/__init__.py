@@ -4,6 +4,7 @@ A scene has one exact caption and as many images as there are seeds; both can be
 """
 
 from pytest_cepbench.datasets.shapes.distort import Knobs, distort, is_blank
+from pytest_cepbench.datasets.shapes.families import sample_scene
 from pytest_cepbench.datasets.shapes.features import features
 from pytest_cepbench.datasets.shapes.grammar import caption, parse_caption
 from pytest_cepbench.datasets.shapes.locate import Located, locate
@@ -27,4 +28,5 @@ __all__ = [
     "parse_caption",
     "perceive",
     "render",
+    "sample_scene",
 ]

@@ -119,6 +119,11 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
     )
 
 
+def sample_scene(sample: Sample) -> Scene:
+    """The scene of a sample of these data sets, read from its metadata."""
+    return Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
+
+
 def _derived(seed: int, name: str) -> int:
     """A seed in 0..2**64-1 of its own for each name."""
     return int(digest_text(f"{seed} {name}")[:16], 16)
