@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,14 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.errors import ImageError, ModelError
+from pytest_cepbench.models.roles import Reply
+
+
+def admit_reply(output: object, admit: Callable[[object], object]) -> object:
+    """What `admit` makes of a bare result, or of the one in a reply, which stays around it."""
+    if isinstance(output, Reply):
+        return replace(output, value=admit(output.value))
+    return admit(output)
 
 
 def admit_text(value: object) -> str | Failure:

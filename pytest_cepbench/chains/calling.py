@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
-from pytest_cepbench.models.roles import BoundRole, Model
+from pytest_cepbench.models.roles import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
 LARGEST = 32
@@ -26,13 +26,23 @@ Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]
 class Tally:
     """What a role did in this process.
 
-    seconds: in its model's own code, loading included.
+    seconds: in its model's own code, loading included. usage: what its model counted. remarks: what
+    it had to say to people, each once.
     """
 
     loads: int = 0
     inputs: int = 0
     hits: int = 0
     seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    remarks: dict[str, None] = field(default_factory=dict)
+
+    def hear(self, outputs: Iterable[object]) -> None:
+        """Count what replies say they took, and keep what they remark."""
+        for one in outputs:
+            if isinstance(one, Reply):
+                self.usage += one.usage
+                self.remarks.update(dict.fromkeys(one.remarks))
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -121,6 +131,7 @@ class Caller:
                 msg = f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
                 raise ModelError(msg)
             self.tally.inputs += len(inputs)
+            self.tally.hear(outputs)
             return outputs
         if no_memory:
             release_memory()

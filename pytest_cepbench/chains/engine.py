@@ -35,6 +35,12 @@ class Crew:
     store: Store
     stand_ins: Mapping[tuple[Modality, int], RoleRunner] = field(default_factory=dict)
 
+    @property
+    def largest_batch(self) -> int:
+        """Most inputs that any of its models was asked to take in one call."""
+        every = (self.describer, self.generator, *self.stand_ins.values())
+        return max((one.bound.batch_size for one in every if one is not None), default=0)
+
     def player(self, plan: ChainPlan, generation: int) -> RoleRunner:
         """Who plays a generation of the plan's chains."""
         own = self.describer if plan.describes(generation) else self.generator

@@ -16,8 +16,8 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import StoreError
 
 LANE = 32
-"""Chains that are asked for together: while the artifacts of one lane are being stored, the model works
-on the next. Also the largest batch of a step."""
+"""Chains that are asked for together, or as many as a batch of who plays holds: while the artifacts of
+one lane are being stored, the model works on the next."""
 
 _NOT_BEGUN = -1
 
@@ -104,7 +104,8 @@ class Game:
             self._reached = self.plan.generations
             return
         self._chains = start_chains(self.plan, self.samples, store)
-        parts = (self._chains[low : low + LANE] for low in range(0, len(self._chains), LANE))
+        size = max(LANE, self._crew.largest_batch)
+        parts = (self._chains[low : low + size] for low in range(0, len(self._chains), size))
         self._lanes = [_Lane(part) for part in parts]
         self._reached = 0
 

@@ -14,15 +14,17 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, diges
 from pytest_cepbench.chains.admit import (
     admit_detections,
     admit_image,
+    admit_reply,
     admit_text,
     admit_vectors,
 )
 from pytest_cepbench.chains.batches import in_batches
 from pytest_cepbench.chains.calling import Ask, Caller, Passing, Tally, in_words
 from pytest_cepbench.chains.habits import Habit, habit_of, note_habit
+from pytest_cepbench.chains.holding import Holding
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
-from pytest_cepbench.errors import CepError, DeviceMemoryError
+from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.roles import (
     BoundRole,
     CountsTokens,
@@ -31,13 +33,9 @@ from pytest_cepbench.models.roles import (
     Encoder,
     Generator,
     Model,
-    Movable,
+    Reply,
 )
-from pytest_cepbench.models.torch_runtime import (
-    device_memory,
-    is_out_of_memory,
-    release_memory,
-)
+from pytest_cepbench.models.torch_runtime import device_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 _NOTE_SECONDS = 20.0  # between notes of a role's pace
@@ -72,6 +70,8 @@ def total(tallies: Iterable[Tally]) -> Tally:
         together.inputs += tally.inputs
         together.hits += tally.hits
         together.seconds += tally.seconds
+        together.usage += tally.usage
+        together.remarks |= tally.remarks
     return together
 
 
@@ -91,18 +91,22 @@ class DamagedInputsError(Exception):
 class RoleRunner:
     """A bound role, loaded when the first input is not in the store.
 
-    residency: who else is on the device. progress: told of every result, found or made.
+    given: the model, where other roles share it or others are on its device. progress: told of
+    every result, found or made.
     """
 
     bound: BoundRole
     store: Store
-    residency: Residency = field(default_factory=Residency)
+    given: Holding | None = None
     progress: Progress | None = None
     tally: Tally = field(default_factory=Tally)
-    _model: Model | None = field(init=False, default=None)
-    _away: bool = field(init=False, default=False)
     _noted: float = field(init=False, default=-inf)
     _storing: float = field(init=False, default=0.0)  # seconds per result of the last batch
+
+    @cached_property
+    def holding(self) -> Holding:
+        """Its model."""
+        return self.given or Holding(self.bound, Residency())
 
     @cached_property
     def caller(self) -> Caller:
@@ -120,49 +124,14 @@ class RoleRunner:
         return self.caller.size
 
     @property
-    def device(self) -> str:
-        """Where the model works."""
-        return self.bound.device
-
-    @property
     def loaded(self) -> bool:
         """Whether the model is at hand."""
-        return self._model is not None
+        return self.holding.loaded
 
     @property
     def model(self) -> Model:
         """The loaded model. Raises CheckpointError or ModelError when it cannot be loaded."""
-        self.residency.enter(self)
-        if self._model is None:
-            with self.tally.at_work():
-                self._model = self.bound.load()
-            self.tally.loads += 1
-        elif self._away and isinstance(self._model, Movable):
-            self._come_back(self._model)
-        self._away = False
-        return self._model
-
-    def _come_back(self, model: Movable) -> None:
-        try:
-            with self.tally.at_work():
-                model.move(self.device)
-        except Exception as error:
-            # Somebody else took the memory meanwhile; whatever else a library raises is a bug.
-            if not is_out_of_memory(error):
-                raise
-            msg = f"{self.bound.spec} has no room on {self.device} any more ({in_words(error)})"
-            raise DeviceMemoryError(msg) from error
-
-    def leave(self) -> None:
-        """Let go of the device: the weights wait in host memory, or are loaded again."""
-        if self._model is None or self._away:
-            return
-        if isinstance(self._model, Movable) and self.device != "cpu":
-            self._model.move("cpu")
-            self._away = True
-        elif not self.bound.lasting:
-            self._model = None
-        release_memory()
+        return self.holding.model(self.tally)
 
     def look(self, steps: Sequence[Step]) -> list[Result | None]:
         """What the store has of the steps; nothing is counted, no model is asked."""
@@ -187,7 +156,8 @@ class RoleRunner:
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
-            return [admit_text(text) for text in model.describe(images, prompt, seeds)]
+            texts = model.describe(images, prompt, seeds)
+            return [admit_reply(text, admit_text) for text in texts]
 
         return self._run(steps, ask)
 
@@ -326,13 +296,17 @@ class RoleRunner:
         passing: dict[str, Result] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
-            made = self._admit(output) if self.bound.role == "generator" else output
+            reply = output if isinstance(output, Reply) else Reply(output)
+            made = self._admit(reply.value) if self.bound.role == "generator" else reply.value
+            if reply.passing and isinstance(made, Failure):
+                made = Passing(made)
             if isinstance(made, Passing):
                 passing[step.key] = made.failure
                 continue
             if isinstance(made, ImageArtifact):
                 made = ImageRef(self.store.put_image(made))
-            entries.append(StoredResult(step.key, made, provenance))  # type: ignore[arg-type] # admit_* return results
+            told = provenance | dict(reply.provenance) if reply.provenance else provenance
+            entries.append(StoredResult(step.key, made, told))
         kept = self.store.put(entries) | passing
         self._storing = (time.thread_time() - started) / len(steps)
         return kept

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.metrics.correlation import Correlation
+from pytest_cepbench.report.efforts import usage_line
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies import Agreement, Cell, Column, Grid, Study, Weighting
 
@@ -42,6 +43,8 @@ def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
         f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s in "
         f"models), {effort.hits} results from the store"
     )
+    if study.effort.usage.requests:
+        spent += f"; {usage_line(study.effort.usage)}"
     lines = [
         f"suite {study.suite}, version {study.version}, {study.samples} samples",
         f"command: {command}",

@@ -2,7 +2,8 @@
 
 Roles speak Pillow images and plain strings; the chains turn what comes back into artifacts. A role
 returns one result per input, in order; where a single input fails it may return a `Failure` in its
-place. An exception means that the whole batch failed.
+place, and where there is something to be told of a result, a `Reply` that holds it. An exception
+means that the whole batch failed.
 """
 
 from __future__ import annotations
@@ -31,13 +32,65 @@ ImageLike = Image.Image | npt.NDArray[Any]
 """A Pillow image, (h, w, 3) uint8, or (h, w, 3) floats in [0, 1]."""
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What answers took, where the model counts it; usages add up.
+
+    requests: asked of a server. retries: of these, because one before it went wrong. input_tokens,
+    output_tokens, images: as the server counts them. cost: in the currency of the user's prices.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    images: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests + other.requests,
+            self.retries + other.retries,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.images + other.images,
+            self.cost + other.cost,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests - other.requests,
+            self.retries - other.retries,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.images - other.images,
+            max(0.0, self.cost - other.cost),
+        )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A result, and what is to be told of it.
+
+    value: what the role would have returned in its place. usage: what it took. provenance: kept
+    beside the stored result, never in a key. passing: whether a failure may go better another time,
+    so that it is counted and not stored. remarks: sentences for people, told once in a run.
+    """
+
+    value: Any
+    usage: Usage = Usage()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    passing: bool = False
+    remarks: tuple[str, ...] = ()
+
+
 @runtime_checkable
 class Describer(Protocol):
     """Image to text."""
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> Sequence[str | Failure]:
+    ) -> Sequence[str | Failure | Reply]:
         """Describe each RGB image; seeds are per image, below 2**32, ignored where greedy."""
         ...
 
@@ -46,7 +99,9 @@ class Describer(Protocol):
 class Generator(Protocol):
     """Text to image."""
 
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Sequence[ImageLike | Failure]:
+    def generate(
+        self, texts: Sequence[str], seeds: Sequence[int]
+    ) -> Sequence[ImageLike | Failure | Reply]:
         """Draw each text; each image must depend only on its own text and seed."""
         ...
 
@@ -139,6 +194,8 @@ class BoundRole:
     grows: whether more may be tried where there is memory for it: nobody asked for a size.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
     lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
+    shares: names what is loaded where several roles of one spec are one model, loaded once for all of
+        them: whichever of them loads it first; empty for a model of its own.
     provenance: kept beside results, never in a key (device, library versions).
     load: makes the model; called again only where it was let go of in between.
     """
@@ -155,6 +212,7 @@ class BoundRole:
     grows: bool = False
     build: str = ""
     lasting: bool = False
+    shares: str = ""
     provenance: Mapping[str, str] = field(default_factory=dict)
 
     @property

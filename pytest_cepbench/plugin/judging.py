@@ -120,7 +120,7 @@ class Judge:
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
             "notes": [
-                *self.process.work.told(),
+                *self.process.told(),
                 *measurement.notes,
                 *judgement.statements,
                 *_calibrated(examined, policy),

@@ -93,6 +93,7 @@ class Process:
         self._aside: TemporaryDirectory[str] | None = None
         self._name = name
         self._charged = Effort()
+        self._told: set[str] = set()
         self._stopped, self._look_again = False, 0.0
         self._suites: dict[Path, LoadedSuite] = {}
         self._runs: dict[Path, SuiteRun] = {}
@@ -162,6 +163,7 @@ class Process:
             spent.hits,
             model_seconds=spent.seconds,
             roles=dict(+loads),
+            usage=spent.usage,
             worker=self._name,
         )
 
@@ -176,10 +178,12 @@ class Process:
         """What this process did outside of cases: for those of others, or in tests of the user."""
         return between(self._charged, self.effort, 0.0, self._name)
 
-    @property
-    def remarks(self) -> list[str]:
-        """What had to be done about memory, and was not told with a case."""
-        return self.work.told() if "work" in self.__dict__ else []
+    def told(self) -> list[str]:
+        """What had to be done about memory, and what models had to say, since this was asked last."""
+        said = dict.fromkeys(remark for one in self.runners for remark in one.tally.remarks)
+        new = [remark for remark in said if remark not in self._told]
+        self._told.update(new)
+        return [*(self.work.told() if "work" in self.__dict__ else []), *new]
 
     @property
     def damage(self) -> list[str]:

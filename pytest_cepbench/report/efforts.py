@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from math import fsum
 
+from pytest_cepbench.models.roles import Usage
 from pytest_cepbench.report.result import Effort
 from pytest_cepbench.report.wording import counted
 
@@ -23,6 +24,7 @@ def together(efforts: Iterable[Effort]) -> Effort:
         seconds=fsum(one.seconds for one in efforts),
         model_seconds=fsum(one.model_seconds for one in efforts),
         roles=dict(roles),
+        usage=sum((one.usage for one in efforts), Usage()),
     )
 
 
@@ -36,6 +38,7 @@ def between(before: Effort, now: Effort, seconds: float, worker: str) -> Effort:
         seconds=seconds,
         model_seconds=max(0.0, now.model_seconds - before.model_seconds),
         roles={role: count for role, count in roles.items() if count},
+        usage=now.usage - before.usage,
         worker=worker,
     )
 
@@ -46,8 +49,25 @@ def effort_line(efforts: Iterable[Effort]) -> str:
     whole = together(efforts)
     return (
         f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
-        f"{whole.hits} results from the store"
+        f"{whole.hits} results from the store{_usage(whole.usage)}"
     )
+
+
+def usage_line(usage: Usage) -> str:
+    """What servers counted, in one sentence; empty where there was no request."""
+    if not usage.requests:
+        return ""
+    again = f" ({usage.retries} of them again)" if usage.retries else ""
+    images = f", {counted(usage.images, 'image')}" if usage.images else ""
+    cost = f", cost {usage.cost:.4g}" if usage.cost else ""
+    return (
+        f"{counted(usage.requests, 'request')}{again}, {usage.input_tokens} tokens in, "
+        f"{usage.output_tokens} out{images}{cost}"
+    )
+
+
+def _usage(usage: Usage) -> str:
+    return f"; {usage_line(usage)}" if usage.requests else ""
 
 
 def _loads(efforts: list[Effort], whole: Effort) -> str:

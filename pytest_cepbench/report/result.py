@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
+from pytest_cepbench.models.roles import Usage
 
 
 class LinkShown(msgspec.Struct, frozen=True):
@@ -39,8 +40,8 @@ class ChainShown(msgspec.Struct, frozen=True):
 class Effort(msgspec.Struct, frozen=True):
     """What judging a case took: models loaded, inputs given to models, results from the store.
 
-    seconds: whole, and inside the models. roles: models loaded, by role. worker: which of the run's
-    it was; empty in a single process.
+    seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers counted.
+    worker: which of the run's it was; empty in a single process.
     """
 
     loads: int = 0
@@ -49,6 +50,7 @@ class Effort(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     model_seconds: float = 0.0
     roles: dict[str, int] = {}
+    usage: Usage = Usage()
     worker: str = ""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pytest_cepbench.metrics.correlation import Correlation, Method
 from pytest_cepbench.metrics.spread import Spread
 from pytest_cepbench.metrics.words import WordStatistics
+from pytest_cepbench.models.roles import Usage
 from pytest_cepbench.studies.question import Named, StudyName
 
 
@@ -146,12 +147,16 @@ class Weighting:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a study took: models loaded, inputs given to them, results from the store."""
+    """What a study took: models loaded, inputs given to them, results from the store.
+
+    usage: what servers counted.
+    """
 
     loads: int = 0
     inputs: int = 0
     hits: int = 0
     model_seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True)

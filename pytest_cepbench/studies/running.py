@@ -59,7 +59,7 @@ def _make_room(play: Play, roster: Roster) -> list[Tally]:
     """
     staying = {(seat.role, seat.spec) for seat in play.lineup.seats.values()}
     leaving = [p for p, r in roster.runners.items() if r.tally.loads and p not in staying]
-    tallies = [roster.runners.pop(place).tally for place in leaving]
+    tallies = [roster.dismiss(place) for place in leaving]
     if tallies:
         release_memory()
     return tallies
@@ -120,5 +120,7 @@ def _sum_up(
         weightings=tuple(make_weightings(prepared, found)),
         notes=tuple(remarks(question, suite)),
         damage=tuple(damage),
-        effort=Effort(spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds),
+        effort=Effort(
+            spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds, usage=spent.usage
+        ),
     )

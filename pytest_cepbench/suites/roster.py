@@ -5,7 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains import RoleRunner, Tally
+from pytest_cepbench.chains.holding import Holding
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
 from pytest_cepbench.models.binding import bind
@@ -36,6 +37,7 @@ class Roster:
         self.residency = Residency(swap=swap)
         self._progress = progress
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
+        self._holdings: dict[str, Holding] = {}
         self._context = BindContext(self._hash_file, threads)
 
     def runner(self, seat: Seat) -> RoleRunner:
@@ -44,10 +46,20 @@ class Roster:
         known = self.runners.get(place)
         if known is None:
             bound = bind(parse_spec(seat.spec), seat.role, self._context, force=seat.force)
-            known = self.runners[place] = RoleRunner(
-                bound, self.store, self.residency, self._progress
-            )
+            holding = self._holdings.get(bound.shares) if bound.shares else None
+            holding = holding or Holding(bound, self.residency)
+            if bound.shares:
+                self._holdings[bound.shares] = holding
+            known = self.runners[place] = RoleRunner(bound, self.store, holding, self._progress)
         return known
+
+    def dismiss(self, place: tuple[RoleName, str]) -> Tally:
+        """Forget a runner; its model goes with the last that shares it. Returns what it did."""
+        gone = self.runners.pop(place)
+        shares = gone.bound.shares
+        if not any(runner.bound.shares == shares for runner in self.runners.values()):
+            self._holdings.pop(shares, None)
+        return gone.tally
 
     def _hash_file(self, path: Path) -> str:
         return self.store.file_digest(path, "bytes", _sha256_of)

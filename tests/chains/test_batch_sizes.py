@@ -121,8 +121,8 @@ def test_the_batch_grows_while_that_pays() -> None:
 
 
 def test_it_goes_back_where_that_does_not_pay() -> None:
-    """Twice the inputs in twice the time is no gain: the smaller batch stays."""
-    sizes = grown(lambda n: 0.004 * n, Room(1000))
+    """Twice the inputs in more than twice the time is no gain: the smaller batch stays."""
+    sizes = grown(lambda n: 0.001 * n * n, Room(1000))
     assert set(sizes) == {4, 8}
     assert sizes[-4:] == [4] * 4
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import Chain, Crew, Game, RoleRunner, grow_together
+from pytest_cepbench.chains import Chain, Crew, Game, RoleRunner, grow_together, total
+from pytest_cepbench.chains.holding import Holding
 from pytest_cepbench.chains.residency import Residency
-from pytest_cepbench.errors import DeviceMemoryError
+from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, samples
@@ -67,6 +68,12 @@ def loaded_on(device: Device, role: Any, model: Any, where: str = "cuda") -> Bou
     return bound(role, model, load=load, provenance={"device": where})
 
 
+def runner_on(device: Device, store: Store, residency: Residency, *who: Any) -> RoleRunner:
+    """A role on a device; who: as in `loaded_on`."""
+    one = loaded_on(device, *who)
+    return RoleRunner(one, store, Holding(one, residency))
+
+
 def _artifacts(chains: Sequence[Chain]) -> list[list[str]]:
     """What came of each sample."""
     return [[link.digest for link in chain.links] for chain in chains]
@@ -75,10 +82,10 @@ def _artifacts(chains: Sequence[Chain]) -> list[list[str]]:
 def team_on(device: Device, store: Store, *, swap: bool) -> Crew:
     """A describer and a generator on one device."""
     residency = Residency(swap=swap)
-    describer = loaded_on(device, "describer", MovingTeller(on=device))
-    generator = loaded_on(device, "generator", MovingPainter(on=device))
     return Crew(
-        RoleRunner(describer, store, residency), RoleRunner(generator, store, residency), store
+        runner_on(device, store, residency, "describer", MovingTeller(on=device)),
+        runner_on(device, store, residency, "generator", MovingPainter(on=device)),
+        store,
     )
 
 
@@ -122,8 +129,8 @@ def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path) -> None:
     residency = Residency(swap=True)
     with Store(tmp_path) as store:
         team = Crew(
-            RoleRunner(loaded_on(device, "describer", Teller()), store, residency),
-            RoleRunner(loaded_on(device, "generator", Painter()), store, residency),
+            runner_on(device, store, residency, "describer", Teller()),
+            runner_on(device, store, residency, "generator", Painter()),
             store,
         )
         Game(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
@@ -139,7 +146,7 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
         describer = team_on(device, store, swap=False).describer
         assert describer is not None
         assert isinstance(describer.model, MovingTeller)
-        describer.leave()
+        describer.holding.leave()
         device.full = True
         with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
             describer.model  # noqa: B018 - asking for it brings it back
@@ -154,8 +161,8 @@ def test_models_on_several_devices_leave_each_other_alone(tmp_path: Path) -> Non
     residency = Residency(swap=True)
     with Store(tmp_path) as store:
         team = Crew(
-            RoleRunner(loaded_on(device, "describer", Teller(), "cpu"), store, residency),
-            RoleRunner(loaded_on(device, "generator", Painter()), store, residency),
+            runner_on(device, store, residency, "describer", Teller(), "cpu"),
+            runner_on(device, store, residency, "generator", Painter()),
             store,
         )
         Game(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
@@ -174,7 +181,7 @@ def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -
         runner = RoleRunner(bound("describer", Teller(), load=load, lasting=True), store)
         for _ in range(2):
             assert runner.model
-            runner.leave()
+            runner.holding.leave()
     assert calls == ["load"]
 
 
@@ -185,7 +192,48 @@ def test_everybody_leaves_where_memory_is_wanted(tmp_path: Path) -> None:
         team = team_on(device, store, swap=False)
         assert team.describer is not None
         Game(PLAN, samples(2), team).chains  # noqa: B018 - growing is the point
-        team.describer.residency.clear()
+        team.describer.holding.residency.clear()
         assert not device.here
         Game(PLAN, samples(4), team).chains  # noqa: B018 - growing is the point
         assert device.here == {"describer", "generator"}
+
+
+def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> None:
+    """A unified model takes no turns with itself."""
+    device, residency = Device(), Residency(swap=True)
+
+    class Unified(MovingTeller):
+        """Describes, draws, and moves as one."""
+
+        def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
+            """As a painter does."""
+            return Painter().generate(texts, seeds)
+
+    model = Unified(on=device)
+    one = loaded_on(device, "describer", model)
+    other = replace(loaded_on(device, "generator", Painter()), load=one.load)
+    holding = Holding(one, residency)
+    with Store(tmp_path) as store:
+        team = Crew(RoleRunner(one, store, holding), RoleRunner(other, store, holding), store)
+        chains = Game(PLAN, samples(3), team).chains
+    assert all(chain.failure is None for chain in chains)
+    assert device.moves == ["+describer"]
+    assert total(runner.tally for runner in (team.describer, team.generator) if runner).loads == 1
+
+
+def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
+    """Every case would wait for the same fault; only memory may be there another time."""
+    tries: list[str] = []
+
+    def load() -> Any:
+        tries.append("load")
+        raise fault
+
+    with Store(tmp_path) as store:
+        for fault, expected in ((ModelError("no server"), 1), (DeviceMemoryError("full"), 2)):
+            tries.clear()
+            runner = RoleRunner(bound("describer", Teller(), load=load), store)
+            for _ in range(2):
+                with pytest.raises(ModelError, match=str(fault)):
+                    runner.model  # noqa: B018 - asking for it loads it
+            assert len(tries) == expected

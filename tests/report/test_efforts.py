@@ -6,14 +6,15 @@ import json
 
 from msgspec.structs import replace
 
+from pytest_cepbench.models.roles import Usage
 from pytest_cepbench.report import Effort
 from pytest_cepbench.report.document import RunFacts, html_page, json_document
 from pytest_cepbench.report.efforts import between, effort_line, together
 from pytest_cepbench.report.markdown import markdown_summary
 from tests.report.results import REGRESSED
 
-CASE = Effort(1, 10, 5, 2.0, 1.25, {"describer": 1}, "gw0")
-BESIDE = Effort(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, "gw1")
+CASE = Effort(1, 10, 5, 2.0, 1.25, {"describer": 1}, worker="gw0")
+BESIDE = Effort(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker="gw1")
 
 
 def test_a_run_is_told_in_one_sentence() -> None:
@@ -57,3 +58,17 @@ def test_every_report_counts_what_was_done_beside_cases() -> None:
     assert "worker gw1 &lt;died&gt;" in html
     assert said in markdown
     assert "- **infrastructure:** worker gw1 &lt;died&gt;\n" in markdown
+
+
+def test_what_servers_counted_is_summed_and_told() -> None:
+    """Requests, tokens and cost of all cases; the part of one case is what was added since."""
+    asked = replace(
+        CASE, usage=Usage(requests=12, retries=2, input_tokens=900, output_tokens=80, cost=0.5)
+    )
+    more = replace(asked, usage=asked.usage + Usage(requests=3, images=3))
+    assert effort_line([asked, BESIDE]).endswith(
+        "; 12 requests (2 of them again), 900 tokens in, 80 out, cost 0.5"
+    )
+    assert between(asked, more, 1.0, "").usage == Usage(requests=3, images=3)
+    assert together([asked, more]).usage == Usage(27, 4, 1800, 160, 3, 1.0)
+    assert "cost" not in effort_line([CASE])

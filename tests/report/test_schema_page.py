@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import types
-from typing import Any, get_args, get_origin
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
 
 from pytest_cepbench.gate import Baseline, Noise, Verdict
+from pytest_cepbench.models.roles import Usage
 from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, Effort, HopShown, LinkShown
 from pytest_cepbench.report.document import SCHEMA, RunFacts, json_document
 from pytest_cepbench.report.properties import PREFIX, properties_of
@@ -24,6 +26,7 @@ _NAMES: dict[Any, str] = {
     ChainShown: "Chain",
     LinkShown: "Link",
     Effort: "Effort",
+    Usage: "Usage",
     Baseline: "Measured",
     Noise: "Noise",
     str: "string",
@@ -47,14 +50,15 @@ def _named(kind: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "struct", [kind for kind in _NAMES if issubclass(kind, msgspec.Struct)], ids=_NAMES.get
+    "record",
+    [one for one in _NAMES if issubclass(one, msgspec.Struct) or is_dataclass(one)],
+    ids=_NAMES.get,
 )
-def test_fields_are_described_with_their_types(struct: type[msgspec.Struct]) -> None:
-    """The table of a struct has its fields in their order, each with its type, and no others."""
-    (rows,) = tables(PAGE, _NAMES[struct])
-    fields = msgspec.structs.fields(struct)
+def test_fields_are_described_with_their_types(record: type) -> None:
+    """The table of a record has its fields in their order, each with its type, and no others."""
+    (rows,) = tables(PAGE, _NAMES[record])
     assert [(column([row])[0], row[1]) for row in rows] == [
-        (field.name, _named(field.type)) for field in fields
+        (name, _named(kind)) for name, kind in get_type_hints(record).items()
     ]
     assert all(row[2] for row in rows)
 

@@ -209,5 +209,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         import msgspec
 
         process = process_of(session.config)
-        told = {"effort": msgspec.to_builtins(process.beside), "remarks": process.remarks}
+        told = {"effort": msgspec.to_builtins(process.beside), "remarks": process.told()}
         output["cepbench"] = to_wire(told)

@@ -15,7 +15,7 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models import BindContext, Generator, bind, parse_spec
-from pytest_cepbench.models.roles import ImageLike
+from pytest_cepbench.models.roles import ImageLike, Reply
 from tests.models.generators.conftest import BUILDERS, bind_generator, load
 from tests.tiny import generators as tiny
 from tests.tiny.encoders import build_clip
@@ -29,7 +29,7 @@ TEXTS = ["two red circles and a blue square", "one green triangle", "three small
 SEEDS = [11, 12, 13]
 
 
-def rounded(drawn: ImageLike | Failure) -> npt.NDArray[np.int_]:
+def rounded(drawn: ImageLike | Failure | Reply) -> npt.NDArray[np.int_]:
     """A drawn image as grey levels of 0 to 255."""
     assert isinstance(drawn, np.ndarray), drawn
     levels: npt.NDArray[np.int_] = np.rint(drawn * 255).astype(int)
