@@ -219,7 +219,7 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
 
 def _add_play(parser: argparse.ArgumentParser) -> None:
     """What is played by whom, and over what."""
-    _add(parser, "role", choices=ROLES, help="what the models under test play")
+    _add(parser, "role", choices=(*ROLES, "unified"), help="what the models under test play")
     _add(
         parser,
         "data",

@@ -11,7 +11,13 @@ from pytest_cepbench.models.checkpoints import (
     complete_checkpoint,
     inspect_checkpoint,
 )
-from pytest_cepbench.models.roles import ROLE_NAMES, BindContext, BoundRole, RoleName
+from pytest_cepbench.models.roles import (
+    ROLE_NAMES,
+    UNIFIED_ROLES,
+    BindContext,
+    BoundRole,
+    RoleName,
+)
 from pytest_cepbench.models.spec import ENCODER_SCHEMES, ModelSpec
 from pytest_cepbench.models.torch_runtime import require
 
@@ -23,11 +29,13 @@ class Detected:
     what: architecture, pipeline class or factory, for people.
     roles: the roles it can play; empty where that could not be told.
     because: why these roles or why none, completing the sentence "it ..."; may be empty.
+    unified: whether it is one model that describes and generates, so that both are under test.
     """
 
     what: str
     roles: tuple[RoleName, ...]
     because: str = ""
+    unified: bool = False
 
 
 def detect(spec: ModelSpec) -> Detected:
@@ -42,13 +50,19 @@ def detect(spec: ModelSpec) -> Detected:
         from pytest_cepbench.models.python_model import make_model, roles_of
 
         model = make_model(spec)
-        return Detected(spec.target, roles_of(model))
+        roles = roles_of(model)
+        return Detected(spec.target, roles, unified=_does_both(roles))
     if spec.scheme in ENCODER_SCHEMES:
         from pytest_cepbench.models.encoders import describe_encoder_scheme
 
         return Detected(describe_encoder_scheme(spec), ("encoder",), "embeds images")
     checkpoint = inspect_checkpoint(spec)
-    return Detected(checkpoint.what, checkpoint.roles, checkpoint.because)
+    roles = checkpoint.roles
+    return Detected(checkpoint.what, roles, checkpoint.because, unified=_does_both(roles))
+
+
+def _does_both(roles: tuple[RoleName, ...]) -> bool:
+    return set(UNIFIED_ROLES) <= set(roles)
 
 
 def bind(

@@ -23,6 +23,9 @@ RoleName = Literal["describer", "generator", "encoder", "detector"]
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
+UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
+"""What a unified model plays: it describes and generates."""
+
 SHORT_FINGERPRINT = 16
 """Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
 

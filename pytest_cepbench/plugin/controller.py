@@ -98,12 +98,14 @@ class Controller:
         process = self.process()
         choices = process.choices
         seats = choices.seats
-        under_test = None if choices.replay is not None else choices.under_test
+        gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
         if choices.chains is not None:
             yield f"chains under test: {choices.replay} (layout {choices.chains.name})"
-        for name in sorted(seats, key=lambda name: (name != under_test, name not in ROLE_NAMES)):
+        for name in sorted(
+            seats, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
+        ):
             seat = seats[name]
-            gated = "model under test, " if name == under_test else ""
+            gated = "model under test, " if name in gated_roles else ""
             if parse_spec(seat.spec).scheme == PRESET:  # which model that is, each suite says
                 yield f"{gated}{name}: {seat.spec}"
                 continue
@@ -133,7 +135,7 @@ class Controller:
             rest = ", ".join(
                 f"{role} {seat.spec}"
                 for role, seat in lineup.seats.items()
-                if role != lineup.under_test
+                if role not in lineup.gated
             )
             yield (
                 f"cepbench: suite {loaded.suite.name} gates {lineup.under_test} "

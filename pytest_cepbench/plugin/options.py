@@ -67,8 +67,8 @@ OPTIONS = (
     Option(
         "role",
         "ROLE",
-        "What the model under test plays: describer, generator, encoder or detector",
-        choices=ROLES,
+        "What the model under test plays: a role, or unified for describer and generator",
+        choices=(*ROLES, "unified"),
     ),
     Option("describer", "SPEC", "Model that describes images", short=True),
     Option("generator", "SPEC", "Model that draws descriptions", short=True),

@@ -42,6 +42,7 @@ from pytest_cepbench.suites import (
     named_seat,
 )
 from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.choices import Part
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.policies import Claim, Overrides, check_names, claim_of, pooled_case
 from pytest_cepbench.suites.work import Work
@@ -104,7 +105,7 @@ class Process:
         settings = self.settings
         return RoleChoices(
             model=settings.model,
-            role=cast("RoleName | None", settings.role),
+            role=cast("Part | None", settings.role),
             roles=cast("dict[RoleName, str]", dict(settings.roles)),
             encoders=settings.encoders,
         )

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.suites.choices import Part
 from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.measures import ENCODER
 
@@ -44,7 +45,7 @@ class Question:
     models: tuple[Named, ...]
     variants: tuple[Named, ...] = ()
     seat: str = ENCODER
-    role: RoleName | None = None
+    role: Part | None = None
     roles: Mapping[RoleName, str] = field(default_factory=dict)
     encoders: Mapping[str, str] = field(default_factory=dict)
     data: Mapping[str, Path] = field(default_factory=dict)

@@ -31,16 +31,22 @@ class NotConcernedError(Exception):
 
 @dataclass(frozen=True)
 class Lineup:
-    """All seats of a suite's run, and which of them is under test.
+    """All seats of a suite's run, and which of them are under test.
 
-    seats: by name: a role's, or a further encoder's. under_test: a role, or "replay" where the
-    chains were made elsewhere. subject: the spec of what is under test. replay: those chains.
+    seats: by name: a role's, or a further encoder's. gated: the role under test, both of a unified
+    model, or "replay" where the chains were made elsewhere. subject: the spec of what is under test.
+    replay: those chains.
     """
 
     seats: Mapping[str, Seat]
-    under_test: str
+    gated: tuple[str, ...]
     subject: str
     replay: Replay | None = None
+
+    @property
+    def under_test(self) -> str:
+        """What is under test, in words."""
+        return "+".join(self.gated)
 
 
 def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Measure]]:
@@ -55,9 +61,10 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
     specs = {name: seat.spec for name, seat in known.items()}
     measures = make_measures(suite.metrics, Stage(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
-    under_test = "replay" if choices.replay is not None else choices.under_test
-    if under_test not in (*needed, "replay"):
-        msg = f"the {under_test} under test plays no part in suite {suite.name!r}"
+    named = ("replay",) if choices.replay is not None else choices.played
+    gated = tuple(role for role in named if role in (*needed, "replay"))
+    if not gated:
+        msg = f"the {' and '.join(named)} under test plays no part in suite {suite.name!r}"
         if choices.model is None:
             msg += ": name with --model what is to be gated"
         raise NotConcernedError(msg)
@@ -66,8 +73,8 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
             raise SpecError(_nobody(suite, name))
         check_located(suite, name, choices)
     seats = {name: known[name] for name in needed}
-    subject = seats[under_test].spec if choices.replay is None else choices.replay
-    return Lineup(seats, under_test, subject, choices.chains), measures
+    subject = seats[gated[0]].spec if choices.replay is None else choices.replay
+    return Lineup(seats, gated, subject, choices.chains), measures
 
 
 def check_installed(suite: Suite, lineup: Lineup) -> None:

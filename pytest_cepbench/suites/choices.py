@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.binding import detect
-from pytest_cepbench.models.roles import ROLE_NAMES, RoleName
+from pytest_cepbench.models.roles import ROLE_NAMES, UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.spec import PRESET, REPLAY, parse_spec
+
+Part = RoleName | Literal["unified"]
+"""What a model under test can be told to play: a role, or both of a unified model."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,14 @@ class Seat:
 class RoleChoices:
     """What the user said about models.
 
-    model: spec of the model under test, if any. role: which role it is to play, if said.
+    model: spec of the model under test, if any. role: which role it is to play, if said, or
+    "unified" for describer and generator.
     roles: specs given for single roles. encoders: specs given for the named encoders of suites.
     What follows from these is found out once: for a hub id, looking costs a question to the hub.
     """
 
     model: str | None = None
-    role: RoleName | None = None
+    role: Part | None = None
     roles: Mapping[RoleName, str] = field(default_factory=dict)
     encoders: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,34 +72,50 @@ class RoleChoices:
         return open_replay(spec.target, params.pop("layout", None), params)
 
     @cached_property
-    def under_test(self) -> RoleName:
-        """The role that `--model` plays: what was said, else the first it can play and has free.
+    def played(self) -> tuple[RoleName, ...]:
+        """The roles that `--model` plays, as far as a suite needs them.
 
-        Raises RoleError when it can play none, SpecError and CheckpointError for a wrong spec.
+        What was said; else both roles of a unified model that are free; else the first role that it
+        can play and that is free. Raises RoleError when it can play none, SpecError and
+        CheckpointError for a wrong spec.
         """
-        if self.role is not None or self.model is None:
-            return self.role or "describer"
+        if self.role == "unified":
+            return self._free(UNIFIED_ROLES, "said to be unified")
+        if self.role is not None:
+            return (self.role,)
+        if self.model is None:
+            return ("describer",)
         if parse_spec(self.model).scheme == PRESET:
-            return "generator"
+            return ("generator",)
         detected = detect(parse_spec(self.model))
-        for role in ROLE_NAMES:
-            if role in detected.roles and role not in self.roles:
-                return role
         if not detected.roles:
             msg = (
                 f"--model={self.model} is a {detected.what}: no role could be told from its "
                 f"configuration. Say which it plays with --cep-role={'|'.join(ROLE_NAMES)}"
             )
             raise RoleError(msg)
-        taken = ", ".join(f"--{role}" for role in detected.roles)
-        msg = f"--model={self.model} is a {detected.what}, and {taken} is given as well: drop one"
-        raise SpecError(msg)
+        if detected.unified and any(role not in self.roles for role in UNIFIED_ROLES):
+            return self._free(UNIFIED_ROLES, f"a {detected.what}")
+        return self._free(detected.roles, f"a {detected.what}")[:1]
+
+    def _free(self, roles: Iterable[RoleName], what: str) -> tuple[RoleName, ...]:
+        """Those that no option of their own was given for, in their usual order.
+
+        what: the model is. Raises SpecError where there is none.
+        """
+        able = [role for role in ROLE_NAMES if role in roles]
+        free = tuple(role for role in able if role not in self.roles)
+        if not free:
+            taken = ", ".join(f"--{role}" for role in able)
+            msg = f"--model={self.model} is {what}, and {taken} is given as well: drop one"
+            raise SpecError(msg)
+        return free
 
     @cached_property
     def seats(self) -> Mapping[str, Seat]:
         """The seats whose models the user named; `--model` goes before a role's own option.
 
-        Raises as `under_test`.
+        Raises as `played`.
         """
         seats: dict[str, Seat] = {}
         for role, text in self.roles.items():
@@ -103,8 +124,8 @@ class RoleChoices:
             source = f"--encoder {name}"
             seats[name] = Seat("encoder", text, source, force=_unknown_role(text))
         if self.model is not None and self.replay is None:
-            role = self.under_test
-            seats[role] = Seat(role, self.model, "--model", force=self.role is not None)
+            for role in self.played:
+                seats[role] = Seat(role, self.model, "--model", force=self.role is not None)
         return seats
 
 

@@ -198,7 +198,7 @@ class SuiteRun:
         """Whether it was not the model under test that failed."""
         if self.lineup.replay is not None:
             return outcome.blamed not in _GROWERS
-        return outcome.blamed != self.lineup.under_test
+        return outcome.blamed not in self.lineup.gated
 
     def _model(self) -> dict[str, str]:
         replay = self.lineup.replay
@@ -208,12 +208,13 @@ class SuiteRun:
                 "spec": self.lineup.subject,
                 "identity": " ".join(f"{k}={v}" for k, v in sorted(replay.identity.items())),
             }
-        bound = self._runner(self.lineup.under_test).bound
+        every = [self._runner(role).bound for role in self.lineup.gated]
+        steps = [remember(bound) for bound in every]
         return {
-            "role": bound.role,
-            "spec": bound.spec,
-            "identity": describe_role(bound),
-            "step": remember(bound),
+            "role": self.lineup.under_test,
+            "spec": self.lineup.subject,
+            "identity": " + ".join(describe_role(bound) for bound in every),
+            "step": steps[0] if len(steps) == 1 else f"[{','.join(steps)}]",
         }
 
     def _identity(
@@ -236,7 +237,7 @@ class SuiteRun:
         }
         fixed = (*(role for role in _GROWERS if role in self.lineup.seats), *seats)
         for name in dict.fromkeys(fixed):
-            if name != self.lineup.under_test:
+            if name not in self.lineup.gated:
                 identity[name] = describe_role(self._runner(name).bound)
         return identity
 

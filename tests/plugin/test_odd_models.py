@@ -106,9 +106,9 @@ def test_an_exception_is_tried_again_by_the_next_run(photos: Project) -> None:
     photos.write(
         "moody.py",
         "import pathlib, user_models\n\nclass Moody(user_models.Describer):\n"
-        "    def _one(self, image):\n"
+        "    def _tell(self, image):\n"
         f"        self.behaviour = pathlib.Path({str(mood)!r}).read_text()\n"
-        "        return super()._one(image)\n\n"
+        "        return super()._tell(image)\n\n"
         "def describer():\n    return Moody('moody')\n",
     )
     model = "--model=python:moody:describer"

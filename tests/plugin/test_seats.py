@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import SHAPES, TEST_MODULE, Project, assert_one_message
+from tests.plugin.project import PHOTOS, SHAPES, TEST_MODULE, Project, assert_one_message
 
 TASKS = """\
 name = "tasks"
@@ -103,6 +103,27 @@ def test_a_detector_under_test(tasks: Project) -> None:
     result.stdout.fnmatch_lines(
         ["  colors/000* 1.0000 * 0.0000 * -1.0000  generation 1: 1 *expected*"]
     )
+
+
+def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
+    """One model, one verdict for both; a loss is put down to the role that it came from."""
+    project.suite(PHOTOS)
+    project.photos({"red.png": (200, 10, 10), "green.png": (10, 200, 10), "blue.png": (9, 9, 200)})
+    unified = "--model=python:user_models:unified"
+    accepted = project.run(unified, "--snapshot-update")
+    assert accepted.ret == pytest.ExitCode.OK
+    accepted.stdout.fnmatch_lines(
+        [
+            "cepbench: model under test, describer: python:user_models:unified (*",
+            "cepbench: model under test, generator: python:user_models:unified (*",
+            "cepbench: suite * gates describer+generator python:user_models:unified (encoder *",
+        ]
+    )
+    pale = project.run_here(f"{unified}?behaviour=pale")
+    assert pale.ret == pytest.ExitCode.TESTS_FAILED
+    pale.stdout.fnmatch_lines(["*By role: describer 0.0000, generator 0.*"])
+    half = project.run_here(f"{unified}?behaviour=pale", "--cep-role=generator")
+    half.stdout.fnmatch_lines(["*under test: baseline describer+generator, now generator"])
 
 
 def test_a_fixed_detector_is_part_of_what_is_compared(tasks: Project) -> None:

@@ -36,9 +36,9 @@ class Describer(Colors):
         seeds: Sequence[int],
     ) -> list[str]:
         """One text for each image."""
-        return [self._one(image) for image in images]
+        return [self._tell(image) for image in images]
 
-    def _one(self, image: Image.Image) -> str:
+    def _tell(self, image: Image.Image) -> str:
         color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
         if self.behaviour == "raise" or (self.behaviour == "raise-on-poison" and color == POISON):
             msg = "cannot bear this picture"
@@ -59,9 +59,9 @@ class Generator(Colors):
         seeds: Sequence[int],
     ) -> list[Any]:
         """One image for each text."""
-        return [self._one(text) for text in texts]
+        return [self._draw(text) for text in texts]
 
-    def _one(self, text: str) -> Image.Image | npt.NDArray[Any]:
+    def _draw(self, text: str) -> Image.Image | npt.NDArray[Any]:
         if self.behaviour == "black":
             return np.zeros((16, 16, 3), np.uint8)
         if self.behaviour == "nan":
@@ -70,6 +70,10 @@ class Generator(Colors):
         if self.behaviour == "pale":
             red, green, blue = (part // 2 + 100 for part in (green, blue, red))
         return Image.new("RGB", (16, 16), (red, green, blue))
+
+
+class Unified(Describer, Generator):
+    """Both of them, in one model."""
 
 
 class Encoder(Colors):
@@ -94,6 +98,11 @@ def describer(behaviour: str = "honest") -> Describer:
 def generator(behaviour: str = "honest") -> Generator:
     """A generator: honest, pale, black or nan."""
     return Generator(behaviour)
+
+
+def unified(behaviour: str = "honest") -> Unified:
+    """A model that describes and draws: honest, or anything that one of these is."""
+    return Unified(behaviour)
 
 
 def encoder(behaviour: str = "honest") -> Encoder:

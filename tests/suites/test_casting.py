@@ -272,7 +272,31 @@ def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
     """The options that take them are named."""
     taken = RoleChoices("python:tests.plugin.user_models:describer", roles={"describer": "shapes:"})
     with pytest.raises(SpecError, match="and --describer is given as well: drop one"):
-        _ = taken.under_test
+        _ = taken.played
+
+
+def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
+    """Where none was given to somebody else; said of a model, or seen at one object with both methods."""
+    unified = "python:tests.plugin.user_models:unified"
+    lineup = _cast(tmp_path, ROLES + GC, model=unified)
+    assert (lineup.under_test, lineup.gated) == ("describer+generator", ("describer", "generator"))
+    assert _specs(lineup) == {"describer": unified, "generator": unified, "encoder": "shapes:"}
+    said = _cast(tmp_path, ROLES + GC, model="shapes:", role="unified")
+    assert said.gated == lineup.gated
+    beside = _cast(tmp_path, ROLES + GC, model=unified, roles={"generator": "shapes:"})
+    assert beside.gated == ("describer",)
+    alone = _cast(tmp_path, ROLES + GC, model=unified, role="generator")
+    assert (alone.gated, _specs(alone)["describer"]) == (("generator",), "shapes:?miss=0.1")
+    with pytest.raises(
+        SpecError, match="said to be unified, and --describer, --generator is given"
+    ):
+        _cast(
+            tmp_path,
+            ROLES + GC,
+            model="shapes:",
+            role="unified",
+            roles={"describer": "shapes:", "generator": "shapes:"},
+        )
 
 
 def test_a_seat_by_name_needs_somebody_named() -> None:
