@@ -117,6 +117,7 @@ def test_workflow_keeps_store_and_reports_also_after_a_failure() -> None:
     assert kept[1]["with"]["key"].startswith(restore["restore-keys"])
 
 
+@pytest.mark.slow
 def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: Path) -> None:
     """A pruned describer is accepted, then what training makes of it; spoiled training is stopped.
 

@@ -118,6 +118,7 @@ def test_encoder_puts_pictures_and_texts_into_one_space(train: Train, tmp_path: 
     assert np.shape(seen) == np.shape(told) == (2, 128)
 
 
+@pytest.mark.slow
 def test_training_again_goes_the_way_of_the_shipped_one(tmp_path: Path) -> None:
     """The first losses of the recipe are those in the log beside the shipped checkpoints.
 
