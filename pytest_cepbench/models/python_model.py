@@ -33,6 +33,7 @@ from pytest_cepbench.models.roles import (
     Detector,
     Encoder,
     Generator,
+    Judge,
     Model,
     RoleName,
 )
@@ -45,13 +46,18 @@ _PROTOCOLS: dict[RoleName, type] = {
     "generator": Generator,
     "encoder": Encoder,
     "detector": Detector,
+    "judge": Judge,
 }
 _METHODS: dict[RoleName, tuple[str, ...]] = {
     "describer": ("describe(images, prompt, seeds)",),
     "generator": ("generate(texts, seeds)",),
     "encoder": ("encode_images(images)", "encode_texts(texts)"),
     "detector": ("detect(images, queries)",),
+    "judge": ("judge(battles, seeds)",),
 }
+
+_SEEDED = ("describer", "generator", "judge")
+"""Roles whose answers are taken to depend on the seed where the model does not say."""
 
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
@@ -82,9 +88,10 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
         adapter=ADAPTER,
         load=lambda: model,
         params=_plain(spec, params),
-        seeded=_attribute(spec, model, "seeded", bool, role in ("describer", "generator")),
+        seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
         batch_size=_batch_size(spec, model),
         lasting=True,
+        shares=spec.text,
         provenance={"device": _attribute(spec, model, "device", str, "cpu")},
     )
 

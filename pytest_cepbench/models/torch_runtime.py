@@ -131,6 +131,20 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
+@contextmanager
+def seeded(device: torch.device, seed: int) -> Iterator[None]:
+    """Let torch's global generators start from a seed, and leave the caller's state as it was.
+
+    device: that of the model; the state of others is left alone, saving it would start a context on
+    each.
+    """
+    import torch
+
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a batch failed because it did not fit in memory, so that half of it might."""
     if isinstance(error, MemoryError):

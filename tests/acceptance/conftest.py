@@ -48,11 +48,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
         import diffusers  # noqa: F401 - quiet() reaches the libraries that are imported
 
         from pytest_cepbench.models.torch_runtime import quiet
-        from tests.tiny import describers, encoders, generators
+        from tests.tiny import describers, encoders, generators, unified
 
         folder = root / role / family
         builders: dict[str, Callable[[Path], Path]] = {
             **describers.BUILDERS,
+            **unified.BUILDERS,
             "stable-diffusion": generators.build_stable_diffusion,
             "sdxl": generators.build_sdxl,
             "pixart": generators.build_pixart,
@@ -68,6 +69,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
         parameters = {
             "describer": "max_new_tokens=8&batch_size=4",
             "generator": f"{generators.DRAW.get(family, '')}&batch_size=4",
+            "unified": f"{unified.DRAW.get(family, '')}&max_new_tokens=8".removeprefix("&"),
             "encoder": "",
         }[role]
         return f"{folder}?{parameters}" if parameters else str(folder)

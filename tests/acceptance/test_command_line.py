@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Checkpoint
+from tests.acceptance.suites.warm import run_pytest
 
 pytestmark = pytest.mark.models
+
+INI = """\
+[pytest]
+filterwarnings =
+    error
+    ignore:Module already imported:pytest.PytestAssertRewriteWarning
+"""
+"""Strict; the one exception is for a plugin of this environment that the warm libraries import."""
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -25,10 +34,16 @@ class CommandLine:
         self.folder = folder
         self.fixed = fixed
         shutil.copytree(SUITES / "folder", folder / "suites" / "folder")
-        (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+        (folder / "pytest.ini").write_text(INI)
 
     def __call__(self, *arguments: str) -> tuple[int, str, dict[str, Any]]:
-        """(exit code, output, JSON report)."""
+        """(exit code, output, JSON report) of a run that finds the model libraries imported."""
+        printed = self.folder / "output.txt"
+        code = run_pytest(self.folder, ["suites", *self.fixed, *arguments], printed)
+        return code, printed.read_text(), self._report()
+
+    def cold(self, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+        """The same, typed: a process that imports everything for itself."""
         ended = subprocess.run(
             [sys.executable, "-m", "pytest", "suites", *self.fixed, *arguments],
             cwd=self.folder,
@@ -36,9 +51,12 @@ class CommandLine:
             text=True,
             check=False,
         )
+        return ended.returncode, ended.stdout + ended.stderr, self._report()
+
+    def _report(self) -> dict[str, Any]:
         report = self.folder / ".cepbench" / "report.json"
-        document = json.loads(report.read_text()) if report.exists() else {}
-        return ended.returncode, ended.stdout + ended.stderr, document
+        found: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +71,9 @@ def gate(
         "--cep-tolerance=0.001",
     ]
     command = CommandLine(tmp_path_factory.mktemp("user"), fixed)
-    code, output, _ = command(f"--model={checkpoint('describer', 'llava')}", "--snapshot-update")
+    code, output, _ = command.cold(
+        f"--model={checkpoint('describer', 'llava')}", "--snapshot-update"
+    )
     assert code == 0, output
     return command
 

@@ -20,7 +20,7 @@ _VISION: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 64,
 }
-_TEXT: dict[str, Any] = {
+TEXT: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
@@ -53,7 +53,7 @@ def build_llava(path: Path, seed: int = 0, *, chat: bool = True) -> Path:
     image_token = tokenizer.convert_tokens_to_ids("<image>")
     config = LlavaConfig(
         vision_config=CLIPVisionConfig(**_VISION),
-        text_config=LlamaConfig(vocab_size=len(tokenizer), **_TEXT),
+        text_config=LlamaConfig(vocab_size=len(tokenizer), **TEXT),
         image_token_id=image_token,
         image_seq_length=16,
     )
@@ -90,7 +90,7 @@ def build_qwen2_vl(path: Path, seed: int = 0) -> Path:
     start, end, image, video = tokenizer.convert_tokens_to_ids(list(extra))
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
     config = Qwen2VLConfig(
-        text_config={"vocab_size": len(tokenizer), "rope_parameters": rope, **_TEXT},
+        text_config={"vocab_size": len(tokenizer), "rope_parameters": rope, **TEXT},
         vision_config={
             "depth": 2,
             "embed_dim": 32,
@@ -142,7 +142,7 @@ def build_idefics3(path: Path, seed: int = 0) -> Path:
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
     config = Idefics3Config(
         vision_config=_VISION,
-        text_config=LlamaConfig(vocab_size=len(tokenizer), **_TEXT),
+        text_config=LlamaConfig(vocab_size=len(tokenizer), **TEXT),
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
         pad_token_id=0,

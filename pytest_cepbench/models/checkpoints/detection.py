@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.roles import UNIFIED_ROLES, RoleName
 
 CheckpointKind = Literal[
     "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"
@@ -70,6 +70,15 @@ _WRITES_TEXT = (
     "ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForVision2Seq", "ForChat", "ChatModel",
     "ForImageTextToText", "VisionText2Text", "VisionEncoderDecoderModel",
 )  # fmt: skip
+
+# Those of transformers' image-to-text models that also decode images out of their tokens. A codebook
+# alone says nothing: Chameleon's has no decoder.
+_UNIFIED_TYPES = {"emu3", "janus"}
+
+# Draws image tokens that another model has to decode.
+_TOKENS_ONLY = {
+    "glm_image": "a GlmImagePipeline of diffusers holds both: give the pipeline's folder"
+}
 
 _DUAL_ENCODERS = {
     "align", "altclip", "blip_retrieval", "chinese_clip", "clip", "flava", "groupvit", "metaclip_2",
@@ -185,7 +194,12 @@ def _detect_dense(what: str, architecture: str, model_type: str) -> Detection:
 def _detect_multimodal(
     what: str, architecture: str, model_type: str, config: Mapping[str, Any]
 ) -> Detection:
+    if model_type in _TOKENS_ONLY:
+        because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
+        return Detection(what, (), because)
     if architecture.endswith(_WRITES_TEXT):
+        if model_type in _UNIFIED_TYPES and "vq_config" in config:
+            return Detection(what, UNIFIED_ROLES, "reads images, writes text and draws")
         return Detection(what, ("describer",), "reads images and writes text")
     both = "vision_config" in config and "text_config" in config
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))

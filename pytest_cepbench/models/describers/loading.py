@@ -29,6 +29,8 @@ from pytest_cepbench.models.vocabulary import (
     media_tokens,
 )
 
+_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
+
 
 @dataclass(frozen=True)
 class LoadedDescriber:
@@ -139,18 +141,23 @@ def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, 
         processor = AutoProcessor.from_pretrained(path, **options)
     except (ImportError, ValueError, OSError) as error:
         _refuse_without_torchvision(plan, error)
+        if not any((path / name).is_file() for name in _PROCESSOR_FILES):
+            raise CheckpointError(_no_processor(plan, "none")) from error
         raise
     if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
         _refuse_without_torchvision(plan, None)
-        msg = (
-            f"{path}: expected a processor of images and texts, found a {type(processor).__name__}. "
-            "Save the model's processor into the folder too (processor.save_pretrained)"
-        )
-        raise CheckpointError(msg)
+        raise CheckpointError(_no_processor(plan, f"a {type(processor).__name__}"))
     processor.image_processor = AutoImageProcessor.from_pretrained(
         path, backend=plan.params.backend, **options
     )
     return processor, processor.image_processor, processor.tokenizer
+
+
+def _no_processor(plan: LoadPlan[DescriberParams], found: str) -> str:
+    return (
+        f"{plan.checkpoint.path}: expected a processor of images and texts, found {found}. Save the "
+        "model's processor into the folder too (processor.save_pretrained)"
+    )
 
 
 def _check_fit(plan: LoadPlan[DescriberParams], model: Any, processor: Any, tokenizer: Any) -> None:

@@ -7,9 +7,8 @@ generator, and the tokens of a batch would depend on who else is in it.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PIL import Image
@@ -21,7 +20,7 @@ from pytest_cepbench.models.describers.params import DescriberParams, generation
 from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, require
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, require, seeded
 
 ADAPTER = "transformers-describer/1"
 
@@ -42,7 +41,7 @@ def bind_describer(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
     plan = make_plan("describer", DescriberParams, spec, checkpoint, context)
     chat = has_chat_template(checkpoint)
     _check_prompting(spec, plan.params, chat=chat)
-    settings = generation_settings(plan.params, _stored_settings(checkpoint), chat=chat)
+    settings = generation_settings(plan.params, stored_settings(checkpoint), chat=chat)
     return bind_plan(
         plan,
         adapter=ADAPTER,
@@ -63,7 +62,8 @@ def has_chat_template(checkpoint: Checkpoint) -> bool:
     return any(path.is_file() and bool(read_json(path).get("chat_template")) for path in configs)
 
 
-def _stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
+def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What a checkpoint's own generation_config.json says; empty where it has none."""
     path = checkpoint.path / "generation_config.json"
     return read_json(path) if path.is_file() else {}
 
@@ -109,6 +109,11 @@ class TransformersDescriber:
         self._loaded = loaded
         self._chat = loaded.chat_template is not None
 
+    @property
+    def loaded(self) -> LoadedDescriber:
+        """The model and what prepares its inputs."""
+        return self._loaded
+
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
         self._loaded.model.to(device)
@@ -125,19 +130,9 @@ class TransformersDescriber:
             return self._generate(images, prompt)
         texts = []
         for image, seed in zip(images, seeds, strict=True):
-            with self._seeded(seed):
+            with seeded(self._loaded.model.device, seed):
                 texts += self._generate([image], prompt)
         return texts
-
-    @contextlib.contextmanager
-    def _seeded(self, seed: int) -> Iterator[None]:
-        import torch
-
-        device = self._loaded.model.device
-        # The state of devices not used is left alone: saving it would start a context on each.
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            yield
 
     def _generate(self, images: Sequence[Image.Image], prompt: str) -> list[str]:
         import torch

@@ -9,6 +9,7 @@ from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.gate.noise import reach
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.footprint import weights_bytes
+from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.plugin.examining import planned_looks, read_references
 from pytest_cepbench.plugin.process import Assigned, Process
@@ -163,7 +164,7 @@ def _total_lines(process: Process, forecasts: Sequence[Forecast], leases: Leases
 
 
 def _loads(process: Process, busy: Sequence[Need]) -> str:
-    models = {(need.bound.role, need.bound.spec): need.bound.spec for need in busy}
+    models = {_load(need.bound): need.bound.spec for need in busy}
     sizes = [weights_bytes(parse_spec(spec)) for spec in models.values()]
     known = [size for size in sizes if size is not None]
     text = f"{counted(len(models), 'model')} to load"
@@ -173,6 +174,11 @@ def _loads(process: Process, busy: Sequence[Need]) -> str:
     if process.settings.residency == "swap":
         return f"{text}, in turns, {least}{_size(max(known))} of weights at a time"
     return f"{text}, {least}{_size(sum(known))} of weights"
+
+
+def _load(bound: BoundRole) -> str:
+    """What is loaded once: a model for a role, or for several that share it."""
+    return bound.shares or f"{bound.role} {bound.spec}"
 
 
 def _name(need: Need) -> str:
