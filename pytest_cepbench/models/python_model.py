@@ -24,10 +24,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from pytest_cepbench.artifacts import canonical_json
+from pytest_cepbench.artifacts import canonical_json, digest_text
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.detectors.params import Queries
 from pytest_cepbench.models.roles import (
+    SHORT_FINGERPRINT,
     BoundRole,
     Describer,
     Detector,
@@ -179,7 +180,8 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
             "version"
         )
         raise SpecError(msg)
-    return given
+    # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at all.
+    return given if len(given) <= SHORT_FINGERPRINT else digest_text(given)
 
 
 def _batch_size(spec: ModelSpec, model: object) -> int:

@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.binding import bind, detect
 from pytest_cepbench.models.python_model import _make, roles_of
-from pytest_cepbench.models.roles import BindContext, BoundRole, Describer, RoleName
+from pytest_cepbench.models.roles import UNIFIED_ROLES, BindContext, BoundRole, Describer, RoleName
 from pytest_cepbench.models.spec import parse_spec
 
 MODULE = """
@@ -34,6 +34,10 @@ class Embedder:
     fingerprint = "embedder-1"
 
     def encode_images(self, images):
+        return None
+
+class Unified(Captioner):
+    def generate(self, texts, seeds):
         return None
 
 class FullEmbedder(Embedder):
@@ -115,6 +119,16 @@ def test_a_model_is_made_once(binding: Callable[..., BoundRole]) -> None:
     assert binding("Captioner?word=again").load() is not binding(spec).load()
 
 
+def test_roles_of_one_object_share_it(context: BindContext) -> None:
+    """An object that describes and draws is one model, which is loaded and moved once."""
+    spec = parse_spec("python:mymodels:Unified?word=a")
+    roles = [bind(spec, role, context) for role in UNIFIED_ROLES]
+
+    assert detect(spec).unified
+    assert roles[0].shares == roles[1].shares != ""
+    assert roles[0].load() is roles[1].load()
+
+
 def test_stated_attributes_are_used(binding: Callable[..., BoundRole]) -> None:
     """What the model says of itself must reach the chain."""
     bound = binding("Captioner?seeded=False&batch_size=3&what='my captioner'")
@@ -156,6 +170,17 @@ def test_a_missing_method_is_named(
     """An object that is not the role must be refused, naming the methods to write."""
     with pytest.raises(RoleError, match=missing):
         binding(target, role)
+
+
+def test_weights_tell_models_apart_also_where_the_name_is_long(
+    binding: Callable[..., BoundRole],
+) -> None:
+    """Baselines know a model by the beginning of its fingerprint."""
+    bound = [
+        binding(f"Captioner?fingerprint='my-captioner-version-3 {weights}'")
+        for weights in ("c0ffee", "decade")
+    ]
+    assert len({one.short_fingerprint for one in bound}) == 2
 
 
 def test_a_model_without_fingerprint_is_refused(binding: Callable[..., BoundRole]) -> None:
