@@ -15,11 +15,21 @@ if TYPE_CHECKING:
     from pytest_cepbench.errors import CepError, InconclusiveWarning
     from pytest_cepbench.gate import Judgement, Measurement, Verdict
     from pytest_cepbench.metrics import cosine_to_start, gc_at_t, mean_similarity
-    from pytest_cepbench.models.roles import Describer, Detector, Encoder, Generator
+    from pytest_cepbench.models.roles import (
+        Battle,
+        Describer,
+        Detector,
+        Encoder,
+        Generator,
+        Judge,
+        Reply,
+        Usage,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Battle": "models.roles",
     "CepError": "errors",
     "Dataset": "datasets.sample",
     "Describer": "models.roles",
@@ -33,9 +43,12 @@ _HOMES = {
     "Generator": "models.roles",
     "ImageArtifact": "artifacts",
     "InconclusiveWarning": "errors",
+    "Judge": "models.roles",
     "Judgement": "gate",
     "Measurement": "gate",
+    "Reply": "models.roles",
     "Sample": "datasets.sample",
+    "Usage": "models.roles",
     "Verdict": "gate",
     "cosine_to_start": "metrics",
     "gc_at_t": "metrics",
@@ -43,6 +56,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Battle",
     "CepError",
     "Dataset",
     "Describer",
@@ -56,9 +70,12 @@ __all__ = [
     "Generator",
     "ImageArtifact",
     "InconclusiveWarning",
+    "Judge",
     "Judgement",
     "Measurement",
+    "Reply",
     "Sample",
+    "Usage",
     "Verdict",
     "__version__",
     "cosine_to_start",

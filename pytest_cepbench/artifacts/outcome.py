@@ -14,6 +14,9 @@ FailureKind = Literal[
     "nan-image",
     "nan-vector",
     "bad-boxes",
+    "refused",
+    "unanswered",
+    "no-verdict",
     "missing",
     "exception",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.errors import ImageError, ModelError
-from pytest_cepbench.models.roles import Reply
+from pytest_cepbench.models.roles import Reply, Winner
 
 
 def admit_reply(output: object, admit: Callable[[object], object]) -> object:
@@ -32,6 +32,15 @@ def admit_text(value: object) -> str | Failure:
     if not value.strip():
         return Failure("empty-text", "nothing but white space" if value else "no text at all")
     return value
+
+
+def admit_winner(value: object) -> str | Failure:
+    """A judge's verdict. Raises ModelError for what is none of the four."""
+    if isinstance(value, Failure) or value in get_args(Winner):
+        return value  # type: ignore[return-value] # one of the texts
+    known = ", ".join(map(repr, get_args(Winner)))
+    msg = f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
+    raise ModelError(msg)
 
 
 def admit_image(value: object) -> ImageArtifact | Failure:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,12 +49,15 @@ class Tally:
     def at_work(self) -> Iterator[None]:
         """Count the time of a model's own code, and keep its libraries' warnings warnings.
 
-        Under a user's `-W error` a deprecation inside a library would be a failed step otherwise.
+        Under a user's `-W error` a deprecation inside a library would be a failed step otherwise. On
+        other threads than the main one no model's code runs here, but on a cluster.
         """
         started = time.perf_counter()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")
+            # Filters are the whole process's: threads would put back one another's.
+            with warnings.catch_warnings() if in_main_thread() else nullcontext():
+                if in_main_thread():
+                    warnings.simplefilter("default")
                 yield
         finally:
             self.seconds += time.perf_counter() - started
@@ -167,6 +171,11 @@ class Caller:
         elif 2 * self.size <= LARGEST and self.room.fits_twice():
             self._smaller = (self.size, seconds)
             self.size *= 2
+
+
+def in_main_thread() -> bool:
+    """Whether this is the thread that the interpreter began with."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def in_words(error: Exception) -> str:

@@ -17,6 +17,7 @@ from pytest_cepbench.chains.admit import (
     admit_reply,
     admit_text,
     admit_vectors,
+    admit_winner,
 )
 from pytest_cepbench.chains.batches import in_batches
 from pytest_cepbench.chains.calling import Ask, Caller, Passing, Tally, in_words
@@ -26,12 +27,14 @@ from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.roles import (
+    Battle,
     BoundRole,
     CountsTokens,
     Describer,
     Detector,
     Encoder,
     Generator,
+    Judge,
     Model,
     Reply,
 )
@@ -140,6 +143,9 @@ class RoleRunner:
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
+        return self._key(prompt, seed, [[kind, digest]])
+
+    def _key(self, prompt: str, seed: int, inputs: Sequence[Sequence[str]]) -> str:
         return digest_json(
             {
                 "step": STEP_VERSION,
@@ -147,7 +153,7 @@ class RoleRunner:
                 **self.bound.identity,
                 "prompt": prompt,
                 "seed": seed if self.bound.seeded else None,
-                "inputs": [[kind, digest]],
+                "inputs": inputs,
             }
         )
 
@@ -218,6 +224,21 @@ class RoleRunner:
             return admit_detections(model.detect(images, queries), queries)
 
         return self._run(steps, ask)()
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Result]:
+        """A verdict (a `Winner`) or a failure for each battle; equal ones are judged once.
+
+        seeds: one for each battle, below 2**32.
+        """
+
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Judge)
+            return [admit_reply(one, admit_winner) for one in model.judge(inputs, seeds)]
+
+        def step(battle: Battle, seed: int) -> Step:
+            return Step(self._key("", seed, _pieces(battle)), seed, lambda: battle)
+
+        return self._run([step(*pair) for pair in zip(battles, seeds, strict=True)], ask)()
 
     def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
         """The results of all steps, out of the store or of the model. ahead: inputs are read on threads."""
@@ -321,3 +342,15 @@ class RoleRunner:
             raise
         except Exception as error:  # noqa: BLE001 - a picture of a user's model may raise anything
             return Passing(Failure("exception", in_words(error)))
+
+
+def _pieces(battle: Battle) -> list[list[str]]:
+    """What a verdict depends on: every text and image, in order, and whose part it is."""
+    parts = {"question": battle.question, "first": battle.first, "second": battle.second}
+    return [
+        [part, "text", digest_text(one)]
+        if isinstance(one, str)
+        else [part, "image", ImageArtifact.from_pil(one).digest]
+        for part, pieces in parts.items()
+        for one in pieces
+    ]

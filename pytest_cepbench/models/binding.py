@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import (
@@ -12,13 +13,12 @@ from pytest_cepbench.models.checkpoints import (
     inspect_checkpoint,
 )
 from pytest_cepbench.models.roles import (
-    ROLE_NAMES,
     UNIFIED_ROLES,
     BindContext,
     BoundRole,
     RoleName,
 )
-from pytest_cepbench.models.spec import ENCODER_SCHEMES, ModelSpec
+from pytest_cepbench.models.spec import API, ENCODER_SCHEMES, ModelSpec
 from pytest_cepbench.models.torch_runtime import require
 
 
@@ -45,7 +45,14 @@ def detect(spec: ModelSpec) -> Detected:
     cannot be imported.
     """
     if spec.scheme == "shapes":
-        return Detected("the built-in world of shapes", ROLE_NAMES)
+        from pytest_cepbench.models.shapes import SHAPES_ROLES
+
+        return Detected("the built-in world of shapes", SHAPES_ROLES)
+    if spec.scheme == API:
+        from pytest_cepbench.models.api import API_ROLES, detect_api
+
+        # A name tells no role: which one is under test, the user says or the other options leave.
+        return Detected(detect_api(spec), API_ROLES)
     if spec.scheme == "python":
         from pytest_cepbench.models.python_model import make_model, roles_of
 
@@ -78,6 +85,10 @@ def bind(
         from pytest_cepbench.models.shapes import bind_shapes
 
         return bind_shapes(spec, role)
+    if spec.scheme == API:
+        from pytest_cepbench.models.api import bind_api
+
+        return bind_api(spec, role, context)
     if spec.scheme == "python":
         from pytest_cepbench.models.python_model import bind_python
 
@@ -86,24 +97,43 @@ def bind(
         from pytest_cepbench.models.encoders import bind_encoder_scheme
 
         return bind_encoder_scheme(spec, role, context)
+    if role == "judge":
+        msg = (
+            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can serve a "
+            "checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own (python:)"
+        )
+        raise RoleError(msg)
     checkpoint = inspect_checkpoint(spec)
     if role not in checkpoint.roles and not force:
         raise RoleError(_wrong_role(spec, role, checkpoint))
     complete_checkpoint(spec, checkpoint)
-    return _adapter(role)(spec, checkpoint, context)
+    return _adapter(role, checkpoint)(spec, checkpoint, context)
 
 
 def require_libraries(spec: ModelSpec) -> None:
     """Raise MissingDependencyError where a spec names a checkpoint and torch is not installed.
 
-    What else its library needs is known only when it is bound, for which its weights are read.
+    What else its library needs is known only when it is bound, for which its weights are read. A
+    served model needs the client alone.
     """
-    if spec.scheme not in ("shapes", "python"):
+    if spec.scheme == API:
+        from pytest_cepbench.models.api import require_client
+
+        require_client(spec)
+    elif spec.scheme not in ("shapes", "python"):
         require("torch")
 
 
-def _adapter(role: RoleName) -> Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]:
+def _adapter(
+    role: RoleName, checkpoint: Checkpoint
+) -> Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]:
     # Each role's libraries are its own: a describer must bind where diffusers is not installed.
+    if role in UNIFIED_ROLES and (
+        _does_both(checkpoint.roles) or (role == "generator" and "describer" in checkpoint.roles)
+    ):
+        from pytest_cepbench.models.unified import bind_unified
+
+        return partial(bind_unified, role)
     if role == "describer":
         from pytest_cepbench.models.describers import bind_describer
 

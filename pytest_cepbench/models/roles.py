@@ -19,7 +19,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
 
-RoleName = Literal["describer", "generator", "encoder", "detector"]
+RoleName = Literal["describer", "generator", "encoder", "detector", "judge"]
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
@@ -151,6 +151,33 @@ class Detector(Protocol):
         ...
 
 
+Piece = str | Image.Image
+"""A part of a question or an answer."""
+
+Winner = Literal["A", "B", "Tie(A)", "Tie(B)"]
+"""Which answer is better; a tie says which is ahead by a little, as OpenING's judges do."""
+
+
+@dataclass(frozen=True)
+class Battle:
+    """Two answers to a question, each a sequence of texts and RGB images in the order of reading."""
+
+    question: Sequence[Piece]
+    first: Sequence[Piece]
+    second: Sequence[Piece]
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Two answers to a verdict."""
+
+    def judge(
+        self, battles: Sequence[Battle], seeds: Sequence[int]
+    ) -> Sequence[Winner | Failure | Reply]:
+        """Say of each battle which answer is better: "A" is the first, "B" the second."""
+        ...
+
+
 @runtime_checkable
 class Movable(Protocol):
     """A model whose weights can wait in host memory while another model has the device.
@@ -163,7 +190,7 @@ class Movable(Protocol):
         ...
 
 
-Model = Describer | Generator | Encoder | Detector
+Model = Describer | Generator | Encoder | Detector | Judge
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 ADAPTER = "shapes/1"
 
+SHAPES_ROLES: tuple[RoleName, ...] = ("describer", "generator", "encoder", "detector")
+
 _BATCH = 64
 
 
@@ -126,8 +128,12 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
     """`shapes:` in one role.
 
     Raises SpecError when something follows the colon but knobs, or a knob is unknown, not a
-    number, out of [0, 1], or given to the encoder or the detector, which have none.
+    number, out of [0, 1], or given to the encoder or the detector, which have none; RoleError for a
+    role that this world does not have.
     """
+    if role not in SHAPES_ROLES:
+        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(SHAPES_ROLES)}"
+        raise RoleError(msg)
     if spec.target:
         msg = (
             f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "

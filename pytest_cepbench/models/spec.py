@@ -3,6 +3,7 @@
 checkpoints/step-8000                          a folder
 org/model?revision=v2&dtype=bfloat16           a hub id, with parameters
 shapes:?miss=0.1                               a scheme
+openai:model?base_url=URL&revision=v2          a model behind a server
 unicom:PATH                                    a file of weights that no configuration describes
 python:package.module:factory?temperature=0    anything that satisfies a role's Protocol
 """
@@ -10,11 +11,11 @@ python:package.module:factory?temperature=0    anything that satisfies a role's 
 from __future__ import annotations
 
 import dataclasses
+import os
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -30,7 +31,10 @@ REPLAY = "replay"
 SUITE_SCHEMES = (PRESET, REPLAY)
 """Schemes that name no model by themselves: settings that a suite holds, chains made elsewhere."""
 
-SCHEMES = ("shapes", "python", *ENCODER_SCHEMES, *SUITE_SCHEMES)
+API = "openai"
+"""Scheme of models behind a server."""
+
+SCHEMES = ("shapes", "python", API, *ENCODER_SCHEMES, *SUITE_SCHEMES)
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -56,13 +60,24 @@ def parse_spec(text: str) -> ModelSpec:
     if not text.strip():
         msg = "a model spec is empty: give a folder, a hub id, shapes: or python:package.module:factory"
         raise SpecError(msg)
-    if Path(text).exists():  # a folder whose name happens to hold '?' or ':'
+    # A folder whose name happens to hold '?' or ':'. Unlike Path's, this says of a name that is too long
+    # for any file, such as one with a prompt in it, that it is not there.
+    if os.path.exists(text):  # noqa: PTH110 - see above
         return ModelSpec(text, "", text, {})
     body, _, query = text.partition("?")
     scheme, colon, rest = body.partition(":")
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
-    return ModelSpec(text, scheme, rest, _parse_query(text, query))
+    try:
+        return ModelSpec(text, scheme, rest, _parse_query(text, query))
+    except SpecError:
+        if scheme != API:
+            raise
+        msg = (
+            f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them once "
+            "(they are not shown here, for one may be a key)"
+        )
+        raise SpecError(msg) from None
 
 
 def _parse_query(text: str, query: str) -> dict[str, str]:

@@ -11,7 +11,8 @@ import pytest
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.binding import bind, detect
-from pytest_cepbench.models.roles import ROLE_NAMES, BindContext, RoleName
+from pytest_cepbench.models.roles import BindContext, RoleName
+from pytest_cepbench.models.shapes import SHAPES_ROLES
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
@@ -26,9 +27,9 @@ def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
     assert found.because
 
 
-def test_the_built_in_world_plays_every_role() -> None:
-    """`--model=shapes:` is allowed in each role."""
-    assert detect(parse_spec("shapes:?miss=0.1")).roles == ROLE_NAMES
+def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
+    """`--model=shapes:` is allowed in each role but the judge's."""
+    assert detect(parse_spec("shapes:?miss=0.1")).roles == SHAPES_ROLES
 
 
 @pytest.mark.parametrize("role", ["generator", "encoder"])

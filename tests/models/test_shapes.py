@@ -26,7 +26,6 @@ from pytest_cepbench.datasets.shapes import (
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.roles import (
-    ROLE_NAMES,
     BoundRole,
     Describer,
     Detector,
@@ -34,7 +33,7 @@ from pytest_cepbench.models.roles import (
     Generator,
     RoleName,
 )
-from pytest_cepbench.models.shapes import bind_shapes
+from pytest_cepbench.models.shapes import SHAPES_ROLES, bind_shapes
 from pytest_cepbench.models.spec import parse_spec
 
 STEPS = 3
@@ -222,7 +221,7 @@ def test_the_detector_knows_its_shapes_only(query: str) -> None:
         detector.detect([Image.new("RGB", (64, 64))], [["cross", query]])
 
 
-@pytest.mark.parametrize("role", ROLE_NAMES)
+@pytest.mark.parametrize("role", SHAPES_ROLES)
 def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     """Bound to a role, the spec loads a model of that role with an identity of its own."""
     one = bound("shapes:", role)
@@ -235,7 +234,7 @@ def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     assert isinstance(one.load(), protocols[role])
     assert one.role == role
     assert one.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
-    others = [bound("shapes:", other) for other in ROLE_NAMES if other != role]
+    others = [bound("shapes:", other) for other in SHAPES_ROLES if other != role]
     assert one.fingerprint not in [other.fingerprint for other in others]
 
 

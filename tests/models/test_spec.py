@@ -30,6 +30,11 @@ class Knobs:
             raise ValueError(msg)
 
 
+def test_a_long_prompt_in_a_spec_is_no_name_of_a_file() -> None:
+    """The system refuses names of more than some hundred letters, also to be asked about."""
+    assert parse_spec(f"openai:m?system_prompt={'be brief. ' * 99}").target == "m"
+
+
 @pytest.mark.parametrize(
     ("text", "scheme", "target", "params"),
     [

@@ -169,3 +169,25 @@ def test_open_clip_config_wins_over_transformers(tmp_path: Path) -> None:
     write_checkpoint(folder, {"model_cfg": {}}, None, index="open_clip_config.json")
     found = detection_of(folder)
     assert (found.kind, found.roles) == ("open_clip", ("encoder",))
+
+
+@pytest.mark.parametrize("family", ["Janus", "Emu3"])
+def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None:
+    """It describes and draws; its language model alone does neither."""
+    whole = {MODEL: [f"{family}ForConditionalGeneration"], "model_type": family.lower()}
+    found = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
+    text = {MODEL: [f"{family}ForCausalLM"], "model_type": f"{family.lower()}_text_model"}
+
+    assert found.roles == ("describer", "generator")
+    assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
+
+
+def test_a_model_of_image_tokens_alone_names_its_pipeline(tmp_path: Path) -> None:
+    """GLM-Image makes tokens; pixels are made by a second model, in diffusers."""
+    config = {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image"}
+    found = detection_of(
+        write_checkpoint(tmp_path, config | {"vq_config": {}, "vision_config": {}})
+    )
+
+    assert found.roles == ()
+    assert "GlmImagePipeline" in found.because

@@ -1,0 +1,135 @@
+"""What is read out of a server's JSON, where nothing can be taken for granted."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_cepbench.artifacts import Failure, decode_image
+from pytest_cepbench.errors import ImageError
+
+_MOST_TOKENS = 10**9
+
+
+class NoAnswerError(Exception):
+    """A body that is not what was asked for; asking again may help."""
+
+
+class PointerError(Exception):
+    """An answer that points to the image instead of holding it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one request came to.
+
+    value: a text, an image's (height, width, 3) uint8, or a Failure. tokens: read and written.
+    reported: what the server says of itself. cut: whether the text ends where its room ended. odd: in
+    what it is other than was asked for.
+    """
+
+    value: Any
+    tokens: tuple[int, int] = (0, 0)
+    reported: Mapping[str, str] = field(default_factory=dict)
+    cut: bool = False
+    odd: str = ""
+
+
+def read_chat(document: Any) -> Answer:
+    """The text of a chat completion.
+
+    A refusal, and what a content filter stopped, are failures; an empty text is an empty text. Raises
+    NoAnswerError where there is no choice with a message in it.
+    """
+    choice = _first(_get(document, "choices"))
+    message = _get(choice, "message")
+    if not isinstance(message, dict):
+        raise NoAnswerError(_shape(document, "choices"))
+    ended = _get(choice, "finish_reason")
+    return Answer(
+        _text(message, ended),
+        (_count(document, "prompt_tokens"), _count(document, "completion_tokens")),
+        _reported(document),
+        cut=ended == "length",
+    )
+
+
+def read_drawing(document: Any) -> Answer:
+    """The image of an answer to a drawing request.
+
+    What is no image is a failure. Raises NoAnswerError where there is none, PointerError where the
+    answer gives an address instead.
+    """
+    drawn = _first(_get(document, "data"))
+    if not isinstance(drawn, dict):
+        raise NoAnswerError(_shape(document, "data"))
+    tokens = (_count(document, "input_tokens"), _count(document, "output_tokens"))
+    return Answer(_image(drawn, document), tokens, _reported(document))
+
+
+def read_models(document: Any) -> tuple[str, ...]:
+    """The names in a list of models; none where it is no such list."""
+    data = _get(document, "data")
+    names = [_get(one, "id") for one in data] if isinstance(data, list) else []
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _text(message: Mapping[str, Any], ended: object) -> str | Failure:
+    content, refusal = message.get("content"), message.get("refusal")
+    if isinstance(content, list):  # parts, as some servers answer
+        parts = [_get(part, "text") for part in content]
+        content = "".join(part for part in parts if isinstance(part, str))
+    if ended == "content_filter":
+        return Failure("refused", "stopped by the provider's content filter")
+    if isinstance(refusal, str) and refusal and not content:
+        return Failure("refused", refusal[:300])
+    if content is not None and not isinstance(content, str):
+        msg = f"the message's content is a {type(content).__name__}"
+        raise NoAnswerError(msg)
+    return (content or "").strip()
+
+
+def _image(drawn: Mapping[str, Any], document: Any) -> Any:
+    encoded, url = drawn.get("b64_json"), drawn.get("url")
+    if not encoded and isinstance(url, str):
+        kind, comma, encoded = url.partition(",")
+        if not (kind.startswith("data:") and kind.endswith(";base64") and comma):
+            raise PointerError
+    if not isinstance(encoded, str):
+        raise NoAnswerError(_shape(document, "data"))
+    try:
+        return decode_image(base64.b64decode(encoded, validate=True)).pixels
+    except (binascii.Error, ValueError) as error:
+        return Failure("bad-image", f"no base64: {error}")
+    except ImageError as error:
+        return Failure("bad-image", str(error))
+
+
+def _reported(document: Any) -> dict[str, str]:
+    """What a server calls itself, under names for provenance."""
+    found = {"served": _get(document, "model"), "system": _get(document, "system_fingerprint")}
+    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+
+
+def _count(document: Any, name: str) -> int:
+    value = _get(_get(document, "usage"), name)
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else 0
+
+
+def _get(document: Any, name: str) -> Any:
+    return document.get(name) if isinstance(document, dict) else None
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else None
+
+
+def _shape(document: Any, wanted: str) -> str:
+    if not isinstance(document, dict):
+        return f"JSON without {wanted!r}"
+    if wanted not in document:
+        return f"JSON without {wanted!r}, with {', '.join(sorted(map(str, document))[:6]) or 'nothing'}"
+    return f"nothing usable in {wanted!r}"

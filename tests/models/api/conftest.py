@@ -1,0 +1,46 @@
+"""Fixtures of the tests of served models: a server, an environment without keys, models behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.models.roles import Reply, RoleName
+from tests.models.api.fake_server import FakeServer, serving
+from tests.models.binding import bind_text
+
+Load = Callable[..., Any]
+"""(role, query="", model="tiny") -> the loaded model."""
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """A server that answers well until it is told otherwise."""
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def load(server: FakeServer) -> Load:
+    """Load a model that the server has."""
+
+    def loaded(role: RoleName, query: str = "", model: str = "tiny") -> Any:
+        return bind_text(server.spec(query, model), role).load()
+
+    return loaded
+
+
+def describe(model: Any, count: int = 1) -> list[Reply]:
+    """Describe so many images, of one shade of grey each."""
+    images = [Image.new("RGB", (4, 4), (shade,) * 3) for shade in range(count)]
+    replies: list[Reply] = model.describe(images, "what is shown?", list(range(count)))
+    return replies

@@ -1,0 +1,323 @@
+"""Describers behind a server: what is asked, what comes back, and what a server may do to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.roles import Usage
+from tests.models.api.conftest import Load, describe
+from tests.models.api.fake_server import (
+    Answer,
+    FakeServer,
+    Seen,
+    document,
+    drawn,
+    fault,
+    said,
+    web_page,
+)
+
+
+def _shade(seen: Seen) -> int:
+    """Which of the images was shown."""
+    return int(np.asarray(seen.images[0])[0, 0, 0])
+
+
+def test_a_request_says_prompt_image_and_settings(server: FakeServer, load: Load) -> None:
+    """The image goes losslessly inside the request, the prompt after it, greedy unless said otherwise."""
+    model = load("describer", "system_prompt=be brief&detail=low&max_tokens=9")
+
+    (reply,) = describe(model)
+
+    (seen,) = server.seen
+    assert reply.value == "a red circle"
+    assert seen.path == "/v1/chat/completions"
+    assert (seen.body["model"], seen.body["temperature"], seen.body["max_tokens"]) == ("tiny", 0, 9)
+    assert "seed" not in seen.body
+    system, user = seen.body["messages"]
+    assert system == {"role": "system", "content": "be brief"}
+    assert [part["type"] for part in user["content"]] == ["image_url", "text"]
+    assert user["content"][0]["image_url"]["detail"] == "low"
+    assert (seen.images[0].getpixel((0, 0)), seen.text) == ((0, 0, 0), "what is shown?")
+
+
+@pytest.mark.parametrize("kind", ["png", "webp"])
+def test_images_are_sent_without_loss(server: FakeServer, load: Load, kind: str) -> None:
+    """Every pixel arrives: a lossy copy would be another image than the one that is measured."""
+    image = Image.effect_noise((24, 16), 90).convert("RGB")
+
+    load("describer", f"image_format={kind}").describe([image], "", [0])
+
+    (seen,) = server.seen
+    assert seen.images[0].format == kind.upper()
+    assert seen.images[0].convert("RGB").tobytes() == image.tobytes()
+
+
+def test_seeds_are_sent_where_tokens_are_drawn(server: FakeServer, load: Load) -> None:
+    """A sampled answer depends on the step's seed; temperature=none leaves the server's own way."""
+    describe(load("describer", "temperature=0.7"), 2)
+    describe(load("describer", "temperature=none"))
+    describe(load("describer", "temperature=0.7&send_seed=false"))
+
+    assert [seen.body.get("seed") for seen in server.seen[2:]] == [0, None]
+    assert sorted(seen.body["seed"] for seen in server.seen[:2]) == [0, 1]
+    assert [seen.body.get("temperature") for seen in server.seen] == [0.7, 0.7, None, 0.7]
+
+
+def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load: Load) -> None:
+    """Whatever order the answers come in, each is that of its image; tokens, cost and server are told."""
+
+    def answer(seen: Seen) -> Answer:
+        shade = _shade(seen)
+        return replace(said(f"shade {shade}", tool_calls=None), after=0.05)
+
+    server.answer = answer
+    model = load("describer", "concurrency=4&price_in=3&price_out=15")
+
+    replies = describe(model, 9)
+
+    assert [reply.value for reply in replies] == [f"shade {shade}" for shade in range(9)]
+    assert server.most == 4
+    assert replies[0].usage == Usage(1, 0, 100, 20, 0, 0.0006)
+    assert replies[0].provenance == {"server served": "tiny-2026", "server system": "fp_1"}
+    assert not any(reply.remarks for reply in replies)
+
+
+AGAIN = {
+    "500": fault(500),
+    "503 with a web page": web_page(503),
+    "408": fault(408),
+    "409": fault(409),
+    "429": fault(429, "slow down"),
+    "429 with Retry-After": fault(429, "slow down", retry_after="0.02"),
+    "cut in the middle": Answer(b'{"choices": [{"message"', cut=5),
+    "no body": Answer(b""),
+    "no JSON": Answer(b'{"choices": [}'),
+    "ten thousand brackets": Answer(b"[" * 10_000),
+    "not UTF-8": Answer(b'{"choices": "\xff"}'),
+    "a text": document("hello"),
+    "null": document(None),
+    "no choices": document({"choices": []}),
+    "choices of another kind": document({"choices": {"0": 1}}),
+    "a choice of another kind": document({"choices": [7]}),
+    "no message": document({"choices": [{"message": None}]}),
+    "content of another kind": said(7),
+    "an error with 200": document({"error": {"message": "overloaded", "code": 502}}),
+}
+
+
+def test_what_may_pass_is_asked_again(server: FakeServer, load: Load) -> None:
+    """Overload, cut lines and bodies that are not what was asked for cost a retry, not a sample."""
+    model = load("describer", "concurrency=1")
+    in_turn = [answer for first in AGAIN.values() for answer in (first, said("a blue square"))]
+    server.in_turn(said(), *in_turn)
+    describe(model)
+
+    found = {name: describe(model)[0] for name in AGAIN}
+
+    assert {reply.value for reply in found.values()} == {"a blue square"}
+    assert {name: reply.usage.retries for name, reply in found.items()} == dict.fromkeys(AGAIN, 1)
+
+
+def test_a_slow_answer_is_given_up_and_asked_for_again(server: FakeServer, load: Load) -> None:
+    """timeout= is the whole time of a request, however slowly the bytes come."""
+    server.in_turn(document({}, after=0.6), replace(said(), drip=0.02), said("in time"))
+
+    (reply,) = describe(load("describer", "timeout=0.2"))
+
+    assert (reply.value, reply.usage.retries) == ("in time", 2)
+
+
+def test_one_sample_that_is_never_answered_is_a_passing_failure(
+    server: FakeServer, load: Load
+) -> None:
+    """It is counted, with the last fault in words, and not stored: the next run asks again."""
+
+    def answer(seen: Seen) -> Answer:
+        return fault(500, "GPU on fire") if _shade(seen) == 1 else said()
+
+    server.answer = answer
+
+    well, ill, also_well = describe(load("describer", "retries=2"), 3)
+
+    assert (well.value, also_well.value) == ("a red circle", "a red circle")
+    assert ill.value == Failure("unanswered", "after 3 requests: 500: GPU on fire")
+    assert ill.passing
+    assert (ill.usage.requests, ill.usage.retries) == (3, 2)
+
+
+def test_a_batch_without_any_answer_says_nothing_of_the_model(
+    server: FakeServer, load: Load
+) -> None:
+    """Infrastructure, not drift: one line with the last fault and what decides how long to wait."""
+    model = load("describer", "retries=1")
+    server.answer = lambda _: fault(503, "loading")
+
+    with pytest.raises(
+        ModelError, match=r"answered none of 2 requests; .* 503: loading.* retries="
+    ):
+        describe(model, 2)
+
+
+def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer, load: Load) -> None:
+    """Each further case says so after one request, until the server answers again."""
+    model = load("describer", "retries=3")
+    server.answer = lambda _: fault(503, "gone")
+    for expected in (4, 5, 6):
+        with pytest.raises(ModelError, match="503: gone"):
+            describe(model)
+        assert len(server.seen) == expected
+
+    server.in_turn(said(), fault(503), said())
+    assert describe(model)[0].value == "a red circle"
+    assert describe(model)[0].usage.retries == 1
+
+
+def test_waiting_ends_where_patience_ends(server: FakeServer, load: Load) -> None:
+    """A server that wants an hour is not waited for."""
+    server.in_turn(fault(429, "tomorrow", retry_after="3600"))
+
+    with pytest.raises(ModelError, match="after 1 requests: 429: tomorrow"):
+        describe(load("describer", "patience=5"))
+
+
+REFUSALS = {
+    "finish_reason": said("I", ended="content_filter"),
+    "a refusal": said(None, refusal="I cannot help with that"),
+    "policy": fault(400, "flagged", code="content_policy_violation"),
+    "Azure": fault(400, "filtered", code="content_filter"),
+    "moderation": fault(403, "blocked", code="moderation_blocked"),
+    "a proxy": document({"error": {"message": "flagged", "code": "content_filter"}}),
+}
+
+
+def test_a_refused_content_is_a_failure_of_its_own_kind(server: FakeServer, load: Load) -> None:
+    """It would be refused again, so it is not asked again and is stored."""
+    model = load("describer", "concurrency=1")
+    server.in_turn(*REFUSALS.values(), said())
+
+    replies = describe(model, len(REFUSALS))
+
+    assert all(isinstance(reply.value, Failure) for reply in replies)
+    assert {(r.value.kind, r.passing, r.usage.requests) for r in replies} == {("refused", False, 1)}
+
+
+def test_an_empty_message_is_an_empty_text(server: FakeServer, load: Load) -> None:
+    """What that amounts to is said where texts are admitted, as for every describer."""
+    server.in_turn(said(None), said(""), said([]))
+
+    assert [reply.value for reply in describe(load("describer"), 3)] == ["", "", ""]
+
+
+def test_text_in_parts_is_put_together(server: FakeServer, load: Load) -> None:
+    """Some servers answer in the form of messages."""
+    server.answer = lambda _: said([{"type": "text", "text": "a red"}, {"text": " circle"}, 7])
+
+    assert describe(load("describer"))[0].value == "a red circle"
+
+
+def test_a_wrong_request_is_said_and_not_repeated(server: FakeServer, load: Load) -> None:
+    """Where every request is wrong, that is the user's to see; one among others is its sample's failure."""
+    model = load("describer")
+    server.answer = lambda _: fault(400, "image too large")
+    with pytest.raises(ModelError, match="400: image too large"):
+        describe(model)
+
+    server.in_turn(said(), fault(413, "image too large"))
+    well, ill = describe(model, 2) if server.most else []
+
+    assert sorted([well.passing, ill.passing]) == [False, True]
+    failed = ill if ill.passing else well
+    assert failed.value == Failure("exception", "413: image too large")
+
+
+UNSUPPORTED = {
+    "temperature": fault(
+        400, "Unsupported value: 'temperature' does not support 0 with this model.",
+        "unsupported_value", "temperature",
+    ),
+    "FastAPI": document(
+        {"detail": [{"loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}]}, 422
+    ),
+    "transformers": document({"detail": "Unexpected fields in the request: {'temperature'}"}, 422),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("refusal", UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
+    server: FakeServer, load: Load, refusal: Answer
+) -> None:
+    """Greedy was asked for and is not to be had: every result and the run's remarks say so."""
+    server.answer = lambda seen: refusal if "temperature" in seen.body else said()
+    model = load("describer", "concurrency=1")
+
+    replies = describe(model, 3)
+
+    assert [reply.provenance["not honoured"] for reply in replies] == ["temperature=0"] * 3
+    (remark,) = {remark for reply in replies for remark in reply.remarks}
+    assert "does not take temperature=0" in remark
+    assert ["temperature" in seen.body for seen in server.seen] == [True, False, False, False]
+
+
+def test_max_tokens_goes_by_its_newer_name(server: FakeServer, load: Load) -> None:
+    """Some models know max_completion_tokens alone; then the limit is honoured, and nothing is told."""
+    wrong = "Unsupported parameter: 'max_tokens' is not supported with this model."
+    server.answer = lambda seen: (
+        fault(400, wrong, "unsupported_parameter", "max_tokens")
+        if "max_tokens" in seen.body
+        else said()
+    )
+
+    replies = describe(load("describer", "max_tokens=7"), 3)
+
+    assert server.seen[-1].body["max_completion_tokens"] == 7
+    assert not any(reply.remarks or "not honoured" in reply.provenance for reply in replies)
+
+
+def test_a_value_out_of_range_is_not_taken_for_an_unknown_parameter(
+    server: FakeServer, load: Load
+) -> None:
+    """Leaving a wrong temperature out would measure something else than was asked for."""
+    server.answer = lambda _: fault(400, "temperature must be at most 2", "invalid", "temperature")
+
+    with pytest.raises(ModelError, match="temperature must be at most 2"):
+        describe(load("describer", "temperature=9"))
+
+
+def test_cut_answers_are_counted_for_people(server: FakeServer, load: Load) -> None:
+    """They are texts like others; how many there are is said now and then, not for each."""
+    server.answer = lambda _: said("a red", ended="length")
+
+    replies = describe(load("describer"), 12)
+
+    remarks = {remark for reply in replies for remark in reply.remarks}
+    assert [reply.value for reply in replies] == ["a red"] * 12
+    assert sorted(int(remark.split("so far: ")[1].split(";")[0]) for remark in remarks) == [1, 10]
+
+
+def test_another_model_behind_the_same_name_is_noticed(server: FakeServer, load: Load) -> None:
+    """What the server reports is kept with each result; where it changes, a remark says so once."""
+    other = {"model": "tiny-2027", "choices": [{"message": {"content": "x"}}]}
+    server.in_turn(said(), document(other))
+    model = load("describer", "concurrency=1")
+
+    replies = describe(model, 4)
+
+    assert [reply.provenance["server served"] for reply in replies][1:] == ["tiny-2027"] * 3
+    (remark,) = {remark for reply in replies for remark in reply.remarks}
+    assert "'tiny-2026' and is 'tiny-2027'" in remark
+
+
+def test_an_answer_of_another_kind_is_no_text(server: FakeServer, load: Load) -> None:
+    """An images server asked for a text does not become a caption."""
+    model = load("describer", "retries=0")
+    server.answer = lambda _: drawn()
+
+    with pytest.raises(ModelError, match="JSON without 'choices', with created, data"):
+        describe(model)

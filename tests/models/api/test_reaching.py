@@ -1,0 +1,158 @@
+"""Reaching a server: what is wrong is said at once, in one line that names the option and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.roles import Describer, RoleName
+from tests.models.api.conftest import Load, describe
+from tests.models.api.fake_server import Answer, FakeServer, document, fault, said, web_page
+from tests.models.binding import bind_text
+
+KEY = "sk-secret-0123456789"
+
+
+def _error(spec: str, role: RoleName = "describer", *, ask: bool = True) -> str:
+    """What is said where a model is loaded and asked for one thing."""
+
+    def use() -> None:
+        model = bind_text(spec, role).load()
+        if ask:
+            assert isinstance(model, Describer)
+            model.describe([Image.new("RGB", (2, 2))], "", [0])
+
+    with pytest.raises(ModelError) as raised:
+        use()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://nowhere.invalid/v1"])
+def test_an_address_without_a_server(url: str) -> None:
+    """Refused connections and unknown hosts are told when the model is loaded."""
+    said = _error(f"openai:tiny?base_url={url}&revision=1", ask=False)
+
+    assert f"no server answers at {url}" in said
+    assert "base_url=" in said
+    assert "OPENAI_BASE_URL" in said
+
+
+def test_the_address_of_a_web_site(server: FakeServer) -> None:
+    """Mostly /v1 is missing."""
+    server.models = web_page()
+    assert "a web page (Welcome to nginx!)" in _error(server.spec(), ask=False)
+
+    server.models = web_page(404)
+    server.answer = lambda _: web_page()
+    assert "a web page (Welcome to nginx!)" in _error(server.spec())
+
+    server.answer = lambda _: web_page(404)
+    said = _error(server.spec())
+    assert "has no such interface (404: a web page" in said
+    assert "base_url=" in said
+
+
+def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own address wants one; so does a spec that names a variable."""
+    assert "OPENAI_API_KEY is not set" in _error("openai:gpt?revision=1", ask=False)
+    named = "openai:gpt?revision=1&base_url=http://127.0.0.1:1/v1&key_env=TEAM_KEY"
+    assert "TEAM_KEY is not set" in _error(named, ask=False)
+    monkeypatch.setenv("TEAM_KEY", KEY)
+    assert "no server answers" in _error(named, ask=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("OPENAI_BASE_URL", "localhost:8000/v1", "is no address of a server"),
+        ("OPENAI_BASE_URL", f"http://me:{KEY}@host:port/v1", "is no address of a server"),
+        ("OPENAI_API_KEY", f"{KEY}\nand more", "what OPENAI_API_KEY holds is no key"),
+        ("OPENAI_API_KEY", f"“{KEY}”", "what OPENAI_API_KEY holds is no key"),
+    ],
+)
+def test_an_environment_that_holds_something_else(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    """A missing scheme, a pasted quote: told by the variable's name, without its value."""
+    monkeypatch.setenv(name, value)
+
+    said = _error("openai:m?revision=1", ask=False)
+
+    assert told in said
+    assert KEY not in said
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_refused_or_has_expired(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """At loading for 401; the list of models may be forbidden to a key that may use the model."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    echo = f"Incorrect API key provided: {KEY[:6]}***{KEY[-4:]}, sent as Bearer {KEY}"
+    server.models = fault(status, echo)
+    server.answer = lambda _: fault(status, echo)
+
+    said = _error(server.spec(), ask=status == 403)
+
+    assert "Correct OPENAI_API_KEY" in said
+    assert "secret" not in said
+    assert KEY[-4:] not in said
+
+
+def test_a_server_that_wants_a_key(server: FakeServer) -> None:
+    """Nothing was sent as key: the remedy is to set one."""
+    server.models = fault(401, "Unauthorized")
+
+    assert "Set OPENAI_API_KEY" in _error(server.spec(), ask=False)
+
+
+def test_a_key_whose_quota_is_used_up(server: FakeServer) -> None:
+    """No use in waiting for that."""
+    server.answer = lambda _: fault(429, "You exceeded your current quota", "insufficient_quota")
+
+    assert "quota of the key is used up" in _error(server.spec())
+    assert len(server.seen) == 1
+
+
+def test_a_model_that_the_server_does_not_know(server: FakeServer) -> None:
+    """The nearest name and the others are named; transformers' server says it with 400."""
+    server.answer = lambda _: fault(404, "The model 'tinny' does not exist", "model_not_found")
+    said = _error(server.spec(model="tinny"))
+    assert "does not know this model" in said
+    assert "Did you mean 'tiny'? It lists tiny, large." in said
+    assert "--describer (or --model)" in said
+
+    server.answer = lambda _: document({"detail": "Server is pinned to 'tiny'"}, 400)
+    assert "Did you mean 'tiny'?" in _error(server.spec(model="tinny"))
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        document({"data": [{"id": "large"}]}),
+        document({"detail": "Not Found"}, 404),
+        fault(500),
+        document({"data": 7}),
+        document([1]),
+        Answer(b"{"),
+    ],
+)
+def test_a_list_that_lacks_the_model_stops_nothing(
+    server: FakeServer, load: Load, models: Answer
+) -> None:
+    """Aliases work without being listed, and not every server has a list."""
+    server.models = models
+
+    assert describe(load("describer"))[0].value == "a red circle"
+
+
+def test_one_fatal_answer_ends_the_whole_batch(server: FakeServer, load: Load) -> None:
+    """A key that expires on the way fails every request that is still to come: none of them is sent."""
+    model = load("describer", "concurrency=2")
+    server.in_turn(said(), fault(401, "expired"))
+
+    with pytest.raises(ModelError, match="refuses the key"):
+        describe(model, 64)
+    assert len(server.seen) < 10

@@ -1,0 +1,128 @@
+"""Gating models behind a server from the command line: the whole way, with a key that stays hidden."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.datasets.shapes import Knobs
+from pytest_cepbench.models.shapes import ShapesDescriber, ShapesGenerator
+from tests.models.api.fake_server import Answer, FakeServer, Seen, drawn, fault, said, serving
+from tests.plugin.project import SHAPES, Project, contents
+
+KEY = "sk-proj-0123456789abcdef"
+
+PRICES = "price_in=2&price_out=10"
+
+
+def _play(seen: Seen) -> Answer:
+    """The world's own models, as a provider serves them; one that repeats the key it is given."""
+    if seen.path.endswith("/images/generations"):
+        (pixels,) = ShapesGenerator(Knobs()).generate([seen.body["prompt"]], [seen.body["seed"]])
+        return drawn(Image.fromarray(np.asarray(pixels)))
+    return said(ShapesDescriber(Knobs()).describe(seen.images, seen.text, [0])[0])
+
+
+@pytest.fixture
+def shapes_server() -> Iterator[FakeServer]:
+    """A provider of the world's models, whose first answers are faults that hold the key."""
+    with serving() as server:
+        echo = f"no worker for {KEY}"
+        server.in_turn(fault(500, echo), fault(429, echo, retry_after_ms="10"), _play)
+        yield server
+
+
+def test_models_behind_a_server_are_gated_like_others(
+    project: Project,
+    shapes_server: FakeServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Same numbers as the models themselves, usage and cost in the report, the key nowhere; and what is
+    in the store needs neither the server nor the key again.
+    """
+    for role in ("describer", "generator", "encoder"):
+        monkeypatch.delenv(f"CEPBENCH_{role.upper()}", raising=False)
+    project.suite(SHAPES)
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
+    local = [case["value"] for case in project.report()["cases"]]
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", shapes_server.url.replace("//", f"//team:{KEY}@"))
+    wait = "revision=1&max_retry_wait=0.01"
+    models = (
+        f"--model=openai:eye?{wait}&{PRICES}",
+        f"--generator=openai:hand?{wait}&price_image=0.5",
+    )
+    loud = ("--junitxml=junit.xml", "--showlocals", "-rA", "-vv", "-o", "log_level=DEBUG")
+
+    result = project.run("-n", "2", "--snapshot-update", *models, *loud)
+
+    assert result.ret == pytest.ExitCode.OK
+    report = project.report()
+    assert [case["value"] for case in report["cases"]] == local
+    usage = report["effort"]["usage"]
+    assert (usage["requests"], usage["retries"]) == (len(shapes_server.seen), 2)
+    assert (usage["images"], usage["input_tokens"]) == (32, 3200)
+    assert usage["cost"] == pytest.approx(32 * (100 * 2 + 20 * 10) / 1e6 + 32 * 0.5)
+    result.stdout.fnmatch_lines(
+        ["*requests (2 of them again), 3200 tokens in, 640 out, 32 images*"]
+    )
+
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    again = project.run_here(*models)
+    assert again.ret == pytest.ExitCode.OK
+    assert set(project.verdicts().values()) == {"held"}
+    assert project.effort() == (0, 0)
+
+    said = result.stdout.str() + result.stderr.str() + "".join(capfd.readouterr())
+    assert KEY not in said
+    assert not [name for name, data in contents(project.path).items() if KEY.encode() in data]
+
+
+def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
+    """No traceback, no verdict: the option and the remedy. A wrong spec stops the run before it begins."""
+    project.suite(SHAPES)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        result = project.run_here(f"--describer=openai:m?revision=1&base_url={url}")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"*describer openai:m: no server answers at {url}*base_url=*"])
+    assert "Traceback" not in result.stdout.str()
+    assert set(project.verdicts().values()) == {"error"}
+
+    result = project.run_here(f"--model=openai:m?revision=1&api_key={KEY}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "api_key= has no place in a spec" in result.stderr.str()
+    assert KEY not in result.stderr.str() + result.stdout.str()
+
+
+JUDGING = """\
+from PIL import Image
+from pytest_cepbench import Battle
+
+def test_the_judge_prefers_the_first(judge):
+    (reply,) = judge.judge([Battle(["draw"], [Image.new("RGB", (8, 8))], ["no"])], [0])
+    assert reply.value == "A"
+"""
+
+
+def test_the_judge_is_a_fixture_for_tests_of_ones_own(project: Project) -> None:
+    """`--judge` names it, or a suite beside the test; where nobody does, the message says so."""
+    project.write("test_own.py", JUDGING)
+    with serving() as server:
+        server.answer = lambda _: said("A is better")
+        assert project.run_here(f"--judge={server.spec()}").ret == pytest.ExitCode.OK
+        result = project.run_here()
+        project.suite(SHAPES.replace("[gate]", f'judge = "{server.spec()}"\n[gate]'))
+        assert project.run_here("test_own.py").ret == pytest.ExitCode.OK
+        assert len(server.seen) == 2
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*nobody plays the judge: give one with --judge=*"])
