@@ -128,6 +128,8 @@ def _add_store_actions(parser: argparse.ArgumentParser) -> None:
         ("gc", "find what is old, too much, or needed by no baseline, and delete it", _add_gc),
         ("export", "write a frozen copy, a folder or one .tar, for others to read", _add_export),
         ("import", "take over what is sound of another store or an archive", _add_import),
+        ("push", "upload what a shared store of objects lacks", _add_url),
+        ("pull", "take over what a shared store of objects has more", _add_url),
     ):
         action = actions.add_parser(name, help=about, description=f"{about}.", epilog=_STORE_CODES)
         add(action)
@@ -139,6 +141,12 @@ def _add_stats(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "url",
+        metavar="URL",
+        nargs="?",
+        help="a shared store of objects, in the place of a local one",
+    )
     parser.add_argument(
         "--repair", action="store_true", help="drop what is damaged; it is computed again"
     )
@@ -181,6 +189,14 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", type=Path, help="folder of a store, or archive of one"
+    )
+
+
+def _add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "url",
+        metavar="URL|DIR",
+        help="s3://BUCKET/PREFIX, gs://..., or a folder that machines mount",
     )
 
 

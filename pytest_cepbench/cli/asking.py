@@ -87,7 +87,9 @@ def _fixed_roles(
     given: Namespace, exchanged: str | None = None
 ) -> tuple[dict[RoleName, str], dict[str, str]]:
     """Specs of the roles that are the same for all, and of the suite's further encoders."""
-    roles = {r: getattr(given, r) for r in ROLE_NAMES if r not in (exchanged, "encoder")}
+    roles = {
+        r: getattr(given, r) for r in ROLE_NAMES if r in given and r not in (exchanged, "encoder")
+    }
     encoders: dict[str, str] = {}
     if exchanged != "encoder":
         roles["encoder"], encoders = named_specs(given.encoder)

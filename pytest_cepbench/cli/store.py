@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pytest_cepbench.cli.home import open_store
@@ -12,7 +13,9 @@ from pytest_cepbench.cli.store_pages import (
     collected_lines,
     collection_page,
     findings_page,
+    inspected_page,
     merged_lines,
+    pushed_lines,
     survey_json,
     survey_page,
 )
@@ -25,13 +28,16 @@ from pytest_cepbench.cli.terminal import (
     show_document,
 )
 from pytest_cepbench.cli.units import read_days, read_size, show_size
-from pytest_cepbench.errors import SpecError, StoreError
+from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.report.wording import counted
 from pytest_cepbench.store.collecting import Criteria, choose, collect
 from pytest_cepbench.store.freezing import Wanted, freeze
 from pytest_cepbench.store.inspection import inspect, repair
 from pytest_cepbench.store.merging import merge
 from pytest_cepbench.store.reading import INDEX, Reader
+from pytest_cepbench.store.remote.moving import inspect_objects, pull, push
+from pytest_cepbench.store.remote.objects import Objects
+from pytest_cepbench.store.remote.opening import open_objects
 from pytest_cepbench.store.sources import FolderSource, TarSource
 from pytest_cepbench.store.store import Store
 from pytest_cepbench.store.survey import models_in, survey
@@ -46,10 +52,12 @@ def run(given: Namespace) -> int:
         "gc": _gc,
         "export": _export,
         "import": _import,
+        "push": _push,
+        "pull": _pull,
     }
     try:
         return actions[given.action](given)
-    except SpecError as error:
+    except (SpecError, MissingDependencyError) as error:
         return complain(str(error), MISTAKE)
     except StoreError as error:
         return complain(str(error), NOT_DONE)
@@ -78,6 +86,14 @@ def _stats(given: Namespace) -> int:
 
 
 def _verify(given: Namespace) -> int:
+    if given.url is not None:
+        if given.repair:
+            msg = "--repair is for a local store: what is damaged in a shared one, runs write anew"
+            raise SpecError(msg)
+        with _shared(given.url, "cepbench store verify", writing=False) as objects:
+            seen = inspect_objects(objects)
+        show([inspected_page(given.url, seen)])
+        return 0 if seen.sound else NOT_DONE
     if given.repair:
         with open_store(_there(given.store)) as store:
             return _repaired(store)
@@ -183,3 +199,37 @@ def _import(given: Namespace) -> int:
         refused = archive.refused
     show([], *merged_lines(merged, refused, given.store))
     return NOT_DONE if merged.refused or refused else 0
+
+
+@contextmanager
+def _shared(url: str, source: str, *, writing: bool) -> Iterator[Objects]:
+    objects = open_objects(url, source, writing=writing)
+    assert objects is not None  # or it would have been an error
+    with closing(objects):
+        yield objects
+
+
+def _push(given: Namespace) -> int:
+    try:
+        with (
+            _reader(given.store) as reader,
+            _shared(given.url, "cepbench store push", writing=True) as objects,
+        ):
+            pushed = push(reader, objects)
+    except KeyboardInterrupt:
+        return complain("interrupted: the same command again uploads the rest", INTERRUPTED)
+    show([], *pushed_lines(pushed, given.url))
+    return NOT_DONE if pushed.failed else 0
+
+
+def _pull(given: Namespace) -> int:
+    try:
+        with (
+            _shared(given.url, "cepbench store pull", writing=False) as objects,
+            open_store(given.store) as store,
+        ):
+            merged = pull(store, objects)
+    except KeyboardInterrupt:
+        return complain("interrupted: the same command again takes the rest", INTERRUPTED)
+    show([], *merged_lines(merged, (), given.store))
+    return NOT_DONE if merged.refused else 0

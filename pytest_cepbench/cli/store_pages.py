@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pytest_cepbench.report.wording import counted
 from pytest_cepbench.store.collecting import Collected, Collection, Criteria
 from pytest_cepbench.store.inspection import Findings
 from pytest_cepbench.store.merging import Merged
+from pytest_cepbench.store.remote.moving import Inspected, Pushed
 from pytest_cepbench.store.survey import Share, Survey, count
 from pytest_cepbench.store.uses import DAY_SECONDS
 
@@ -53,6 +55,11 @@ def findings_page(folder: Path, found: Findings) -> Section:
     ):
         lines += _some(what, names)
     lines.append("sound" if found.sound else "damaged")
+    if found.away:
+        images = counted(len(found.away), "image")
+        lines.append(
+            f"{images} in a shared store, fetched when looked at: cepbench store pull takes all"
+        )
     if found.unused:
         images = counted(len(found.unused), "image")
         lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
@@ -110,6 +117,27 @@ def merged_lines(merged: Merged, refused: Sequence[str], folder: Path) -> Iterat
     for why, number in sorted(merged.refused.items()):
         yield f"refused: {counted(number, 'result')}: {why}"
     yield from _some("refused, cannot be of a store", refused)
+
+
+def pushed_lines(pushed: Pushed, url: str) -> Iterator[str]:
+    """What became of results that were to be uploaded."""
+    yield (
+        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.there:,} were there already"
+    )
+    for why, number in sorted(Counter(pushed.failed.values()).items()):
+        yield f"not uploaded: {counted(number, 'result')}: {why}"
+
+
+def inspected_page(url: str, found: Inspected) -> Section:
+    """What is in a shared store, and what is wrong with it."""
+    looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
+    lines = [
+        f"{looked}, {show_size(found.bytes)}",
+        *_some("damaged", found.damaged),
+        *_some("result whose image is not there", [key[:12] for key in found.lost]),
+        "sound" if found.sound else "damaged",
+    ]
+    return Section(f"shared store {url}", tuple(lines))
 
 
 def _shares(name: str, shares: Mapping[str, Share], size: str = "size") -> Table:

@@ -12,7 +12,7 @@ from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.store.images import digest_of, image_path, list_files, read_image_of
 from pytest_cepbench.store.lookup import Read, pages
 from pytest_cepbench.store.results import ImageRef, is_sealed, seal_stamp, unpack
-from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.store import Store, images_away
 
 _AT_ONCE = 64  # images that threads have in memory or are about to
 
@@ -24,7 +24,7 @@ class Findings:
     results, images: how many were looked at. index: what SQLite says of its file. rows: results
     that do not match their seals, by key. files: remembered digests of files, by path, that do not
     match theirs. pictures: damaged images by digest, with the reason. lost: keys of results whose
-    image is not there. unused: images that no result refers to. strangers: files between the images
+    image is not there. away: images that lie in a shared store, and are fetched from it. unused: images that no result refers to. strangers: files between the images
     that are none.
     """
 
@@ -35,6 +35,7 @@ class Findings:
     files: tuple[str, ...]
     pictures: tuple[tuple[str, str], ...]
     lost: tuple[str, ...]
+    away: tuple[str, ...]
     unused: tuple[str, ...]
     strangers: tuple[Path, ...]
 
@@ -59,12 +60,14 @@ def inspect(root: Path, read: Read) -> Findings:
     files: list[str] = []
     results = 0
     wanted: set[str] = set()
+    away: set[str] = set()
     try:
+        away = images_away(read) - there
         for row in _rows(read):
             results += 1
             if row.image is not None:
                 wanted.add(row.image)
-            if row.damaged or (row.image is not None and row.image not in there):
+            if row.damaged or _is_lost(row, there, away):
                 rows.append(row)
         files = [path for _, path in _damaged_files(read)]
     except StoreError as error:
@@ -77,6 +80,7 @@ def inspect(root: Path, read: Read) -> Findings:
         files=tuple(files),
         pictures=tuple(_damaged_images(root, sorted(there))),
         lost=tuple(row.key for row in rows if not row.damaged),
+        away=tuple(sorted(away & wanted)),
         unused=tuple(sorted(there - wanted)),
         strangers=tuple(sorted(strangers)),
     )
@@ -89,14 +93,23 @@ def repair(store: Store, findings: Findings) -> None:
     for digest, _ in findings.pictures:
         image_path(store.root, digest).unlink(missing_ok=True)
     read = store.index.read
+    away = images_away(read) - {digest for digest, _ in findings.pictures}
     gone = [
         (row.rowid,)
         for row in _rows(read)
-        if row.damaged or (row.image and not image_path(store.root, row.image).exists())
+        if row.damaged or (row.image and row.image not in away and not _is_here(store, row.image))
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", gone)
     outdated = [(rowid,) for rowid, _ in _damaged_files(read)]
     store.index.write("DELETE FROM files WHERE rowid = ?", outdated)
+
+
+def _is_here(store: Store, digest: str) -> bool:
+    return image_path(store.root, digest).exists()
+
+
+def _is_lost(row: _Row, there: set[str], away: set[str]) -> bool:
+    return row.image is not None and row.image not in there and row.image not in away
 
 
 @dataclass(frozen=True)

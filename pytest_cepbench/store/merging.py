@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,18 +11,14 @@ from functools import partial
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store.database import explained
 from pytest_cepbench.store.images import image_path, verified, write_image
-from pytest_cepbench.store.lookup import Row, pages
+from pytest_cepbench.store.lookup import pages
 from pytest_cepbench.store.reading import INDEX
-from pytest_cepbench.store.results import ImageRef, is_sealed, unpack
+from pytest_cepbench.store.rows import MOST_PAYLOAD, dated, look
 from pytest_cepbench.store.sources import Source
 from pytest_cepbench.store.store import INSERT, Store
 from pytest_cepbench.store.uses import REMEMBER, last_used, today
 
-_MOST_PAYLOAD = 2**23  # bytes; texts, vectors and detections are far below
-
 _AT_ONCE = 100  # rows in memory, of an index that may say that all of them are large
-
-_MOST_PROVENANCE = 10_000  # characters
 
 
 @dataclass
@@ -45,12 +39,12 @@ def merge(store: Store, source: Source) -> Merged:
     """Take over what is sound. Raises StoreError where either cannot be used; what was taken stays."""
     merged = Merged()
     day, tables = last_used(days=source.reader.has("used"))
-    payload = f"CASE WHEN length(payload) <= {_MOST_PAYLOAD} THEN payload END"
+    payload = f"CASE WHEN length(payload) <= {MOST_PAYLOAD} THEN payload END"
     columns = f"key, kind, {payload}, provenance, created, seal, {day}"
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         for page in pages(source.reader.read, columns, tables, _AT_ONCE):
             known = store.has(str(row[0]) for row in page)
-            fresh = [(row, _look(row)) for row in page if row[0] not in known]
+            fresh = [(row, look(row[:6])) for row in page if row[0] not in known]
             wanted = {image for _, (_, image) in fresh if image is not None}
             absent = {image for image in wanted if not image_path(store.root, image).exists()}
             images = dict(
@@ -58,7 +52,7 @@ def merge(store: Store, source: Source) -> Merged:
             )
             problems = [problem or images.get(image or "") for _, (problem, image) in fresh]
             sound = [row for (row, _), why in zip(fresh, problems, strict=True) if why is None]
-            store.index.write(INSERT, [_dated(row) for row in sound])
+            store.index.write(INSERT, [dated(row[:6]) for row in sound])
             used = [*sound, *(row for row in page if row[0] in known)]
             store.index.write(REMEMBER, [(row[0], min(row[6], today())) for row in used])
             merged.results += len(sound)
@@ -66,22 +60,6 @@ def merge(store: Store, source: Source) -> Merged:
             merged.images += sum(problem is None for problem in images.values())
             merged.refused.update(problem for problem in problems if problem is not None)
     return merged
-
-
-def _look(row: Row) -> tuple[str | None, str | None]:
-    """(what is wrong with a row, the digest of the image that it refers to)."""
-    key, kind, payload, provenance, _, sealed, _ = row
-    if payload is None:
-        return "larger than any result is", None
-    if not is_sealed(key, kind, payload, sealed):
-        return "its row does not match its seal", None
-    if not _is_provenance(provenance):
-        return "its provenance cannot be read", None
-    try:
-        result = unpack(kind, payload)
-    except ValueError:
-        return "of a kind that this version does not know", None
-    return None, result.digest if isinstance(result, ImageRef) else None
 
 
 def _take_image(store: Store, source: Source, digest: str) -> str | None:
@@ -96,21 +74,3 @@ def _take_image(store: Store, source: Source, digest: str) -> str | None:
     with explained(store.root / INDEX):
         write_image(store.root, digest, data)
     return None
-
-
-def _is_provenance(found: object) -> bool:
-    if not isinstance(found, str) or len(found) > _MOST_PROVENANCE:
-        return False
-    try:
-        read = json.loads(found)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(read, dict) and all(isinstance(value, str) for value in read.values())
-
-
-def _dated(row: Row) -> Row:
-    """The row as it is stored; what claims to come from the future is of now."""
-    key, kind, payload, provenance, created, sealed, _ = row
-    now = time.time()
-    past = isinstance(created, float) and 0 <= created <= now
-    return key, kind, payload, provenance, created if past else now, sealed

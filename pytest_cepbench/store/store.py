@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,14 +19,19 @@ from pytest_cepbench.store.database import explained
 from pytest_cepbench.store.images import FOLDER, image_path, read_image_of, write_image
 from pytest_cepbench.store.index import Index
 from pytest_cepbench.store.layers import Layers
-from pytest_cepbench.store.lookup import among, results_under
+from pytest_cepbench.store.lookup import Read, among, results_under
 from pytest_cepbench.store.reading import INDEX
 from pytest_cepbench.store.recent import Recent
+from pytest_cepbench.store.remote.objects import MARKER
+from pytest_cepbench.store.remote.remotes import Place, Remotes
 from pytest_cepbench.store.results import Result, StoredResult, pack, seal, seal_stamp
+from pytest_cepbench.store.rows import dated
 from pytest_cepbench.store.uses import Uses
 
 INSERT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
 """A row of results; the first one under a key stays."""
+
+_AWAY = "away "  # before the digest of an image in a note that says in which shared store it lies
 
 _STALE_SECONDS = 3600.0
 
@@ -39,15 +45,25 @@ class Store:
     what is damaged is dropped, noted in `damage`, and looks as if it had never been stored. Every
     method may be called by any thread; images are encoded and decoded outside of the one lock.
 
-    root: the folder; made when absent, with a `.gitignore` of its own. shared: folders of stores
-    that are only read, asked in this order for what the root does not hold. Nothing is copied from
-    them.
-    Raises StoreError and its kinds when the folder cannot be used.
+    root: the folder; made when absent, with a `.gitignore` of its own. shared: stores that are only
+    read, asked for what the root does not hold: folders of stores, from which nothing is copied,
+    then URLs, from which copies are kept. publish: URL or folder of a shared store that is read like
+    those, and given whatever is put here; made when absent. writing: False where it is to be read
+    only. `remarks` says what went wrong with them, and stopped nobody.
+    Raises StoreError and its kinds, SpecError and MissingDependencyError when one cannot be used.
     """
 
-    def __init__(self, root: Path, shared: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        shared: Sequence[Place] = (),
+        publish: Place | None = None,
+        *,
+        writing: bool = True,
+    ) -> None:
         self.root = root
         self.damage: list[str] = []
+        self.remarks: list[str] = []
         self.recent = Recent()
         self._path = root / INDEX
         with explained(self._path):
@@ -58,13 +74,24 @@ class Store:
                 ignore.write_text("*\n")
             self._sweep()
             self.claims = Claims(root / "claims")
-        self._layers = Layers(root, shared, self.damage.append)
-        try:
+        folders = [Path(one) for one in shared if not _is_remote(one)]
+        with ExitStack() as opened:
+            self._layers = Layers(root, folders, self.damage.append)
+            opened.callback(self._layers.close)
             self.index = Index(self._path, self.damage.append)
-        except BaseException:
-            self._layers.close()
-            raise
-        self._uses = Uses(self.index)
+            opened.callback(self.index.close)
+            self._uses = Uses(self.index)
+            opened.callback(self._uses.write)
+            self._remotes = Remotes(
+                root,
+                self.index.read,
+                [one for one in shared if _is_remote(one)],
+                publish,
+                (self.damage.append, self.remarks.append),
+                writing=writing,
+            )
+            opened.callback(self._remotes.close)
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -78,10 +105,18 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Release the database, and that of every shared store."""
-        self._uses.write()
-        self.index.close()
-        self._layers.close()
+        """Upload what is left, and release the databases, the own one and those of shared stores."""
+        self._opened.close()
+
+    def flush(
+        self, seconds: float | None = None, waiting: Callable[[int], None] | None = None
+    ) -> None:
+        """Wait until what was put is published, where it is; `remarks` has what could not be.
+
+        seconds: after which the rest is left. waiting: told once how many results are left, where it
+        takes long. An interrupt ends the waiting.
+        """
+        self._remotes.flush(seconds, waiting)
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -92,6 +127,23 @@ class Store:
         self._uses.add(found)
         if self._layers and len(found) < len(wanted):
             found |= self._layers.get([key for key in wanted if key not in found])
+        if self._remotes and len(found) < len(wanted):
+            found |= self._copied([key for key in wanted if key not in found])
+        return found
+
+    def _copied(self, keys: Sequence[str]) -> dict[str, Result]:
+        """What shared stores hold under these keys; it is in the folder itself from now on."""
+        shared = self._remotes.rows(keys)
+        if not shared:
+            return {}
+        # First, so that no row without its image looks as if that were lost.
+        self.index.write(
+            "INSERT OR REPLACE INTO notes VALUES (?, ?)",
+            [(f"{_AWAY}{one.image}", one.place) for one in shared if one.image is not None],
+        )
+        self.index.write(INSERT, [dated(one.row) for one in shared])
+        found = self._own(one.row[0] for one in shared)
+        self._uses.add(found)
         return found
 
     def _own(self, keys: Iterable[str]) -> dict[str, Result]:
@@ -106,7 +158,11 @@ class Store:
         wanted = set(keys)
         own = among(self.index.read, "SELECT key FROM results WHERE key", wanted)
         there = {str(key) for (key,) in own}
-        return there | self._layers.get(wanted - there).keys() if self._layers else there
+        if self._layers:
+            there |= self._layers.get(wanted - there).keys()
+        if self._remotes and len(there) < len(wanted):
+            there |= self._copied(sorted(wanted - there)).keys()
+        return there
 
     def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         """Store results, all or none; returns what counts under each key: the first ever stored.
@@ -115,6 +171,7 @@ class Store:
         """
         shared = self._layers.get({entry.key for entry in entries}) if self._layers else {}
         kept = self._put_own([entry for entry in entries if entry.key not in shared])
+        self._remotes.publish(kept)
         self._uses.write_now_and_then()
         return shared | self._own(shared) | kept
 
@@ -146,6 +203,7 @@ class Store:
     def forget(self, keys: Sequence[str], *, why: str) -> None:
         """Drop damaged results, so that they are computed again; shared ones are not read any more."""
         self._layers.refuse(keys)
+        self._remotes.refuse(keys)
         self._drop(keys, why)
 
     def _drop(self, keys: Sequence[str], why: str) -> None:
@@ -178,12 +236,31 @@ class Store:
             with explained(self._path):
                 image_path(self.root, digest).unlink(missing_ok=True)
             self.damage.append(f"image {digest[:12]}: {error}")
-        return self._layers.get_image(digest) if image is None else image
+        if image is None:
+            image = self._layers.get_image(digest)
+        return self._fetched(digest) if image is None and self._remotes else image
+
+    def _fetched(self, digest: str) -> ImageArtifact | None:
+        """The image from a shared store; it is in the folder itself from now on."""
+        shared = self._remotes.image(digest)
+        if shared is None:
+            return None
+        with explained(self._path):
+            write_image(self.root, digest, shared.data)
+        return shared.image
 
     def image_path(self, digest: str) -> Path:
-        """Where the image of this digest lies, if it is there; in the folder itself if it is not."""
+        """Where the image of this digest lies, if it is there; in the folder itself if it is not.
+
+        What shared results refer to is fetched for it.
+        """
         own = image_path(self.root, digest)
-        return own if own.exists() else self._layers.image_path(digest) or own
+        if own.exists():
+            return own
+        shared = self._layers.image_path(digest)
+        if shared is None and self._remotes and self.noted([f"{_AWAY}{digest}"]):
+            self._fetched(digest)
+        return shared or own
 
     # -- digests of files ------------------------------------------------------------------------
 
@@ -230,6 +307,19 @@ class Store:
                     left.unlink()
             except FileNotFoundError:
                 continue  # another process swept it first
+
+
+def images_away(read: Read) -> set[str]:
+    """Digests of images that results refer to and that lie in a shared store; some are here as well."""
+    if not read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'notes'", ()):
+        return set()  # of an earlier version
+    rows = read("SELECT name FROM notes WHERE name GLOB ?", (f"{_AWAY}*",))
+    return {str(name).removeprefix(_AWAY) for (name,) in rows}
+
+
+def _is_remote(place: Place) -> bool:
+    """Whether a shared store is one of objects; a folder of such has no index."""
+    return isinstance(place, str) or ((place / MARKER).exists() and not (place / INDEX).exists())
 
 
 def _stamp(path: Path) -> str:

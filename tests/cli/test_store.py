@@ -198,3 +198,46 @@ def test_what_is_no_store(home: Home, argv: list[str]) -> None:
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.count("\n") == 1
     assert {path.name for path in Path("notes").iterdir()} == {"index.sqlite"}
+
+
+def test_push_verify_and_pull(filled: Home) -> None:
+    """To a shared store and into another local one; what is damaged there is named, and not taken."""
+    pushed = store(filled, "push", "lib")
+    assert (pushed.code, pushed.out) == (0, "9 results uploaded to lib; 0 were there already\n")
+    assert store(filled, "push", "lib").out == "0 results uploaded to lib; 9 were there already\n"
+    sound = store(filled, "verify", "lib")
+    assert (sound.code, sound.err) == (0, "")
+    assert "looked at 9 results and 3 images" in sound.out
+    text = key_of("text 0")
+    (Path("lib") / "results" / text[:2] / text).write_bytes(b"noise")
+    damaged = store(filled, "verify", "lib")
+    assert damaged.code == 1
+    assert (
+        f"damaged: result {text[:12]} in cepbench store verify 'lib': it cannot be read"
+        in damaged.out
+    )
+    pulled = store(filled, "pull", "lib", "--store", "other")
+    assert pulled.code == 1
+    assert "8 results and 3 images imported into other; 0 were there already" in pulled.out
+    assert "refused: 1 result: damaged" in pulled.out
+    assert store(filled, "verify", "--store", "other").code == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (("pull", "nothing"), 1, "cepbench store pull 'nothing' holds no shared store"),
+        (("push", "s3://k:hush@b/p"), 2, "cepbench store push s3://b/p: a URL may hold no user"),
+        (("push", "gs://b/p"), 2, "pip install gcsfs"),
+        (("verify", "lib", "--repair"), 2, "--repair is for a local store"),
+    ],
+)
+def test_a_shared_store_that_cannot_be_used(
+    filled: Home, argv: tuple[str, ...], code: int, said: str
+) -> None:
+    """One line, and nothing is made."""
+    ended = store(filled, *argv)
+    assert (ended.code, ended.out) == (code, "")
+    assert said in ended.err
+    assert "hush" not in ended.err
+    assert not Path("nothing").exists()

@@ -1,0 +1,113 @@
+"""Runs on machines of their own that share chains through a bucket or a mounted folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.store.remote import publishing
+from tests.plugin.project import Project, assert_one_message
+from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
+from tests.store.remote.slow import SlowFileSystem
+
+ROOT = Path(__file__).parents[2]
+
+PLAYED = ("--cep-samples=1", "--model=shapes:", "--cep-role=generator")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """It runs for all tests of this file."""
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def owner(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The environment is that of somebody who may do everything."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> None:
+    """What two workers have published, another machine only reads; numbers are the same."""
+    project.suite((ROOT / "suites" / "instrument" / "suite.toml").read_text())
+    url = f"s3://{BUCKET}/instrument"
+    first = project.run(
+        "-n", "2", *PLAYED, "--cep-store=one", f"--cep-publish={url}", "--snapshot-update"
+    )
+    assert first.ret == pytest.ExitCode.OK
+    first.stdout.fnmatch_lines([f"cepbench: baselines baselines, store one, published to {url}"])
+    assert project.effort()[1] > 50
+    second = project.run_here(*PLAYED, "--cep-store=two", f"--cep-shared={url}")
+    assert second.ret == pytest.ExitCode.OK
+    assert project.effort() == (0, 0)
+    assert {case["verdict"] for case in project.numbers()} == {"held"}
+    for result in (first, second):
+        result.stdout.no_fnmatch_line("infrastructure: *")
+        assert SECRET not in result.stdout.str() + result.stderr.str()
+    # Without the bucket, all is there but the images, which nobody has looked at.
+    third = project.run_here(*PLAYED, "--cep-store=two")
+    assert third.ret == pytest.ExitCode.OK
+    assert project.effort() == (0, 0)
+    for path in (project.path / "two").rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes()
+    assert SECRET not in json.dumps(project.report())
+
+
+def test_runners_share_a_mounted_folder(toy: Project) -> None:
+    """Each reads what was there, and adds what it computes."""
+    shared = ("--cep-publish=lib", "--model=shapes:")
+    assert toy.run_here(*shared, "--cep-store=one", "--cep-samples=1", "--snapshot-update").ret == 0
+    few = toy.effort()[1]
+    assert toy.run_here(*shared, "--cep-store=two", "--cep-samples=2", "--snapshot-update").ret == 0
+    assert 0 < toy.effort()[1] <= few
+    assert toy.run_here(*shared, "--cep-store=three", "--cep-samples=2").ret == 0
+    assert toy.effort() == (0, 0)
+
+
+def test_a_place_that_cannot_be_used_ends_the_run_at_once(toy: Project, owner: Server) -> None:
+    """One line before anything is collected."""
+    toy.write("pytest.ini", "[pytest]\ncepbench_publish = s3://no-such-bucket/lib\n")
+    assert_one_message(
+        toy.run_here("--model=shapes:"),
+        "--cep-publish s3://no-such-bucket/lib: there is no such bucket: create it",
+    )
+    assert_one_message(
+        toy.run_here("--model=shapes:", "--cep-shared=s3://a:b@c/d", "--cep-publish="),
+        "--cep-shared s3://c/d: a URL may hold no user, password or query",
+    )
+
+
+def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
+    """The verdicts stand; summary and report say what was not uploaded, and what to do."""
+    module = (toy.path / "test_toy.py").read_text()
+    breaks = "import shutil\n\n\ndef test_it_breaks():\n    shutil.rmtree('lib')\n\n\n"
+    toy.write("test_toy.py", breaks + module)
+    result = toy.run_here("--model=shapes:", "--cep-publish=lib", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    said = "--cep-publish '*lib': * results were not uploaded (there is no such bucket or folder): "
+    result.stdout.fnmatch_lines([f"infrastructure: {said}cepbench store push does it later"])
+    (told,) = toy.report()["infrastructure"]
+    assert told.endswith("cepbench store push does it later")
+    assert not (toy.path / "lib").exists()
+
+
+def test_a_long_upload_at_the_end_is_announced(
+    toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits is told for what, and how not to."""
+    SlowFileSystem.reset()
+    monkeypatch.setattr(SlowFileSystem, "delay", 0.2)
+    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.0)
+    result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    said = "results are being uploaded to slow://lib; interrupt it to leave them to cepbench store push"
+    result.stdout.fnmatch_lines([f"cepbench: * {said}"])
+    result.stdout.no_fnmatch_line("infrastructure: *")
+    assert len(SlowFileSystem.held) > 50
+    SlowFileSystem.reset()

@@ -1,0 +1,83 @@
+"""What is named as a shared store and is none: one line each, with the option and the remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError, StoreVersionError
+from pytest_cepbench.store import Store
+from tests.store.filling import fill
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://AKIA:hush@bucket/p", "s3://bucket/p: a URL may hold no user, password or query"),
+        ("s3://bucket/p?key=hush", "s3://bucket/p: a URL may hold no user, password or query"),
+        ("memry://lib", "unknown protocol 'memry'"),
+        ("gs://bucket/p", "gs://bucket/p needs a package that is not installed: pip install gcsfs"),
+        ("webdav://host/p", "needs a package that is not installed: Install webdav4"),
+        ("memory://", "memory://: no bucket is named: memory://BUCKET/PREFIX is expected"),
+        ("file://lib", "an absolute path is expected, such as file:///mnt/shared"),
+        ("simplecache::s3://b/p", "unknown protocol 'simplecache::s3'"),
+    ],
+)
+def test_a_wrong_url_is_one_line(tmp_path: Path, url: str, said: str) -> None:
+    """Read or written, it is refused before anything is asked; a secret in it is not repeated."""
+    for arguments, option in (((("url",),), "--cep-shared"), (((), "url"), "--cep-publish")):
+        shared, *rest = arguments
+        places = [url if place == "url" else place for place in rest]
+        with pytest.raises((SpecError, MissingDependencyError)) as caught:
+            Store(tmp_path / "own", [url] if shared else [], *places)
+        message = str(caught.value)
+        assert message.startswith(f"{option} ")
+        assert said in message
+        assert "hush" not in message
+        assert "\n" not in message
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A local store, other people's files, a folder in one that is not there, and a file."""
+    fill(tmp_path / "store", range(1))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    for name, said in (
+        ("store", "is the folder of a local store"),
+        ("home", "holds other things and no shared store: name an empty folder"),
+        ("disk/lib", "there is no such bucket or folder: create it, or name another"),
+        ("home/letter.txt", "is a file: name a folder"),
+    ):
+        with pytest.raises(CepError, match=rf"^--cep-publish '.*{name}'.*{said}"):
+            Store(tmp_path / "own", publish=tmp_path / name)
+    assert not (tmp_path / "disk").exists()
+    assert {path.name for path in (tmp_path / "home").iterdir()} == {"letter.txt"}
+
+
+@pytest.mark.parametrize("place", ["folder", "url"])
+def test_what_holds_no_store_can_be_made_one_and_not_read(tmp_path: Path, place: str) -> None:
+    """Publishing makes it; who only reads it has named the wrong place."""
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    url = folder.as_uri()
+    with pytest.raises(CepError, match=r"--cep-shared file:///.* holds no shared store"):
+        Store(tmp_path / "own", (url,))
+    named = folder if place == "folder" else url
+    Store(tmp_path / "own", publish=named, writing=False).close()  # a plan
+    assert not list(folder.iterdir())
+    Store(tmp_path / "own", publish=named).close()
+    assert json.loads((folder / "cepbench-store.json").read_bytes()) == {"format": 1}
+    Store(tmp_path / "own", (named,)).close()
+
+
+@pytest.mark.parametrize("marker", ['{"format": 2}', "{}", "[1]", "no JSON"])
+def test_another_format_is_refused(tmp_path: Path, marker: str) -> None:
+    """What a newer version wrote is not guessed at, and nothing is written beside it."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "cepbench-store.json").write_text(marker)
+    for shared, publish in (((tmp_path / "lib",), None), ((), tmp_path / "lib")):
+        with pytest.raises(StoreVersionError, match="this version works with format 1"):
+            Store(tmp_path / "own", shared, publish)
+    assert (tmp_path / "lib" / "cepbench-store.json").read_text() == marker

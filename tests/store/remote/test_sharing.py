@@ -1,0 +1,266 @@
+"""Stores that share results through objects, in a folder and behind a slow line."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from pytest_cepbench.store import ImageRef, Store, StoredResult
+from pytest_cepbench.store.inspection import inspect
+from pytest_cepbench.store.remote import publishing, reader
+from pytest_cepbench.store.remote.objects import image_name, result_name
+from tests.store.filling import contents, fill, key_of, picture
+from tests.store.remote.sharing import PROVENANCE, compute, published
+from tests.store.remote.slow import SlowFileSystem
+from tests.store.strategies import same
+
+TEXT, IMAGE = key_of("text 0"), key_of("image 0")
+
+
+@pytest.fixture(params=["folder", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where results are shared."""
+    return tmp_path / "lib" if request.param == "folder" else f"memory://{uuid4().hex}/lib"
+
+
+@pytest.fixture
+def slow() -> Iterator[type[SlowFileSystem]]:
+    """What is behind `slow://lib`."""
+    SlowFileSystem.reset()
+    yield SlowFileSystem
+    SlowFileSystem.reset()
+
+
+def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) -> None:
+    """Every kind of result with its provenance; images when they are looked at. Then nobody is asked."""
+    results = published(tmp_path / "first", place, range(3))
+    with Store(tmp_path / "second", (place,)) as store:
+        assert store.has([*results, "absent"]) == results.keys()
+        found = store.get([*results, "absent"])
+        assert found.keys() == results.keys()
+        assert all(same(found[key], results[key]) for key in found)
+        assert not list((tmp_path / "second" / "images").rglob("*.webp"))
+        assert store.image_path(picture(0).digest).exists()
+        image = store.get_image(picture(1).digest)
+        assert image is not None
+        assert image.digest == picture(1).digest
+    with Store(tmp_path / "second") as alone:
+        found = alone.get(results)
+        assert all(same(found[key], results[key]) for key in results)
+        assert alone.get_image(picture(1).digest) is not None
+        (provenance,) = set(alone.index.read("SELECT provenance FROM results"))
+        assert provenance == ('{"device": "cpu", "model": "aaaaaaaaaaaaaaaa"}',)
+        seen = inspect(alone.root, alone.index.read)
+        assert (seen.sound, seen.away) == (True, (picture(2).digest,))
+
+
+def test_a_shared_store_is_only_read(tmp_path: Path) -> None:
+    """Who reads one leaves every byte of it alone; who publishes adds, and changes nothing."""
+    place = tmp_path / "lib"
+    published(tmp_path / "first", place, range(2))
+    before = contents(place)
+    with Store(tmp_path / "second", (place,)) as store:
+        store.put([StoredResult("new", "mine")])
+        store.get([TEXT])
+    assert contents(place) == before
+    with Store(tmp_path / "third", publish=place) as store:
+        compute(store, range(3))
+    after = contents(place)
+    assert {name: after[name] for name in before} == before
+    assert after.keys() - before.keys() == {
+        *(result_name(key_of(f"{kind} 2")) for kind in ("text", "vector", "image")),
+        image_name(picture(2).digest),
+    }
+
+
+def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Path | str) -> None:
+    """A lost race is no error; whoever lost keeps its own."""
+    with (
+        Store(tmp_path / "one", publish=place) as one,
+        Store(tmp_path / "two", publish=place) as two,
+    ):
+        for name, store in (("one", one), ("two", two)):
+            assert store.put([StoredResult("k" * 64, name)]) == {"k" * 64: name}
+            store.flush()
+    assert (two.remarks, two.damage) == ([], [])
+    with Store(tmp_path / "three", (place,)) as three:
+        assert three.get(["k" * 64]) == {"k" * 64: "one"}
+
+
+def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
+    """A damaged object is as if it were not there; a run that computes it and publishes mends it."""
+    place = tmp_path / "lib"
+    results = published(tmp_path / "first", place, range(2))
+    row, image = place / result_name(TEXT), place / image_name(picture(0).digest)
+    row.write_bytes(row.read_bytes().replace(b"a text", b"A text"))
+    image.write_bytes((place / image_name(picture(1).digest)).read_bytes())
+    with Store(tmp_path / "second", publish=place) as store:
+        for _ in range(2):
+            assert store.get(results).keys() == results.keys() - {TEXT}
+            assert store.get_image(picture(0).digest) is None
+        first, second = store.damage
+        assert (
+            first
+            == f"result {TEXT[:12]} in --cep-publish {str(place)!r}: its row does not match its seal"
+        )
+        assert second.startswith(f"image {picture(0).digest[:12]} in --cep-publish")
+        store.forget([IMAGE], why="its image is gone")
+        assert store.get([IMAGE]) == {}
+        compute(store, range(1))
+    with Store(tmp_path / "third", (place,)) as store:
+        assert store.get(results).keys() == results.keys()
+        assert store.get_image(picture(0).digest) is not None
+        assert store.damage == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\x93\x01\x02\x03", b"\xc1", b"{}"], ids=repr)
+def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
+    """Nothing that lies under a key is more than bytes until it has proved to be a result."""
+    published(tmp_path / "first", tmp_path / "lib", range(1))
+    (tmp_path / "lib" / result_name(TEXT)).write_bytes(data)
+    with Store(tmp_path / "second", (tmp_path / "lib",)) as store:
+        assert store.get([TEXT]) == {}
+        assert store.damage == [
+            f"result {TEXT[:12]} in --cep-shared {str(tmp_path / 'lib')!r}: it cannot be read"
+        ]
+
+
+def test_left_overs_of_killed_writers_are_swept(tmp_path: Path) -> None:
+    """They have no names that anybody reads, and go after a day."""
+    published(tmp_path / "first", tmp_path / "lib", range(1))
+    old, young = tmp_path / "lib" / "new" / "old", tmp_path / "lib" / "new" / "young"
+    for left in (old, young):
+        left.write_bytes(b"half")
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    published(tmp_path / "second", tmp_path / "lib", range(1))
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_folder_of_a_local_store_goes_before(tmp_path: Path) -> None:
+    """Shared folders with an index are asked first, as ever; nothing of them is copied or published."""
+    fill(tmp_path / "local", range(1))
+    with Store(tmp_path / "own", (tmp_path / "local",), tmp_path / "lib") as store:
+        assert store.get([TEXT]) == {TEXT: "a text about 0"}
+        assert store.put([StoredResult(TEXT, "mine")]) == {TEXT: "a text about 0"}
+        assert len(store) == 0
+    assert contents(tmp_path / "lib").keys() == {"cepbench-store.json"}
+
+
+def left(why: str) -> str:
+    """What is said of a result that was not uploaded."""
+    said = f"--cep-publish slow://lib: 1 result was not uploaded ({why})"
+    return f"{said}: cepbench store push does it later"
+
+
+# -- behind a slow line ------------------------------------------------------------------------------
+
+
+def test_a_step_of_64_costs_one_round_trip(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
+    """All keys are asked for at once; what was not there is not asked for again, unless long after."""
+    keys = [key_of(f"text {i}") for i in range(64)]
+    with Store(tmp_path / "first", publish="slow://lib") as store:
+        store.put([StoredResult(key, "there") for key in keys[:32]])
+    slow.delay = 0.2
+    with Store(tmp_path / "second", ("slow://lib",)) as store:
+        slow.asked.clear()
+        started = time.perf_counter()
+        assert store.get(keys).keys() == set(keys[:32])
+        assert time.perf_counter() - started < 64 * slow.delay / 8
+        assert len(slow.asked) == 64
+        assert store.get(keys).keys() == store.has(keys) == set(keys[:32])
+        assert len(slow.asked) == 64
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reader, "_ASK_AGAIN", 0.0)
+            store.get(keys)
+        assert len(slow.asked) == 96
+
+
+def test_images_are_there_before_results_that_name_them(
+    tmp_path: Path, slow: type[SlowFileSystem]
+) -> None:
+    """Whoever reads a result can read its image; a result whose image is not uploaded is not either."""
+    with Store(tmp_path / "first", publish="slow://lib") as store:
+        compute(store, range(2))
+        store.put([StoredResult("9" * 64, ImageRef("f" * 64))])
+    order = [path.removeprefix("lib/") for path in slow.written]
+    for i in range(2):
+        image = order.index(image_name(picture(i).digest))
+        assert image < order.index(result_name(key_of(f"image {i}")))
+    assert result_name("9" * 64) not in order
+    assert store.remarks == [left("the image is not in the local store")]
+
+
+def test_nothing_else_leaves(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
+    """Images without a result, such as those of data sets that reports show, and notes stay here."""
+    with Store(tmp_path / "first", publish="slow://lib") as store:
+        store.put_image(picture(5))
+        store.note("batch", "32")
+        store.file_digest(Path(__file__), "bytes", lambda _: "0" * 64)
+        store.put([StoredResult(TEXT, "a text", PROVENANCE)])
+    assert slow.held.keys() == {"lib/cepbench-store.json", f"lib/{result_name(TEXT)}"}
+
+
+def test_a_place_that_stops_answering_is_left(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on with its own store, asks no more, and says once what it could not do."""
+    monkeypatch.setattr("pytest_cepbench.store.remote.bucket._PAUSE", 0.0)
+    monkeypatch.setattr(publishing, "_PAUSE", 0.0)
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        store.put([StoredResult(TEXT, "before")])
+        store.flush()
+        slow.broken = True
+        for name in ("one", "two"):
+            asked = len(slow.asked)
+            assert store.get([key_of(name), TEXT]) == {TEXT: "before"}
+            assert store.get_image(picture(7).digest) is None
+            store.put([StoredResult(key_of(name), name)])
+            store.flush()
+        assert len(slow.asked) == asked
+        assert store.get([key_of("two")]) == {key_of("two"): "two"}
+    assert store.remarks == [
+        "--cep-publish slow://lib: it does not answer; nothing of it is read any more",
+        *[left("it does not answer")] * 2,
+    ]
+    assert store.damage == []
+
+
+def test_the_end_waits_for_uploads_as_long_as_it_may(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it waits; where the time is over, what is left is counted."""
+    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.01)
+    said: list[int] = []
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        slow.delay = 0.3
+        store.put([StoredResult(key_of(str(i)), "text") for i in range(100)])
+        store.flush(waiting=said.append)
+        assert said == [100]
+        assert len(slow.held) == 101
+        slow.delay = 3.0
+        store.put([StoredResult(TEXT, "text")])
+        started = time.perf_counter()
+        store.flush(0.1)
+    assert time.perf_counter() - started < slow.delay
+    assert store.remarks == [left("not done within 0.1 s")]
+
+
+def test_an_interrupt_ends_the_waiting(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while results are being uploaded leaves the rest, and does not end the run."""
+    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.01)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        slow.delay = 3.0
+        store.put([StoredResult(TEXT, "text")])
+        store.flush(waiting=interrupt)
+    assert store.remarks == [left("interrupted")]
