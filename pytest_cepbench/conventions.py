@@ -8,6 +8,8 @@ from pathlib import Path
 
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[a-z0-9]+::")
+
 
 def split_name(text: str) -> tuple[str | None, str]:
     """Name and spec of `NAME=SPEC`; no name where there is none, or the text is a path that exists.
@@ -55,3 +57,8 @@ def keep_out_of_git(home: Path, path: Path) -> None:
     ignore = home / ".gitignore"
     if path.absolute().is_relative_to(home.absolute()) and not ignore.exists():
         ignore.write_text("*\n")
+
+
+def is_url(text: str) -> bool:
+    """Whether a place is named by a URL, as a bucket is, and not by a path."""
+    return _URL.match(text) is not None

@@ -21,6 +21,7 @@ from pytest_cepbench.plugin.fixtures import (
     detector,
     encoder,
     generator,
+    judge,
     process_of,
 )
 from pytest_cepbench.plugin.ledger import SKIPPED, UNJUDGED
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.leases import Leases
 
 # pytest finds fixtures as names of a plugin's module.
-__all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator"]
+__all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator", "judge"]
 
 _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 """Of the workers that a plan is about."""
@@ -159,6 +160,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if controller is not None:
         controller.ledger.expect(item.nodeid for item in cases)
+        if cases:
+            with _usage_errors():
+                controller.plan_pools()
     if cases:
         _show_progress(config, process_of(config))
 
@@ -168,7 +172,7 @@ def _show_progress(config: pytest.Config, process: Process) -> None:
 
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
-        live.show(config, lambda: live.own(process.progress))
+        live.show(config, lambda: live.own(process.progress, process.elsewhere))
     elif worker["cepbench_live"]:
         folder = make_folder(process.settings.home, process.folder)
         live.tell(config, process.progress, folder, worker["workerid"])
@@ -259,6 +263,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     _clear_terminal(session.config)
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is not None:
+        if controller.ledger.active:
+            process_of(session.config).dismiss_helpers()
         controller.tell_junit(session.config)
     try:
         yield

@@ -37,6 +37,7 @@ class Controller:
     lines: who is gated against what, for header and reports. changes: the baselines that were
     taken over. refused: whether there was reason to take over none. written: reports. beside: what
     processes did outside of cases. remarks: on memory, from workers that helped.
+    pools: of a cluster, in a line.
     """
 
     settings: Settings
@@ -50,6 +51,7 @@ class Controller:
     written: list[Path] = field(default_factory=list)
     beside: list[Effort] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    pools: str | None = None
 
     @cached_property
     def deaths(self) -> Deaths:
@@ -73,12 +75,19 @@ class Controller:
     def _setup(self, taken: Sequence[str]) -> Iterator[str]:
         if not self.settings.names_models:
             return
-        for folder in self.settings.shared:
-            if not folder.is_dir():
-                msg = f"--cep-shared {shown_path(folder)}: no such folder; that of a store is expected"
+        for place in self.settings.shared:
+            if isinstance(place, Path) and not place.is_dir():
+                msg = (
+                    f"--cep-shared {shown_path(place)}: no such folder; that of a store is expected"
+                )
                 raise SpecError(msg)
+        if self.process().engine is not None:
+            yield self.process().cluster_line
         yield from self._model_lines()
-        yield f"baselines {shown_path(self.settings.baselines)}, store {shown_path(self.settings.store)}"
+        store = shown_path(self.settings.store)
+        publish = self.settings.publish
+        where = "" if publish is None else f", published to {shown_place(publish)}"
+        yield f"baselines {shown_path(self.settings.baselines)}, store {store}{where}"
         for name in taken:
             yield f"{name} belongs to another plugin here, use --cep-{name[2:]}"
         others = [
@@ -118,10 +127,16 @@ class Controller:
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 
+    def plan_pools(self) -> None:
+        """Divide the cluster among the models of what was collected. Raises CepError kinds."""
+        self.pools = self.process().plan_pools()
+
     def lineups(self) -> Iterator[str]:
         """One line for each suite that is about to be gated."""
         if not self.ledger.expected:
             return
+        if self.pools:
+            yield f"cepbench: {self.pools}"
         loaded_suites = self.process().loaded
         known = {name for loaded in loaded_suites for name in loaded.suite.table.encoders}
         for name in self.settings.encoders:
@@ -150,6 +165,7 @@ class Controller:
             return
         from pytest_cepbench.gate import PRESENTATIONS, Verdict
 
+        self._publish(session)
         if updating and self.deaths.all:
             ledger.fail(
                 "a worker died, and baselines are accepted only from a run in which none did: run it "
@@ -170,6 +186,23 @@ class Controller:
             self.beside.append(self.process().beside)
             self._write_reports()
 
+    def _publish(self, session: pytest.Session) -> None:
+        """Wait until results of this process are where they are published."""
+        place = self.settings.publish
+        if place is None and not self.settings.shared:
+            return
+
+        def waiting(left: int) -> None:
+            reporter = session.config.pluginmanager.getplugin("terminalreporter")
+            if reporter is not None and place is not None:
+                reporter.ensure_newline()
+                reporter.write_line(
+                    f"cepbench: {left:,} results are being uploaded to {shown_place(place)}; interrupt "
+                    "it to leave them to cepbench store push"
+                )
+
+        self.remarks += self.process().publish(publishing_seconds(session), waiting)
+
     def hear(self, told: Any) -> None:
         """What a worker did outside of cases; None where it had none."""
         if told is not None:
@@ -183,7 +216,8 @@ class Controller:
     @property
     def infrastructure(self) -> list[str]:
         """What went wrong with machines and was made good, a sentence each."""
-        return [*self.deaths.lines(), *self.remarks]
+        own = self.process().infrastructure if self.ledger.active else []
+        return list(dict.fromkeys([*self.deaths.lines(), *self.remarks, *own]))
 
     def _accept(self, session: pytest.Session) -> None:
         from pytest_cepbench.gate import CaseKey
@@ -260,6 +294,16 @@ class Controller:
             for (nodeid, _), begun in xml.node_reporters.items():
                 if str(nodeid) in self.deaths.retried and not begun.nodes:
                     xml.node_reporters_ordered.remove(begun)
+
+
+def publishing_seconds(session: pytest.Session) -> float | None:
+    """How long the end of a run waits for uploads; None: as long as they go on."""
+    return 5.0 if session.exitstatus == pytest.ExitCode.INTERRUPTED else None
+
+
+def shown_place(place: Path | str) -> str:
+    """A shared store as it is said; a URL with secrets was refused before."""
+    return place if isinstance(place, str) else str(shown_path(place))
 
 
 def shown_path(path: Path) -> Path:

@@ -105,7 +105,9 @@ def examine(
     for size, share in _affordable(process, sizes, shares):
         depth = run.depth(case, size)
         partial = depth is not None
-        work_of(process).ready(suite_file, case, depth)
+        work = work_of(process)
+        process.offer(suite_file, case, depth)
+        work.ready(suite_file, case, depth)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
@@ -124,7 +126,9 @@ def work_of(process: Process) -> Work:
         for one in process.assigned.values():
             run = process.run(one.suite_file)
             first = planned_looks(process, one.suite_file, one.case, one.policy)[0]
-            work.enlist(one.suite_file, one.case, run.depth(one.case, first))
+            needed = (one.suite_file, one.case, run.depth(one.case, first))
+            work.enlist(*needed)
+            process.offer(*needed)
     return work
 
 

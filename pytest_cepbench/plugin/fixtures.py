@@ -107,6 +107,12 @@ def detector(request: pytest.FixtureRequest) -> Any:
     return _model(request, "detector")
 
 
+@pytest.fixture
+def judge(request: pytest.FixtureRequest) -> Any:
+    """The loaded judge of the run (see `pytest_cepbench.Judge`), one per process."""
+    return _model(request, "judge")
+
+
 def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
     from pytest_cepbench.errors import CepError
     from pytest_cepbench.plugin.collecting import mark_of

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-ROLES = ("describer", "generator", "encoder", "detector")
+ROLES = ("describer", "generator", "encoder", "detector", "judge")
 
 GATES = ("regression", "noninferiority", "threshold")
 
@@ -21,6 +21,8 @@ INCONCLUSIVE = ("pass", "fail", "more")
 PAIRINGS = ("exact", "common")
 
 RESIDENCIES = ("all", "swap")
+
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,21 @@ class Option:
     @property
     def dest(self) -> str:
         """Attribute of config.option."""
-        return f"cep_{self.name}"
+        return f"cep_{self._word}"
 
     @property
     def ini(self) -> str:
         """Name in the ini file."""
-        return f"cepbench_{self.name}"
+        return f"cepbench_{self._word}"
 
     @property
     def env(self) -> str:
         """Name in the environment."""
-        return f"CEPBENCH_{self.name.upper()}"
+        return f"CEPBENCH_{self._word.upper()}"
+
+    @property
+    def _word(self) -> str:
+        return self.name.replace("-", "_")
 
 
 OPTIONS = (
@@ -81,15 +87,23 @@ OPTIONS = (
         multiple=True,
     ),
     Option("detector", "SPEC", "Model that finds objects in images", short=True),
+    Option("judge", "SPEC", "Model that says which of two answers is better", short=True),
     Option("data", "NAME=PATH", "Where a suite's data set lies (several allowed)", multiple=True),
     Option("samples", "N", "Most samples of each category: the same ones in every run"),
     Option("seeds", "N", "How often each sample is played, instead of the suites' own"),
     Option("store", "DIR", "Folder of computed results (default: .cepbench/store)"),
     Option(
         "shared",
-        "DIR",
-        "Folder of results that others computed, read only, under the store (several allowed)",
+        "DIR|URL",
+        "Results that others computed, read only, under the store: a folder, or a URL such as "
+        "s3://BUCKET/PREFIX (several allowed)",
         multiple=True,
+    ),
+    Option(
+        "publish",
+        "URL|DIR",
+        "Shared store that is read, and given what this run computes: s3://BUCKET/PREFIX, gs://..., "
+        "or a folder that machines mount",
     ),
     Option("baselines", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("report", "FILE", "Report to write, .json and .html (default: .cepbench/report.json)"),
@@ -137,6 +151,24 @@ OPTIONS = (
         "all: models stay on the device together (default); swap: one at a time, for devices that "
         "cannot hold them",
         choices=RESIDENCIES,
+    ),
+    Option(
+        "engine",
+        "WHICH",
+        "Where models play: local, in pytest's own processes (default), or ray, on a Ray cluster",
+        choices=ENGINES,
+    ),
+    Option(
+        "ray-address",
+        "HOST:PORT",
+        "With --cep-engine=ray: the cluster (default: RAY_ADDRESS, else one is started here)",
+    ),
+    Option(
+        "ray-pool",
+        "ROLE:K=V,...",
+        "With --cep-engine=ray: actors, gpus and cpus of a role's pool, such as "
+        "describer:actors=4,gpus=0.5 (several allowed)",
+        multiple=True,
     ),
     Option("plan", "", "Print what would be judged, and how well, without judging it", switch=True),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -18,7 +18,7 @@ from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.models.host import usable_cores
@@ -42,10 +42,13 @@ from pytest_cepbench.suites import (
     named_seat,
 )
 from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.choices import Part
+from pytest_cepbench.suites.choices import Part, Seat
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.policies import Claim, Overrides, check_names, claim_of, pooled_case
 from pytest_cepbench.suites.work import Work
+
+if TYPE_CHECKING:
+    from pytest_cepbench.plugin.engine import Engine
 
 _LOOK = 0.2  # seconds
 
@@ -92,6 +95,8 @@ class Process:
         self.progress = Progress()
         self._workers = workers
         self._aside: TemporaryDirectory[str] | None = None
+        self._unopened: CepError | None = None
+        self._unreached: CepError | None = None
         self._name = name
         self._charged = Effort()
         self._told: set[str] = set()
@@ -113,12 +118,19 @@ class Process:
     @cached_property
     def store(self) -> Store:
         """The store, opened."""
+        if self._unopened is not None:  # a server that did not answer is not asked for every case
+            raise self._unopened
         settings = self.settings
-        if settings.plan and not settings.store.exists():  # a plan leaves nothing behind
+        root = settings.store
+        if settings.plan and not root.exists():  # a plan leaves nothing behind
             self._aside = TemporaryDirectory(prefix="cepbench-plan-")
-            return Store(Path(self._aside.name), settings.shared)
-        store = Store(settings.store, settings.shared)
-        keep_out_of_git(self.settings.home, self.settings.store)
+            root = Path(self._aside.name)
+        try:
+            store = Store(root, settings.shared, settings.publish, writing=not settings.plan)
+        except CepError as error:
+            self._unopened = error
+            raise
+        keep_out_of_git(settings.home, root)
         return store
 
     @cached_property
@@ -128,7 +140,67 @@ class Process:
         unsaid = self._workers > 1 and "OMP_NUM_THREADS" not in os.environ
         threads = max(1, usable_cores() // self._workers) if unsaid else None
         swap = self.settings.residency == "swap"
-        return Roster(self.store, threads, swap=swap, progress=self.progress)
+        place = None if self.engine is None else self.engine.place
+        return Roster(self.store, threads, swap=swap, progress=self.progress, place=place)
+
+    @cached_property
+    def engine(self) -> Engine | None:
+        """Where models play, if not in this process. Raises what connecting to a cluster raises."""
+        # A plan asks no model, and starts no cluster.
+        if self.settings.engine != "ray" or self.settings.plan:
+            return None
+        if self._unreached is not None:  # a cluster that did not answer is not asked for every case
+            raise self._unreached
+        from pytest_cepbench.plugin.engine import Engine
+
+        try:
+            return Engine(self)
+        except CepError as error:
+            self._unreached = error
+            raise
+
+    @property
+    def cluster_line(self) -> str:
+        """The cluster and its nodes, for people; only where there is one."""
+        assert self.engine is not None
+        return self.engine.header
+
+    def plan_pools(self) -> str | None:
+        """Divide the cluster among the models of what is to be judged; in a line. Raises SpecError."""
+        if self.engine is None:
+            return None
+        files = dict.fromkeys(one.suite_file for one in self.assigned.values())
+        return self.engine.plan(s for file in files for s in self.suite(file).lineup.seats.values())
+
+    @property
+    def _engine(self) -> Engine | None:
+        """The engine, if it was needed so far."""
+        found: Engine | None = self.__dict__.get("engine")
+        return found
+
+    def hash_file(self, path: Path) -> str:
+        """SHA-256 of a file's bytes, remembered by the store."""
+        return self.roster.context.hash_file(path)
+
+    def offer(self, path: Path, case: Case, most: int | None) -> None:
+        """Let whoever helps in this process know what is needed now."""
+        if self.engine is not None:
+            self.engine.offer(path, case, most)
+
+    @property
+    def elsewhere(self) -> Progress | None:
+        """How far others of this process are; None where there are none, or they do nothing."""
+        return None if self._engine is None else self._engine.progress
+
+    @property
+    def infrastructure(self) -> list[str]:
+        """What happened to the cluster and was made good."""
+        return [] if self._engine is None else self._engine.lines()
+
+    def dismiss_helpers(self) -> None:
+        """Have nobody work any more but the thread that asks."""
+        if self._engine is not None:
+            self._engine.close()
 
     @cached_property
     def work(self) -> Work:
@@ -138,7 +210,7 @@ class Process:
             self.run,
             self.run_id,
             self.folder,
-            processes=self._workers,
+            processes=self._workers if self.engine is None else max(2, self._workers),
             stopped=self.stopped,
             let_go=self.roster.residency.clear,
             swap=self.roster.residency.swap,
@@ -148,7 +220,8 @@ class Process:
     @property
     def runners(self) -> list[RoleRunner]:
         """The models that were bound so far; none where the store could not be opened."""
-        return list(self.roster.runners.values()) if "roster" in self.__dict__ else []
+        own = list(self.roster.runners.values()) if "roster" in self.__dict__ else []
+        return own if self._engine is None else own + self._engine.runners
 
     @property
     def effort(self) -> Effort:
@@ -158,11 +231,14 @@ class Process:
         for role, tally in tallies:
             loads[role] += tally.loads
         spent = total(tally for _, tally in tallies)
+        seconds = spent.seconds
+        if self._engine is not None:  # threads share models, and wait for them
+            loads, seconds = self._engine.spent()
         return Effort(
-            spent.loads,
+            loads.total(),
             spent.inputs,
             spent.hits,
-            model_seconds=spent.seconds,
+            model_seconds=seconds,
             roles=dict(+loads),
             usage=spent.usage,
             worker=self._name,
@@ -185,6 +261,16 @@ class Process:
         new = [remark for remark in said if remark not in self._told]
         self._told.update(new)
         return [*(self.work.told() if "work" in self.__dict__ else []), *new]
+
+    def publish(self, seconds: float | None, waiting: Callable[[int], None] | None) -> list[str]:
+        """Wait until all results are where they are published, and say what went wrong with that.
+
+        seconds: after which the rest is left. waiting: told how many are left, where it takes long.
+        """
+        if "store" not in self.__dict__:
+            return []
+        self.store.flush(seconds, waiting)
+        return list(dict.fromkeys(self.store.remarks))
 
     @property
     def damage(self) -> list[str]:
@@ -260,23 +346,30 @@ class Process:
     def run(self, path: Path) -> SuiteRun:
         """The measuring of a suite, one per process."""
         if path not in self._runs:
-            loaded = self.suite(path)
-            self._runs[path] = SuiteRun(
-                loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, self.roster
-            )
+            self._runs[path] = self.measuring(path, self.roster)
         return self._runs[path]
+
+    def measuring(self, path: Path, roster: Roster) -> SuiteRun:
+        """The measuring of a suite by the models of a roster."""
+        loaded = self.suite(path)
+        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, roster)
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model that plays a role, in the suite if there is one, else by its option.
 
         Raises SpecError when nobody plays it, and what loading raises.
         """
-        seats = self.suite(suite_file).lineup.seats if suite_file.exists() else {}
+        seats: dict[str, Seat] = {}
+        if suite_file.exists():
+            lineup = self.suite(suite_file).lineup
+            seats |= lineup.spare
+            seats |= lineup.seats
         seat = seats[role] if role in seats else named_seat(self.choices, role)
         return self.roster.runner(seat).model
 
     def close(self) -> None:
         """Release the store, if it was opened."""
+        self.dismiss_helpers()
         if "store" in self.__dict__:
             self.store.close()
         if self._aside is not None:

@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_cepbench.conventions import at_least_one, named_specs, split_pair
+from pytest_cepbench.conventions import at_least_one, is_url, named_specs, split_pair
 from pytest_cepbench.plugin.options import OPTIONS, ROLES, Option
+from pytest_cepbench.plugin.pool_options import check_engine, read_pools
 
 _ENV_LIST_SEPARATOR = ";"
 
@@ -45,8 +46,9 @@ class Settings:
 
     roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
     home: folder of everything a run leaves behind by default, never to be committed. shared: folders
-    of results that are only read. residency: whether models share a device or take turns. attribute: on
-    how many samples a regression is followed. sources: for every value that is not a default, where
+    and URLs of results that are only read. publish: where results are written as well. residency: whether models share a device or take turns. attribute: on
+    how many samples a regression is followed. engine: where models play. ray_pools: role ->
+    actors, gpus, cpus, as far as they were given. sources: for every value that is not a default, where
     it came from.
     """
 
@@ -57,7 +59,8 @@ class Settings:
     data: Mapping[str, Path]
     home: Path
     store: Path
-    shared: tuple[Path, ...]
+    shared: tuple[Path | str, ...]
+    publish: Path | str | None
     baselines: Path
     report: Path
     gate: str | None
@@ -70,6 +73,9 @@ class Settings:
     seeds: int | None
     attribute: int
     residency: str
+    engine: str
+    ray_address: str | None
+    ray_pools: Mapping[str, Mapping[str, float]]
     plan: bool
     sources: Mapping[str, str]
 
@@ -90,6 +96,9 @@ class Settings:
                 return config.inipath.parent / text
             return Path(text).absolute()
 
+        def store(name: str, text: str) -> Path | str:
+            return text if is_url(text) else place(name, text)
+
         def folder(name: str, default: Path) -> Path:
             return place(name, single[name]) if name in single else default
 
@@ -103,6 +112,9 @@ class Settings:
         roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
         if unnamed is not None:
             roles["encoder"] = unnamed
+        with _usage_errors():
+            check_engine(config, single, sources)
+            pools = read_pools(values.get("ray-pool", []), sources.get("ray-pool", ""))
         home = config.rootpath / ".cepbench"
         attribute = read("attribute", _count_or_none)
         return cls(
@@ -116,7 +128,8 @@ class Settings:
             },
             home=home,
             store=folder("store", home / "store"),
-            shared=tuple(place("shared", text) for text in values.get("shared", [])),
+            shared=tuple(store("shared", text) for text in values.get("shared", [])),
+            publish=store("publish", single["publish"]) if single.get("publish") else None,
             baselines=folder("baselines", config.rootpath / "baselines"),
             report=folder("report", home / "report.json"),
             gate=single.get("gate"),
@@ -129,6 +142,9 @@ class Settings:
             seeds=read("seeds", at_least_one),
             attribute=_ATTRIBUTED if attribute is None else attribute,
             residency=single.get("residency", "all"),
+            engine=single.get("engine", "local"),
+            ray_address=single.get("ray-address"),
+            ray_pools=pools,
             plan=read("plan", _switch) or False,
             sources=sources,
         )

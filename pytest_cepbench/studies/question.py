@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.roles import RoleName
-from pytest_cepbench.suites.choices import Part
 from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.choices import Part
 from pytest_cepbench.suites.measures import ENCODER
 
 StudyName = Literal["seeds", "generators", "encoders", "lengths", "weighting"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
@@ -22,6 +22,7 @@ _ARTICLES: Mapping[RoleName, str] = {
     "generator": "a",
     "encoder": "an",
     "detector": "a",
+    "judge": "a",
 }
 
 
@@ -35,13 +36,15 @@ class Lineup:
 
     seats: by name: a role's, or a further encoder's. gated: the role under test, both of a unified
     model, or "replay" where the chains were made elsewhere. subject: the spec of what is under test.
-    replay: those chains.
+    replay: those chains. spare: seats that somebody was named for and that no chain or metric needs; a
+    test of the user's own may ask for them.
     """
 
     seats: Mapping[str, Seat]
     gated: tuple[str, ...]
     subject: str
     replay: Replay | None = None
+    spare: Mapping[str, Seat] = field(default_factory=dict)
 
     @property
     def under_test(self) -> str:
@@ -74,7 +77,8 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
         check_located(suite, name, choices)
     seats = {name: known[name] for name in needed}
     subject = seats[gated[0]].spec if choices.replay is None else choices.replay
-    return Lineup(seats, gated, subject, choices.chains), measures
+    spare = {name: seat for name, seat in known.items() if name not in seats}
+    return Lineup(seats, gated, subject, choices.chains, spare), measures
 
 
 def check_installed(suite: Suite, lineup: Lineup) -> None:

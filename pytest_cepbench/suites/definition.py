@@ -95,6 +95,7 @@ class RolesTable(_Strict, frozen=True):
     generator: str | None = None
     encoder: str | None = None
     detector: str | None = None
+    judge: str | None = None
 
 
 class PresetTable(_Strict, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,7 +23,8 @@ class Roster:
     """The models of one process.
 
     runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
-    whether they take turns on a device. progress: told of every result.
+    whether they take turns on a device. progress: told of every result. place: binds a seat
+    elsewhere than in this process.
     """
 
     def __init__(
@@ -32,26 +34,31 @@ class Roster:
         *,
         swap: bool = False,
         progress: Progress | None = None,
+        place: Callable[[Seat], BoundRole] | None = None,
     ) -> None:
         self.store = store
         self.residency = Residency(swap=swap)
         self._progress = progress
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
         self._holdings: dict[str, Holding] = {}
-        self._context = BindContext(self._hash_file, threads)
+        self._place = place
+        self.context = BindContext(self._hash_file, threads)
 
     def runner(self, seat: Seat) -> RoleRunner:
         """The runner of a seat; raises what binding raises."""
         place = (seat.role, seat.spec)
         known = self.runners.get(place)
         if known is None:
-            bound = bind(parse_spec(seat.spec), seat.role, self._context, force=seat.force)
+            bound = self._bind(seat) if self._place is None else self._place(seat)
             holding = self._holdings.get(bound.shares) if bound.shares else None
             holding = holding or Holding(bound, self.residency)
             if bound.shares:
                 self._holdings[bound.shares] = holding
             known = self.runners[place] = RoleRunner(bound, self.store, holding, self._progress)
         return known
+
+    def _bind(self, seat: Seat) -> BoundRole:
+        return bind(parse_spec(seat.spec), seat.role, self.context, force=seat.force)
 
     def dismiss(self, place: tuple[RoleName, str]) -> Tally:
         """Forget a runner; its model goes with the last that shares it. Returns what it did."""

@@ -28,6 +28,9 @@ IDENTITY_VERSION = "2"
 
 _GROWERS = ("describer", "generator")
 
+_PASSING = ("exception", "unanswered")
+"""Kinds of failures that say nothing of a model where there is nothing else."""
+
 
 class SuiteRun:
     """A suite being measured: its data set, its measures, its models."""
@@ -183,7 +186,7 @@ class SuiteRun:
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         if len(failed) < len(outcomes) or not failed:
             return
-        if all(o.failure.kind == "exception" or self._excused(o) for o in failed if o.failure):
+        if all(o.failure.kind in _PASSING or self._excused(o) for o in failed if o.failure):
             first = failed[0]
             assert first.failure is not None
             seat = self.lineup.seats.get(first.blamed or "")

@@ -246,7 +246,10 @@ class Work:
         """Whether a process of this run did it."""
         if task.id in self._done:
             return True
-        return self.processes > 1 and (self.folder / "done" / task.id).exists()
+        if self.processes < 2 or not (self.folder / "done" / task.id).exists():
+            return False
+        self._done.add(task.id)
+        return True
 
     def _note_done(self, task: Task) -> None:
         self._done.add(task.id)

@@ -17,6 +17,7 @@ from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.shapes import Knobs
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.models.api.params import ChatParams, ImageParams, ServerParams
 from pytest_cepbench.models.describers.params import DescriberParams
 from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
 from pytest_cepbench.models.encoders.params import (
@@ -27,6 +28,7 @@ from pytest_cepbench.models.encoders.params import (
     UnicomParams,
 )
 from pytest_cepbench.models.generators.params import GeneratorParams
+from pytest_cepbench.models.unified.params import UnifiedParams
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -37,10 +39,12 @@ from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, blocks, column, tab
 
 REFERENCE = DOCS / "reference.md"
 MODELS = DOCS / "models.md"
+API_MODELS = DOCS / "api-models.md"
 
 _PARAMETERS = (
     DescriberParams,
     GeneratorParams,
+    UnifiedParams,
     TransformersEncoderParams,
     EncoderParams,
     TimmEncoderParams,
@@ -48,6 +52,9 @@ _PARAMETERS = (
     InceptionParams,
     OwlParams,
     ClassesParams,
+    ServerParams,
+    ChatParams,
+    ImageParams,
     Knobs,
 )
 
@@ -65,7 +72,10 @@ _FOREIGN_OPTIONS = {
     "--of", "--amount", "--list",  # of reference/regress.py
     "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
+    "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
+    "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
     "--create", "--message", "--fill",  # of git and gh
+    "--served-model-name", "--port", "--silent", "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
     "--reason", "--case", "--move-anchor", "--dry-run", "--delete", "--suite", "--baselines",
@@ -109,8 +119,8 @@ def test_every_name_of_a_setting_exists(page: Path) -> None:
     named = set(re.findall(r"(?<![\w-])--(?!-)[a-z][a-z-]*[a-z]", text))
 
     assert named - _FOREIGN_OPTIONS <= options
-    assert set(re.findall(r"\bcepbench_[a-z]+", text)) <= {option.ini for option in OPTIONS}
-    assert set(re.findall(r"\bCEPBENCH_[A-Z]+", text)) <= {option.env for option in OPTIONS}
+    assert set(re.findall(r"\bcepbench_[a-z_]+", text)) <= {option.ini for option in OPTIONS}
+    assert set(re.findall(r"\bCEPBENCH_[A-Z_]+", text)) <= {option.env for option in OPTIONS}
 
 
 @pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
@@ -128,6 +138,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
     [
         ("Describers", 0, DescriberParams),
         ("Generators", 0, GeneratorParams),
+        ("Unified models", 0, UnifiedParams),
         ("Encoders", 0, TransformersEncoderParams),
         ("Encoders", 1, EncoderParams),
         ("Encoders", 2, TimmEncoderParams),
@@ -136,13 +147,16 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
         ("The rule-based models: `shapes:`", 0, Knobs),
+        ("Parameters", 0, ServerParams),
+        ("Parameters", 1, ChatParams),
+        ("Parameters", 2, ImageParams),
     ],
 )
 def test_parameters_are_documented_with_their_defaults(
     heading: str, index: int, kind: type
 ) -> None:
     """Each role's table has every parameter of its adapters in order, with its default."""
-    rows = tables(MODELS, heading)[index]
+    rows = tables(API_MODELS if heading == "Parameters" else MODELS, heading)[index]
     fields = dataclasses.fields(kind)
 
     assert [column([row])[0] for row in rows] == [field.name for field in fields]
@@ -150,8 +164,8 @@ def test_parameters_are_documented_with_their_defaults(
 
 
 def _default(value: object) -> str:
-    if value is None:
-        return ""
+    if value is None or isinstance(value, str):
+        return value or ""
     return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 

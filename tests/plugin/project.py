@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from PIL import Image
 import pytest_cepbench.plugin.judging
 import pytest_cepbench.plugin.terminal.planning  # noqa: F401 - see above
 from pytest_cepbench.models import python_model
+from tests.plugin import warm
 
 Color = tuple[int, int, int]
 
@@ -127,7 +128,17 @@ class Project:
             Image.new("RGB", (16, 16), color).save(path)
 
     def run(self, *args: str) -> pytest.RunResult:
-        """Run pytest in the project, in a process of its own."""
+        """Run pytest in the project, in a process of its own, which has imported before what it needs."""
+        started = time.perf_counter()
+        paths = os.pathsep.join(filter(None, (str(self.path), os.environ.get("PYTHONPATH"))))
+        basetemp = f"--basetemp={self.path / 'temp'}"
+        code, out, err = warm.run(self.path, (basetemp, *args), os.environ | {"PYTHONPATH": paths})
+        sys.stdout.write(out + err)  # shown where the test fails
+        seconds = time.perf_counter() - started
+        return pytest.RunResult(code, out.splitlines(), err.splitlines(), seconds)
+
+    def run_cold(self, *args: str) -> pytest.RunResult:
+        """The same where the start of the process and what it imports matter: a second more."""
         return self.pytester.runpytest_subprocess(*args, timeout=120)
 
     def run_here(self, *args: str) -> pytest.RunResult:
@@ -165,8 +176,8 @@ def without_effort(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def run_plainly(root: Path, *args: str) -> int:
     """Run pytest in a folder, in one process without xdist; returns its exit code."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *args]
-    return subprocess.run(command, cwd=root, env=clean, check=False, capture_output=True).returncode
+    given = ("-p", "no:cacheprovider", "-p", "no:xdist", *args)
+    return warm.run(root, given, clean)[0]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.plugin import warm
 from tests.plugin.project import INI, TEST_MODULE, without_effort
 
 ACCEPT = "--snapshot-update"
@@ -129,18 +128,11 @@ class ScoredProject:
         modes = () if {"-n", "-p"} & set(args) else ("-p", "no:xdist")
         report = self.path / ".cepbench" / "report.json"
         report.unlink(missing_ok=True)
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *modes, *args],
-            cwd=self.path,
-            env=clean | dict(env or {}),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        given = ("-p", "no:cacheprovider", *modes, *args)
+        code, output, errors = warm.run(self.path, given, clean | dict(env or {}))
         document = json.loads(report.read_text()) if report.exists() else {}
-        assert "INTERNALERROR" not in ended.stdout + ended.stderr
-        return Ended(ended.returncode, ended.stdout, ended.stderr, document)
+        assert "INTERNALERROR" not in output + errors
+        return Ended(code, output, errors, document)
 
     def accept(self, *args: str) -> Ended:
         """Run with `--snapshot-update`, which must succeed."""

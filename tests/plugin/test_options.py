@@ -18,11 +18,13 @@ VALUES = {
     "generator": ("shapes:?move=0.1", "shapes:?move=0.2", "shapes:?move=0.3"),
     "encoder": ("shapes:", "python:user_models:encoder", "shapes:"),
     "detector": ("shapes:", "python:user_models:detector", "boxes:"),
+    "judge": ("openai:one?revision=1", "openai:two?revision=1", "openai:three?revision=1"),
     "data": ("photos=one", "photos=two", "photos=three"),
     "samples": ("1", "2", "3"),
     "seeds": ("2", "3", "4"),
     "store": ("one/store", "two/store", "three/store"),
-    "shared": ("one/lib", "two/lib", "three/lib"),
+    "shared": ("one/lib", "s3://two/lib", "three/lib"),
+    "publish": ("s3://one/lib", "two/lib", "file:///three/lib"),
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
     "gate": ("threshold", "noninferiority", "regression"),
@@ -33,6 +35,9 @@ VALUES = {
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
     "residency": ("swap", "all", "swap"),
+    "engine": ("ray", "local", "ray"),
+    "ray-address": ("one:6379", "two:6379", "auto"),
+    "ray-pool": ("encoder:actors=1", "encoder:gpus=0.5", "encoder:cpus=2"),
     "plan": ("True", "False", "True"),
 }
 
@@ -47,6 +52,11 @@ def _found(settings: dict[str, Any], name: str) -> str:
     """What a setting came to be, as it was written."""
     if name in ROLES:
         return str(settings["roles"][name])
+    if name == "ray-pool":
+        ((role, pool),) = settings["ray_pools"].items()
+        return f"{role}:" + ",".join(f"{key}={number:g}" for key, number in pool.items())
+    if name == "ray-address":
+        return str(settings["ray_address"])
     if name == "data":
         return "photos=" + Path(settings["data"]["photos"]).name
     (value,) = settings[name] if name == "shared" else (settings[name],)
@@ -78,21 +88,20 @@ def test_command_line_before_environment_before_ini(
     assert settings["sources"] == {option.name: option.env}
     flags = [option.flag, f"--{option.name}"] if option.short else [option.flag]
     for flag in flags:
+        more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
         settings = _settings(
-            pytester.parseconfig(*silent, flag if option.switch else f"{flag}={given}")
+            pytester.parseconfig(*silent, *more, flag if option.switch else f"{flag}={given}")
         )
         assert _found(settings, option.name) == given
-        assert settings["sources"] == {option.name: option.flag}
+        assert settings["sources"][option.name] == option.flag
 
 
 def test_names_of_the_twins() -> None:
-    """`--cep-x` has ini `cepbench_x` and environment `CEPBENCH_X`."""
+    """`--cep-x-y` has ini `cepbench_x_y` and environment `CEPBENCH_X_Y`."""
     for option in OPTIONS:
+        word = option.name.replace("-", "_")
         assert option.flag == f"--cep-{option.name}"
-        assert (option.ini, option.env) == (
-            f"cepbench_{option.name}",
-            f"CEPBENCH_{option.name.upper()}",
-        )
+        assert (option.ini, option.env) == (f"cepbench_{word}", f"CEPBENCH_{word.upper()}")
 
 
 def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:

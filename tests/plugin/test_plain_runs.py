@@ -43,7 +43,7 @@ def _watched(project: Project, monkeypatch: pytest.MonkeyPatch, *args: str) -> d
     seen = project.path / "seen"
     seen.mkdir()
     monkeypatch.setenv("WATCH", str(seen))
-    result = project.run("-p", "watch", *args)
+    result = project.run_cold("-p", "watch", *args)
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=2)
     printed = result.stdout.str() + result.stderr.str()
@@ -85,7 +85,7 @@ def test_a_case_does_import_what_is_watched_for(
     """The watch sees imports: the same look at a run with a case finds numpy, but still no torch."""
     toy.write("watch.py", WATCH)
     monkeypatch.setenv("WATCH", str(toy.path))
-    toy.run("-p", "watch", "-k", "color")
+    toy.run_cold("-p", "watch", "-k", "color")
     modules = set(json.loads((toy.path / "main.json").read_text())["modules"])
     assert {"numpy", "PIL", "msgspec", "pytest_cepbench.chains"} <= modules
     assert "torch" not in modules
@@ -93,6 +93,6 @@ def test_a_case_does_import_what_is_watched_for(
 
 def test_the_plugin_can_be_switched_off(toy: Project) -> None:
     """`-p no:cepbench` leaves neither options nor fixtures."""
-    result = toy.run("-p", "no:cepbench", "-k", "drift")
+    result = toy.run_cold("-p", "no:cepbench", "-k", "drift")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*fixture 'cep_case' not found"])

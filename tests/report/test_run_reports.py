@@ -60,7 +60,7 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     project.write(
         "hostile.py",
         "import user_models\n\nclass Hostile(user_models.Describer):\n"
-        "    def _one(self, image):\n"
+        "    def _tell(self, image):\n"
         "        return \"90 10 10 <script>alert('caption')</script>\\x1b]0;title\\x07 \\ud83d\"\n\n"
         "def describer():\n    return Hostile('hostile')\n",
     )

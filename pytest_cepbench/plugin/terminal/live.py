@@ -148,10 +148,10 @@ def tell(config: pytest.Config, progress: Progress, folder: Path, worker: str) -
     config.stash[LIVE] = Ticking(act, lambda: forget(folder, worker))
 
 
-def own(progress: Progress) -> list[Moment]:
-    """How far the only process is."""
-    moment = Moment.of(progress, "")
-    return [] if moment is None else [moment]
+def own(progress: Progress, beside: Progress | None = None) -> list[Moment]:
+    """How far the only process is. beside: others of it that work for the case that runs."""
+    found = [Moment.of(one, "") for one in (progress, beside) if one is not None]
+    return [moment for moment in found if moment is not None]
 
 
 def told(folder: Path) -> list[Moment]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.controller import CONTROLLER
+from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import process_of
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.settings import Settings
@@ -209,5 +209,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         import msgspec
 
         process = process_of(session.config)
-        told = {"effort": msgspec.to_builtins(process.beside), "remarks": process.told()}
+        said = [*process.told(), *process.publish(publishing_seconds(session), None)]
+        told = {"effort": msgspec.to_builtins(process.beside), "remarks": said}
         output["cepbench"] = to_wire(told)

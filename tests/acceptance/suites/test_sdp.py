@@ -50,7 +50,7 @@ def cast(tiny: Checkpoint, data: Path, describer: str) -> Cast:
     )
 
 
-@pytest.fixture(scope="module", params=["folders", "list"])
+@pytest.fixture(scope="module", params=["list", "folders"])
 def gated(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -192,6 +192,7 @@ def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:
     assert_held_unasked(gated.project.run(gated.cast), CASES)
 
 
+@pytest.mark.parametrize("gated", ["folders"], indirect=True)  # the form decides the starts alone
 def test_another_checkpoint_drifts_by_itself(gated: Gated, tiny: Checkpoint) -> None:
     """Its chains are grown anew and no mapping comes out as before; the starts' vectors are reused."""
     later = cast(tiny, gated.cast.data["sdp"], "llava-later")

@@ -1,0 +1,180 @@
+"""What it costs when one of two nodes dies half way: two nodes on this machine, killed as power fails.
+
+    python -m benchmarks.ray_node_loss         # 512 images, three runs of each in turns
+    python -m benchmarks.ray_node_loss --quick
+
+The describer waits so long for each image that everything else is small beside it, and notes when
+it worked on what. So of a run in which a node dies it is known what the other must still do from there
+on: the images that are left, one after the other. That is the ideal. What was in flight on the dead
+node is done twice and counted apart; the figure is what the run takes over both. An undisturbed run on
+both nodes is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.whole_runs import Project, machine, seed_images
+
+_MODELS = "python:benchmarks.waiting_models"
+
+_MEMORY = 100 << 20  # bytes of each node's object store
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the describers did, by their log. began, ended: of the first and the last batch.
+
+    inputs: described. twice: begun and never ended.
+    """
+
+    began: float
+    ended: float
+    inputs: int
+    twice: int
+
+    @property
+    def seconds(self) -> float:
+        """From the first batch to the last."""
+        return self.ended - self.began
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--images", type=int, default=512)
+    parser.add_argument(
+        "--milliseconds", type=float, default=80.0, help="of the describer, for an image"
+    )
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="128 images, once")
+    options = parser.parse_args()
+    images, repeats = (128, 1) if options.quick else (options.images, options.repeats)
+    wait = options.milliseconds / 1000
+    print(machine())
+    print(
+        f"{images} images in 8 categories, {options.milliseconds:g} ms each in batches of {options.batch}"
+    )
+    calm, lost = [], []
+    with tempfile.TemporaryDirectory() as temporary:
+        project = Project(Path(temporary) / "project")
+        seed_images(project.root / "images", images, 8)
+        project.suite(project.root / "images", {"sim": ""})
+        for number in range(repeats):
+            log = Path(temporary) / f"log-{number}"
+            calm.append(_run(project, log / "calm", wait, options.batch, kill_at=None)[0])
+            lost.append(_run(project, log / "lost", wait, options.batch, kill_at=images // 2))
+            print(_line(calm[-1], *lost[-1], wait), flush=True)
+    over = statistics.median(_over(*one, wait) for one in lost)
+    print(f"median over the ideal and the work in flight: {over:+.1%} (at most +10 % is wanted)")
+
+
+def _ideal(work: Work, killed: float, done: int, wait: float) -> tuple[float, float]:
+    """Seconds that a run with a death should take, and those of the batches that were lost."""
+    return killed - work.began + (work.inputs - done) * wait, work.twice * wait
+
+
+def _over(work: Work, killed: float, done: int, wait: float) -> float:
+    ideal, flight = _ideal(work, killed, done, wait)
+    return work.seconds / (ideal + flight) - 1
+
+
+def _line(calm: Work, work: Work, killed: float, done: int, wait: float) -> str:
+    ideal, flight = _ideal(work, killed, done, wait)
+    return (
+        f"both nodes {calm.seconds:.1f} s; killed after {killed - work.began:.1f} s with {done} of "
+        f"{calm.inputs} done: {work.seconds:.1f} s, ideal {ideal:.1f} s, in flight {work.twice} images "
+        f"({flight:.1f} s), over both {_over(work, killed, done, wait):+.1%}"
+    )
+
+
+def _run(
+    project: Project, log: Path, wait: float, batch: int, *, kill_at: int | None
+) -> tuple[Work, float, int]:
+    """One run with an empty store; the second node is killed when so many images are described.
+
+    Returns the work, when it was killed (0 if not), and how many were described by then.
+    """
+    from ray.cluster_utils import Cluster
+
+    log.mkdir(parents=True)
+    project.forget()
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    head = {"num_cpus": 1, "object_store_memory": _MEMORY, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    second = cluster.add_node(num_cpus=1, object_store_memory=_MEMORY)
+    happened: list[tuple[float, int]] = []
+    over = threading.Event()
+    watch = threading.Thread(target=_kill, args=(cluster, second, log, kill_at, happened, over))
+    try:
+        if kill_at is not None:
+            watch.start()
+        project.run(
+            "--snapshot-update",
+            "--cep-engine=ray",
+            f"--cep-ray-address={cluster.address}",
+            f"--model={_MODELS}:Describer?wait={wait}&log={log}&batch={batch}",
+            "--cep-role=describer",
+        )
+    finally:
+        over.set()
+        if kill_at is not None:
+            watch.join()
+        cluster.shutdown()  # type: ignore[no-untyped-call] # Ray's
+    killed, done = happened[0] if happened else (0.0, 0)
+    assert kill_at is None or happened, "the run was over before a node could be killed"
+    told = project.report()["infrastructure"]
+    assert bool(told) == (kill_at is not None), told
+    return _work(log), killed, done
+
+
+def _kill(
+    cluster: Any,
+    node: Any,
+    log: Path,
+    at: int,
+    happened: list[tuple[float, int]],
+    over: threading.Event,
+) -> None:
+    while not over.wait(0.02):
+        done = sum(count for _, _, count in _batches(log))
+        if done >= at:
+            raylet = node.all_processes["raylet"][0].process.pid
+            actors = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+            happened.append((time.time(), done))
+            for pid in (raylet, *map(int, actors)):
+                os.kill(pid, signal.SIGKILL)
+            cluster.remove_node(node, allow_graceful=False)
+            return
+
+
+def _batches(log: Path) -> list[tuple[float, float, int]]:
+    """Of every batch that ended: when it began and ended, and its images."""
+    found = []
+    for path in log.glob("done-*"):
+        for line in path.read_text().splitlines():
+            began, ended, count = line.split()
+            found.append((float(began), float(ended), int(count)))
+    return found
+
+
+def _work(log: Path) -> Work:
+    batches = _batches(log)
+    left = [int(path.read_text() or 0) for path in log.glob("begun-*")]
+    began, ended = min(b for b, _, _ in batches), max(e for _, e, _ in batches)
+    again = sum(count for _, _, count in batches)
+    return Work(began, ended, again, sum(left))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""Models on a Ray cluster: they live in actors there, and roles are played through them from here.
+
+`ray` is imported inside functions of this folder and nowhere else.
+"""
+
+from pytest_cepbench.chains.ray.cluster import Cluster, Node, connect
+from pytest_cepbench.chains.ray.pool import StoppedError
+from pytest_cepbench.chains.ray.pools import Pools
+from pytest_cepbench.chains.ray.shares import Share, Wish, check_wishes, share_out
+
+__all__ = [
+    "Cluster",
+    "Node",
+    "Pools",
+    "Share",
+    "StoppedError",
+    "Wish",
+    "check_wishes",
+    "connect",
+    "share_out",
+]

@@ -1,0 +1,1 @@
+"""Tests of pools of actors, as far as no cluster is needed."""

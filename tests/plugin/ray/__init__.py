@@ -1,0 +1,1 @@
+"""Tests of runs whose models play on a Ray cluster."""

@@ -1,0 +1,171 @@
+"""Runs on a cluster of two nodes: what they find is what a run in one process finds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+# What a run in this process imports is forgotten after the test, and Ray can be imported only once.
+ray = pytest.importorskip("ray")
+
+from ray.util.placement_group import placement_group  # noqa: E402
+
+import pytest_cepbench.plugin.engine  # noqa: E402, F401 - see above
+from pytest_cepbench.chains.ray import pool  # noqa: E402
+from tests.plugin.project import REGRESSED, Project  # noqa: E402
+from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
+
+MODEL = "--model=python:cluster_models:{}"
+
+Arguments = tuple[str, ...]
+
+
+def _here(photos: Project, model: str) -> list[dict[str, Any]]:
+    """The numbers of a run in one process, whose measurements are accepted."""
+    photos.run_here(MODEL.format(model), "--cep-role=describer", "--snapshot-update")
+    photos.run_here(MODEL.format(model), "--cep-role=describer")
+    return photos.numbers()
+
+
+def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Arguments) -> None:
+    """Verdicts and numbers of a worse model are the same; the header says who plays where.
+
+    A second run finds everything in the store and asks nobody.
+    """
+    attribution = (
+        "--cep-attribute=0"  # follows the chains of the baseline, which lie in another store
+    )
+    accepted.run_here(REGRESSED, attribution)
+    near, effort = accepted.numbers(), accepted.effort()
+
+    result = accepted.run_here(REGRESSED, attribution, *on_cluster)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.numbers() == near
+    assert accepted.effort()[1] >= effort[1] - 1
+    assert accepted.report()["infrastructure"] == []
+    result.stdout.fnmatch_lines(
+        [
+            "cepbench: Ray cluster at *, 2 nodes: * (1 CPUs, 0 GPUs), * (1 CPUs, 0 GPUs)",
+            "cepbench: pools of describer 2 x 0.333 CPU, generator 2 x 0.333 CPU, encoder *",
+            "model loads: * describer, * generator, * encoder*; * model inputs (*",
+        ]
+    )
+    assert not ray.is_initialized()
+    assert not [one for one in threading.enumerate() if one.name.startswith("cepbench-ray")]
+    accepted.run_here(REGRESSED, attribution, *on_cluster)
+    assert accepted.numbers() == near
+    assert accepted.effort() == (0, 0)
+
+
+def test_what_a_model_raises_arrives_as_it_is(photos: Project, describing: Arguments) -> None:
+    """A batch that does not fit is halved, and an exception over one input is that chain's failure."""
+    near = _here(photos, "moody")
+    assert [case["failures"] for case in near if case["part"] == "d"] == [{"exception": 1}]
+
+    photos.run_here(MODEL.format("moody"), *describing)
+
+    assert photos.numbers() == near
+
+
+@contextmanager
+def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
+    """Kill a node, with its processes, once both have made a few batches; gives how many by then."""
+    node = two_nodes.raw.worker_nodes
+    (second,) = node
+    done: list[int] = []
+
+    def kill() -> None:
+        asked: list[int] = []
+        until = time.monotonic() + 30
+        while time.monotonic() < until and (len(asked) < 2 or min(asked) < 3):
+            time.sleep(0.02)
+            folder = photos.path / "asked"
+            asked = [path.stat().st_size for path in folder.glob("*")] if folder.exists() else []
+        two_nodes.cut_off(second)
+        done.append(sum(asked))
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield done
+    finally:
+        thread.join()
+        two_nodes.add()
+
+
+def test_a_node_may_die_on_the_way(
+    photos: Project, two_nodes: TwoNodes, describing: Arguments
+) -> None:
+    """What it had in hand goes to the other one: same verdicts, same numbers, and the loss is told."""
+    near = _here(photos, "slow")
+    near_inputs = 4 * 6 * 2  # describing: four categories of six, two iterations
+
+    with _losing_a_node(photos, two_nodes) as before:
+        result = photos.run_here(MODEL.format("slow"), *describing)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert photos.numbers() == near
+    assert before[0] * 2 < near_inputs, "the node died too late to matter"
+    told = next(line for line in photos.report()["infrastructure"] if "describer" in line)
+    assert told.startswith("node ")
+    assert "the node left the cluster; " in told
+    result.stdout.fnmatch_lines(
+        ["infrastructure: node * lost *describer*: the node left the cluster; *"]
+    )
+    assert photos.report()["deaths"] == 0
+
+
+def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Arguments) -> None:
+    """The case that needs it is an error that says why; the others are judged."""
+    _here(photos, "deadly")
+
+    photos.run_here(MODEL.format("deadly"), *describing)
+
+    verdicts = photos.verdicts()
+    assert {verdicts[f"{name}-gc"] for name in "abc"} == {"held"}
+    assert {verdicts["d-gc"], verdicts["overall-gc"]} == {"error"}
+    reason = next(c["reasons"][0] for c in photos.report()["cases"] if c["part"] == "d")
+    assert reason.startswith(
+        "infrastructure: 2 actors of the describer python:cluster_models:deadly"
+    )
+    told = photos.report()["infrastructure"]
+    assert any("2 describer): its process died" in line for line in told)
+
+
+def test_models_that_differ_are_told_apart(photos: Project, describing: Arguments) -> None:
+    """An actor whose weights are others than those that were bound plays for nobody."""
+    photos.run_here(MODEL.format("fickle"), *describing)
+
+    assert set(photos.verdicts().values()) == {"error"}
+    for case in photos.report()["cases"]:
+        (reason,) = case["reasons"]
+        assert reason.startswith("describer python:cluster_models:fickle: fingerprint process ")
+        assert "copy them, or share the folder" in reason
+
+
+def test_nobody_waits_for_actors_for_ever(
+    photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others have taken the cores, that is said; a connection that was there before stays."""
+    monkeypatch.setattr(pool, "PATIENCE", 0.5)
+    ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
+    taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
+    try:
+        ray.get([one.ready() for one in taken])
+        photos.run_here(MODEL.format("slow"), *describing)
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+
+    (reason,) = {reason for case in photos.report()["cases"] for reason in case["reasons"]}
+    assert reason.startswith(
+        "infrastructure: no actor of the describer python:cluster_models:slow "
+    )
+    assert "could be placed within 0 s" in reason
+    assert not (photos.path / "asked").exists()

@@ -1,0 +1,101 @@
+"""Mistakes around clusters: each is one message, told before anything is collected."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.plugin.project import Project
+
+RAY = "--cep-engine=ray"
+
+
+@pytest.fixture
+def deaf_port() -> Iterator[int]:
+    """A port where somebody listens, and answers with what is no cluster."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--cep-ray-address=auto"],
+            "--cep-ray-address 'auto' is for --cep-engine=ray: give that as*",
+        ),
+        (
+            ["--cep-ray-pool=encoder:actors=1"],
+            "--cep-ray-pool 'encoder:actors=1' is for --cep-engine=*",
+        ),
+        ([RAY, "-n", "2"], "--cep-engine=ray brings its own workers: drop -n*"),
+        (
+            [RAY, "--cep-residency=swap"],
+            "--cep-residency 'swap': with --cep-engine=ray models stay*",
+        ),
+        (
+            [RAY, "--cep-ray-pool=painter:actors=1"],
+            "--cep-ray-pool 'painter:actors=1': a role is *",
+        ),
+        (
+            [RAY, "--cep-ray-pool=encoder:actors=0"],
+            "*: 'actors=0' is not understood; actors (1 or *",
+        ),
+        (
+            [RAY, "--cep-ray-pool=encoder:actors=1.5"],
+            "*: 'actors=1.5' is not understood; actors (1 *",
+        ),
+        (
+            [RAY, "--cep-ray-pool=encoder:gpus=1.5"],
+            "*: 'gpus=1.5' is not understood; actors (1 or *",
+        ),
+        ([RAY, "--cep-ray-pool=encoder:"], "*: '' is not understood; actors (1 or *"),
+        (
+            [RAY, "--cep-ray-address=here"],
+            "--cep-ray-address 'here': HOST:PORT of the cluster's head *",
+        ),
+        (
+            [RAY, "--cep-ray-address=ray://a:10001"],
+            "*: Ray Client is not supported; run pytest on a *",
+        ),
+        (
+            [RAY, "--cep-ray-address=localhost:1"],
+            "--cep-ray-address 'localhost:1' does not answer (*",
+        ),
+    ],
+)
+def test_mistakes_are_one_message(toy: Project, arguments: list[str], message: str) -> None:
+    """What was given, what is wrong with it, and nothing else."""
+    pytest.importorskip("ray")
+    result = toy.run_here("--model=shapes:", "--cep-role=describer", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = [line for line in result.stderr.lines if line.startswith("ERROR: ")]
+    assert len(told) == 1
+    result.stderr.fnmatch_lines([f"ERROR: {message}"])
+    assert "collected" not in result.stdout.str()
+
+
+def test_something_else_at_the_address_is_told(
+    toy: Project, deaf_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself would ask it for minutes."""
+    pytest.importorskip("ray")
+    monkeypatch.setattr("pytest_cepbench.chains.ray.cluster._PROBE", 0.2)
+    result = toy.run_here(RAY, f"--cep-ray-address=127.0.0.1:{deaf_port}", "--model=shapes:?miss=0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: *: what answers there is no Ray cluster; its port is 6379 *"]
+    )
+
+
+def test_a_plan_starts_no_cluster(toy: Project) -> None:
+    """What would be done is told from here, whatever the address."""
+    result = toy.run_here(
+        RAY, "--cep-ray-address=localhost:1", "--cep-plan", "--model=shapes:?miss=0"
+    )
+    assert result.ret == pytest.ExitCode.OK
+    assert "Ray cluster" not in result.stdout.str()
