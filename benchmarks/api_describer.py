@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks.whole_runs import machine
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.runner import Step
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.models import BindContext, bind, parse_spec
 from pytest_cepbench.store import Store
 

@@ -55,12 +55,23 @@ class Tally:
         started = time.perf_counter()
         try:
             # Filters are the whole process's: threads would put back one another's.
-            with warnings.catch_warnings() if in_main_thread() else nullcontext():
-                if in_main_thread():
-                    warnings.simplefilter("default")
+            with warnings.catch_warnings(action="default") if in_main_thread() else nullcontext():
                 yield
         finally:
             self.seconds += time.perf_counter() - started
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """What several roles did together."""
+    together = Tally()
+    for tally in tallies:
+        together.loads += tally.loads
+        together.inputs += tally.inputs
+        together.hits += tally.hits
+        together.seconds += tally.seconds
+        together.usage += tally.usage
+        together.remarks |= tally.remarks
+    return together
 
 
 class Room(Protocol):

@@ -10,7 +10,8 @@ from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.chains.batches import read_all
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.plan import ChainPlan, Modality, derive_seed
-from pytest_cepbench.chains.runner import RoleRunner, Step
+from pytest_cepbench.chains.runner import RoleRunner
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import (
     EmbeddedImage,
     FileImage,

@@ -9,7 +9,8 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Detections, Failure, canonical_json
 from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
-from pytest_cepbench.chains.runner import RoleRunner, Step
+from pytest_cepbench.chains.runner import RoleRunner
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.metrics.similarity import cosine_to_start
 from pytest_cepbench.store import Store, Vector
 

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
+from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains.admit import (
     admit_detections,
     admit_image,
@@ -21,15 +21,16 @@ from pytest_cepbench.chains.admit import (
 )
 from pytest_cepbench.chains.batches import in_batches
 from pytest_cepbench.chains.calling import Ask, Caller, Passing, Tally, in_words
+from pytest_cepbench.chains.cuts import known_cuts, note_cuts
 from pytest_cepbench.chains.habits import Habit, habit_of, note_habit
 from pytest_cepbench.chains.holding import Holding
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
+from pytest_cepbench.chains.steps import Step, key_of, pieces
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.roles import (
     Battle,
     BoundRole,
-    CountsTokens,
     Describer,
     Detector,
     Encoder,
@@ -46,37 +47,6 @@ _NOTE_SECONDS = 20.0  # between notes of a role's pace
 _QUICK = (
     0.001  # seconds of storing a result; on a thread, which waits for its turns, it takes longer
 )
-
-STEP_VERSION = 1
-"""Enters every key; raised when the same key would come to mean another result."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One input of a role.
-
-    key: names the result for ever. seed: of this step. load: gives the input when a model needs
-    it: a Pillow image, a text, or an image with queries, or None when a stored image turned out to be
-    damaged.
-    """
-
-    key: str
-    seed: int
-    load: Callable[[], Any]
-
-
-def total(tallies: Iterable[Tally]) -> Tally:
-    """What several roles did together."""
-    together = Tally()
-    for tally in tallies:
-        together.loads += tally.loads
-        together.inputs += tally.inputs
-        together.hits += tally.hits
-        together.seconds += tally.seconds
-        together.usage += tally.usage
-        together.remarks |= tally.remarks
-    return together
-
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and gives one for each step. The model has been asked before."""
@@ -143,19 +113,7 @@ class RoleRunner:
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
-        return self._key(prompt, seed, [[kind, digest]])
-
-    def _key(self, prompt: str, seed: int, inputs: Sequence[Sequence[str]]) -> str:
-        return digest_json(
-            {
-                "step": STEP_VERSION,
-                "role": self.bound.role,
-                **self.bound.identity,
-                "prompt": prompt,
-                "seed": seed if self.bound.seeded else None,
-                "inputs": inputs,
-            }
-        )
+        return key_of(self.bound, prompt, seed, [[kind, digest]])
 
     def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
         """Ask for a text of each step; the results are texts and failures."""
@@ -173,7 +131,7 @@ class RoleRunner:
         def ask(model: Model, texts: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Generator)
             images = model.generate(texts, seeds)
-            self._note_cuts(model, texts)
+            note_cuts(self.bound, model, texts, self.store)
             return images
 
         return self._run(steps, ask, ahead=False)
@@ -186,7 +144,7 @@ class RoleRunner:
             encode = model.encode_images if kind == "image" else model.encode_texts
             vectors = admit_vectors(encode(inputs), len(inputs))
             if kind == "text":
-                self._note_cuts(model, inputs)
+                note_cuts(self.bound, model, inputs, self.store)
             return vectors
 
         return self._run(steps, ask, ahead=kind == "image")()
@@ -196,24 +154,7 @@ class RoleRunner:
 
         Known from when they were encoded or drawn, also by another run.
         """
-        keys = {self._cut_key(text): text for text in texts}
-        return {keys[key]: str(found) for key, found in self.store.get(keys).items()}
-
-    def _note_cuts(self, model: Model, texts: Sequence[str]) -> None:
-        """Store which texts were cut, before what the model made of them: that is not asked again."""
-        if not isinstance(model, CountsTokens):
-            return
-        lengths, most = model.text_lengths(texts)
-        cut = [
-            StoredResult(self._cut_key(text), f"{length} of {most}")
-            for text, length in zip(texts, lengths, strict=True)
-            if length > most
-        ]
-        if cut:
-            self.store.put(cut)
-
-    def _cut_key(self, text: str) -> str:
-        return self.key("tokens", 0, "text", digest_text(text))
+        return known_cuts(self.bound, texts, self.store)
 
     def detect(self, steps: Sequence[Step]) -> list[Result]:
         """Detections or a failure for each step; steps load (image, queries)."""
@@ -236,7 +177,7 @@ class RoleRunner:
             return [admit_reply(one, admit_winner) for one in model.judge(inputs, seeds)]
 
         def step(battle: Battle, seed: int) -> Step:
-            return Step(self._key("", seed, _pieces(battle)), seed, lambda: battle)
+            return Step(key_of(self.bound, "", seed, pieces(battle)), seed, lambda: battle)
 
         return self._run([step(*pair) for pair in zip(battles, seeds, strict=True)], ask)()
 
@@ -342,15 +283,3 @@ class RoleRunner:
             raise
         except Exception as error:  # noqa: BLE001 - a picture of a user's model may raise anything
             return Passing(Failure("exception", in_words(error)))
-
-
-def _pieces(battle: Battle) -> list[list[str]]:
-    """What a verdict depends on: every text and image, in order, and whose part it is."""
-    parts = {"question": battle.question, "first": battle.first, "second": battle.second}
-    return [
-        [part, "text", digest_text(one)]
-        if isinstance(one, str)
-        else [part, "image", ImageArtifact.from_pil(one).digest]
-        for part, pieces in parts.items()
-        for one in pieces
-    ]

@@ -32,7 +32,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
     try:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
-        loaded = process.suite(path)
+        loaded = process.suites.get(path)
         # A list of cases and a plan need no models.
         if not (metafunc.config.option.collectonly or process.settings.plan):
             check_installed(loaded.suite, loaded.lineup)
@@ -58,7 +58,7 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
             mark = mark_of(item)
             path = mark.suite_file(item.path)
             cases[item.nodeid] = path, case
-            claims[item.nodeid] = process.claim(path, case.key, mark.overrides)
+            claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
     for nodeid, policy in settle(claims).items():
         process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
 

@@ -105,7 +105,7 @@ class Controller:
         from pytest_cepbench.suites.roster import describe_role
 
         process = self.process()
-        choices = process.choices
+        choices = process.suites.choices
         seats = choices.seats
         gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
         if choices.chains is not None:
@@ -115,7 +115,9 @@ class Controller:
         ):
             seat = seats[name]
             gated = "model under test, " if name in gated_roles else ""
-            if parse_spec(seat.spec).scheme == PRESET:  # which model that is, each suite says
+            # Which model a preset is, each suite says; what is on a cluster is looked up there.
+            elsewhere = self.settings.listing and self.settings.engine == "ray"
+            if elsewhere or parse_spec(seat.spec).scheme == PRESET:
                 yield f"{gated}{name}: {seat.spec}"
                 continue
             bound = process.roster.runner(seat).bound
@@ -137,7 +139,7 @@ class Controller:
             return
         if self.pools:
             yield f"cepbench: {self.pools}"
-        loaded_suites = self.process().loaded
+        loaded_suites = self.process().suites.loaded
         known = {name for loaded in loaded_suites for name in loaded.suite.table.encoders}
         for name in self.settings.encoders:
             if name not in known and loaded_suites:

@@ -171,7 +171,7 @@ class _Helper:
 
     def _run(self, path: Path) -> SuiteRun:
         if path not in self._runs:
-            self._runs[path] = self._process.measuring(path, self.roster)
+            self._runs[path] = self._process.suites.measuring(path, self.roster)
         return self._runs[path]
 
 

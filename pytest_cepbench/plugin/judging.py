@@ -60,7 +60,7 @@ class Judge:
             "part": case.key.part,
             "metric": case.key.metric,
             "label": case.label,
-            "of": len(self.process.suite(self.suite_file).cases),
+            "of": len(self.process.suites.get(self.suite_file).cases),
             "gate": policy.gate,
             "tolerance": policy.tolerance,
             "alpha": policy.alpha if policy.statistical else None,
@@ -74,7 +74,7 @@ class Judge:
 
     def _policy(self, case: Case | PooledCase, nodeid: str, test: Overrides) -> Policy:
         """What run, test and suite say, with the case's own share of alpha."""
-        policy = self.process.claim(self.suite_file, case.key, test).policy
+        policy = self.process.suites.claim(self.suite_file, case.key, test).policy
         if isinstance(case, PooledCase):
             return replace(policy, primary=True)
         assigned = self.process.assigned

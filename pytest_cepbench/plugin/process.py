@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.conventions import keep_out_of_git
-from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import CepError, SpecError
-from pytest_cepbench.gate import CaseKey, Policy
-from pytest_cepbench.gate.policy import GateName
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.host import usable_cores
 from pytest_cepbench.models.roles import Model, RoleName
+from pytest_cepbench.plugin.loading import Suites
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import STOP, run_folder
 from pytest_cepbench.report import Effort
@@ -30,42 +29,17 @@ from pytest_cepbench.report.efforts import between, together
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     Case,
-    Lineup,
-    RoleChoices,
     Roster,
-    Suite,
     SuiteRun,
-    cast_suite,
-    list_cases,
-    load_data,
-    load_suite,
     named_seat,
 )
-from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.choices import Part, Seat
-from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.policies import Claim, Overrides, check_names, claim_of, pooled_case
+from pytest_cepbench.suites.choices import Seat
 from pytest_cepbench.suites.work import Work
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.engine import Engine
 
 _LOOK = 0.2  # seconds
-
-
-@dataclass(frozen=True)
-class LoadedSuite:
-    """A suite with its data set, the roles chosen for it, its metrics and its cases.
-
-    pooled: the verdict of all of it, where it wants one.
-    """
-
-    suite: Suite
-    dataset: Dataset
-    lineup: Lineup
-    measures: Mapping[str, Measure]
-    cases: tuple[Case, ...]
-    pooled: PooledCase | None
 
 
 @dataclass(frozen=True)
@@ -101,19 +75,8 @@ class Process:
         self._charged = Effort()
         self._told: set[str] = set()
         self._stopped, self._look_again = False, 0.0
-        self._suites: dict[Path, LoadedSuite] = {}
+        self.suites = Suites(settings)
         self._runs: dict[Path, SuiteRun] = {}
-
-    @cached_property
-    def choices(self) -> RoleChoices:
-        """What the user said about models."""
-        settings = self.settings
-        return RoleChoices(
-            model=settings.model,
-            role=cast("Part | None", settings.role),
-            roles=cast("dict[RoleName, str]", dict(settings.roles)),
-            encoders=settings.encoders,
-        )
 
     @cached_property
     def store(self) -> Store:
@@ -146,8 +109,9 @@ class Process:
     @cached_property
     def engine(self) -> Engine | None:
         """Where models play, if not in this process. Raises what connecting to a cluster raises."""
-        # A plan asks no model, and starts no cluster.
-        if self.settings.engine != "ray" or self.settings.plan:
+        # A plan and a list of cases ask no model, and start no cluster.
+        settings = self.settings
+        if settings.engine != "ray" or settings.plan or settings.listing:
             return None
         if self._unreached is not None:  # a cluster that did not answer is not asked for every case
             raise self._unreached
@@ -170,7 +134,9 @@ class Process:
         if self.engine is None:
             return None
         files = dict.fromkeys(one.suite_file for one in self.assigned.values())
-        return self.engine.plan(s for file in files for s in self.suite(file).lineup.seats.values())
+        return self.engine.plan(
+            s for file in files for s in self.suites.get(file).lineup.seats.values()
+        )
 
     @property
     def _engine(self) -> Engine | None:
@@ -298,61 +264,11 @@ class Process:
         """Where this run's new baselines wait for the run to be complete."""
         return self.settings.report.parent / "staged" / self.run_id
 
-    def suite(self, path: Path) -> LoadedSuite:
-        """A suite, its data set listed.
-
-        Raises CepError kinds, DataAbsentError, and NotConcernedError.
-        """
-        if path not in self._suites:
-            suite = load_suite(path)
-            # Before the roles: where the data is not here, nobody is asked for models.
-            dataset = load_data(suite, self.settings.data, self.settings.samples)
-            lineup, measures = cast_suite(suite, self.choices)
-            dataset = dataset.repeated(self._seeds(suite))
-            cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
-            check_names(suite, cases)
-            pooled = pooled_case(suite, cases)
-            self._suites[path] = LoadedSuite(suite, dataset, lineup, measures, cases, pooled)
-        return self._suites[path]
-
-    def claim(self, path: Path, key: CaseKey, test: Overrides) -> Claim:
-        """How a case is judged before alpha is divided: the run has the word, then the test."""
-        settings = self.settings
-        run = Overrides(
-            gate=cast("GateName | None", settings.gate),
-            tolerance=settings.tolerance,
-            alpha=settings.alpha,
-            sources=settings.sources,
-        )
-        return claim_of(self.suite(path).suite, key, run.over(test))
-
-    def _seeds(self, suite: Suite) -> int:
-        """How often each sample is played."""
-        asked = self.settings.seeds
-        seeds = suite.table.chain.seeds if asked is None else asked
-        if seeds > 1 and self.choices.replay is not None:
-            msg = (
-                f"{self.choices.replay} brings its chains with it, one of each sample: suite "
-                f"{suite.name!r} cannot be played with {seeds} seeds; take --cep-seeds=1"
-            )
-            raise SpecError(msg)
-        return seeds
-
-    @property
-    def loaded(self) -> list[LoadedSuite]:
-        """The suites that were loaded so far."""
-        return list(self._suites.values())
-
     def run(self, path: Path) -> SuiteRun:
         """The measuring of a suite, one per process."""
         if path not in self._runs:
-            self._runs[path] = self.measuring(path, self.roster)
+            self._runs[path] = self.suites.measuring(path, self.roster)
         return self._runs[path]
-
-    def measuring(self, path: Path, roster: Roster) -> SuiteRun:
-        """The measuring of a suite by the models of a roster."""
-        loaded = self.suite(path)
-        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, roster)
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model that plays a role, in the suite if there is one, else by its option.
@@ -361,10 +277,10 @@ class Process:
         """
         seats: dict[str, Seat] = {}
         if suite_file.exists():
-            lineup = self.suite(suite_file).lineup
+            lineup = self.suites.get(suite_file).lineup
             seats |= lineup.spare
             seats |= lineup.seats
-        seat = seats[role] if role in seats else named_seat(self.choices, role)
+        seat = seats[role] if role in seats else named_seat(self.suites.choices, role)
         return self.roster.runner(seat).model
 
     def close(self) -> None:

@@ -64,11 +64,13 @@ def test_a_mistake_is_one_message(
 
 def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Project) -> None:
     """`--cep-role` has three values, on the command line and in the ini file."""
-    result = project.run_here("--cep-role=judge")
+    result = project.run_here("--cep-role=interleaver")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cep-role: invalid choice: 'judge'*"])
-    project.write("pytest.ini", "[pytest]\ncepbench_role = judge\n")
-    assert_one_message(project.run_here(), "cepbench_role 'judge'", "describer, generator, encoder")
+    result.stderr.fnmatch_lines(["*--cep-role: invalid choice: 'interleaver'*"])
+    project.write("pytest.ini", "[pytest]\ncepbench_role = interleaver\n")
+    assert_one_message(
+        project.run_here(), "cepbench_role 'interleaver'", "describer, generator, encoder"
+    )
 
 
 def test_a_mistake_stops_the_run_before_workers_start(toy: Project) -> None:

@@ -3,7 +3,8 @@
 `ray` is imported inside functions of this folder and nowhere else.
 """
 
-from pytest_cepbench.chains.ray.cluster import Cluster, Node, connect
+from pytest_cepbench.chains.ray.cluster import Cluster, Node
+from pytest_cepbench.chains.ray.connecting import connect
 from pytest_cepbench.chains.ray.pool import StoppedError
 from pytest_cepbench.chains.ray.pools import Pools
 from pytest_cepbench.chains.ray.shares import Share, Wish, check_wishes, share_out

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains.ray.cluster import offered_paths
 from pytest_cepbench.chains.ray.shares import Share
 from pytest_cepbench.chains.ray.wire import Fault, Order, Ready
 
@@ -51,6 +51,13 @@ def bind_there(order: Order, node_id: str) -> Ready | Fault:
     there = task.options(num_cpus=0, scheduling_strategy=strategy)
     found: Ready | Fault = ray.get(there.remote(asdict(order)))
     return found
+
+
+def offered_paths() -> list[str]:
+    """Where this process imports from: offered to actors, behind their own."""
+    return list(
+        dict.fromkeys([str(Path.cwd()), *(str(Path(path).absolute()) for path in sys.path)])
+    )
 
 
 def _actor_class(paths: list[str], folder: str) -> type:

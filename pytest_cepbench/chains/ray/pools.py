@@ -16,6 +16,7 @@ from pytest_cepbench.chains.ray.remote import CountingModel, RemoteModel
 from pytest_cepbench.chains.ray.seats import Place, reserve
 from pytest_cepbench.chains.ray.served import ServedModel, Turns
 from pytest_cepbench.chains.ray.shares import Share, Wish, check_wishes, share_out
+from pytest_cepbench.chains.ray.staff import Staff
 from pytest_cepbench.chains.ray.wire import Fault, Order, Ready, exception_of
 from pytest_cepbench.errors import CepError, ModelError
 from pytest_cepbench.models.binding import bind
@@ -93,13 +94,13 @@ class Pools:
     def spent(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code; of all actors."""
         loads: Counter[str] = Counter()
-        pools = list(self._pools.values())
-        for pool in pools:
-            loads[pool.bound.role] += pool.spent.loads
+        staffs = [pool.staff for pool in list(self._pools.values())]
+        for staff in staffs:
+            loads[staff.bound.role] += staff.spent.loads
         turns = list(self._turns.items())
         for (role, _), one in turns:
             loads[role] += one.loads
-        seconds = sum(pool.spent.seconds for pool in pools)
+        seconds = sum(staff.spent.seconds for staff in staffs)
         return +loads, seconds + sum(one.seconds for _, one in turns)
 
     def close(self) -> None:
@@ -171,7 +172,7 @@ class Pools:
                 self._pools[name] = self._pool(place, bound, force=force)
             pool = self._pools[name]
         pool.start(stopped)
-        return (CountingModel if pool.counts else RemoteModel)(pool, stopped)
+        return (CountingModel if pool.staff.counts else RemoteModel)(pool, stopped)
 
     def _served(self, place: Place, stopped: Callable[[], bool]) -> Model:
         self._begin()
@@ -198,4 +199,4 @@ class Pools:
         if seats is None:  # the plan has given everything away
             share = replace(share, actors=1, cpus=0.0)
         order = self._order(place, force=force)
-        return Pool(self.cluster, bound, order, share, self.losses, seats)
+        return Pool(Staff(self.cluster, bound, order, share, self.losses, seats))

@@ -173,9 +173,8 @@ class Asker:
     def _answered(self, call: Call, answer: Answer, usage: Usage) -> _Outcome:
         value = answer.value
         if isinstance(value, str):
-            for (
-                secret
-            ) in self._endpoint.secrets:  # a server may say anything, also what it was sent
+            # A server may say anything, also what it was sent.
+            for secret in self._endpoint.secrets:
                 value = secret.out_of(value)
         elif isinstance(value, Failure):
             value = Failure(value.kind, self._endpoint.clean(value.detail))

@@ -73,7 +73,7 @@ def _case_lines(process: Process) -> Iterator[str]:
 
 
 def _units(process: Process, one: Assigned) -> int:
-    dataset = process.suite(one.suite_file).dataset
+    dataset = process.suites.get(one.suite_file).dataset
     return len({s.unit for name in one.case.categories for s in dataset.in_category(name)})
 
 

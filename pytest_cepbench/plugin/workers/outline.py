@@ -80,7 +80,7 @@ def leave_outlines(process: Process, pooled: Mapping[str, Path]) -> None:
 
 
 def _of_case(process: Process, nodeid: str, one: Assigned) -> Outline:
-    loaded, case = process.suite(one.suite_file), one.case
+    loaded, case = process.suites.get(one.suite_file), one.case
     samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
     unit = unit_of(nodeid)
     whole = len(case.categories) > 1 or unit.endswith("[overall")
@@ -94,7 +94,7 @@ def _of_case(process: Process, nodeid: str, one: Assigned) -> Outline:
 
 
 def _models(process: Process, path: Path) -> tuple[str, ...]:
-    lineup = process.suite(path).lineup
+    lineup = process.suites.get(path).lineup
     chosen = {f"{seat.role} {seat.spec}" for seat in lineup.seats.values()}
     return tuple(sorted(chosen | {f"{lineup.under_test} {lineup.subject}"}))
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.runner import Step
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.store import Store
 from tests.models.binding import bind_text

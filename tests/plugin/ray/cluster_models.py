@@ -67,9 +67,9 @@ class MoodyDescriber(user_models.Describer):
         return super().describe(images, prompt, seeds)
 
 
-def slow() -> SlowDescriber:
+def slow(behaviour: str = "honest") -> SlowDescriber:
     """A describer that takes its time."""
-    return SlowDescriber("honest")
+    return SlowDescriber(behaviour)
 
 
 def deadly() -> DeadlyDescriber:

@@ -16,7 +16,7 @@ ray = pytest.importorskip("ray")
 from ray.util.placement_group import placement_group  # noqa: E402
 
 import pytest_cepbench.plugin.engine  # noqa: E402, F401 - see above
-from pytest_cepbench.chains.ray import pool  # noqa: E402
+from pytest_cepbench.chains.ray import staff  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
 
@@ -138,6 +138,21 @@ def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Argum
     assert any("2 describer): its process died" in line for line in told)
 
 
+def test_the_first_failure_may_end_the_run(photos: Project, describing: Arguments) -> None:
+    """Under -x nobody waits for what helpers and actors are at, and nothing is left of them."""
+    _here(photos, "slow")
+    started = time.monotonic()
+
+    result = photos.run_here("-x", MODEL.format("slow?behaviour=raise"), *describing)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+    assert len(photos.report()["cases"]) == 1
+    assert time.monotonic() - started < 25
+    assert not [one for one in threading.enumerate() if one.name.startswith("cepbench-ray")]
+    assert not ray.is_initialized()
+
+
 def test_models_that_differ_are_told_apart(photos: Project, describing: Arguments) -> None:
     """An actor whose weights are others than those that were bound plays for nobody."""
     photos.run_here(MODEL.format("fickle"), *describing)
@@ -153,7 +168,7 @@ def test_nobody_waits_for_actors_for_ever(
     photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where others have taken the cores, that is said; a connection that was there before stays."""
-    monkeypatch.setattr(pool, "PATIENCE", 0.5)
+    monkeypatch.setattr(staff, "PATIENCE", 0.5)
     ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
     taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
     try:

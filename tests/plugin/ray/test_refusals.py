@@ -84,7 +84,7 @@ def test_something_else_at_the_address_is_told(
 ) -> None:
     """Ray itself would ask it for minutes."""
     pytest.importorskip("ray")
-    monkeypatch.setattr("pytest_cepbench.chains.ray.cluster._PROBE", 0.2)
+    monkeypatch.setattr("pytest_cepbench.chains.ray.connecting._PROBE", 0.2)
     result = toy.run_here(RAY, f"--cep-ray-address=127.0.0.1:{deaf_port}", "--model=shapes:?miss=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
@@ -92,10 +92,10 @@ def test_something_else_at_the_address_is_told(
     )
 
 
-def test_a_plan_starts_no_cluster(toy: Project) -> None:
-    """What would be done is told from here, whatever the address."""
-    result = toy.run_here(
-        RAY, "--cep-ray-address=localhost:1", "--cep-plan", "--model=shapes:?miss=0"
-    )
+@pytest.mark.parametrize("asking", ["--cep-plan", "--collect-only"])
+def test_who_asks_no_model_starts_no_cluster(toy: Project, asking: str) -> None:
+    """A plan, or a list of cases, is told from here, whatever the address."""
+    result = toy.run_here(RAY, "--cep-ray-address=localhost:1", asking, "--model=shapes:?miss=0")
     assert result.ret == pytest.ExitCode.OK
+    assert "model under test, describer: shapes:?miss=0" in result.stdout.str()
     assert "Ray cluster" not in result.stdout.str()
