@@ -138,7 +138,11 @@ def spent(run: SuiteRun) -> tuple[int, int]:
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_each_family_plays_both_chains(
-    suite_file: Path, tmp_path: Path, checkpoint: Checkpoint, family: Family
+    suite_file: Path,
+    tmp_path: Path,
+    checkpoint: Checkpoint,
+    family: Family,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     """Whole chains of both starts, one load of what is one model, the same again without a load.
 

@@ -60,6 +60,7 @@ def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.models
+@pytest.mark.slow
 @pytest.mark.parametrize("page", _WITH_MODELS, ids=lambda page: page.name)
 def test_blocks_with_models_show_what_is_printed(page: Path, tmp_path: Path) -> None:
     """The blocks of a page that trained models play in, whose last digits are the processor's own."""

@@ -112,6 +112,7 @@ def values(file: Path, roster: Roster, step: int) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_the_metrics_put_the_training_in_order(place: Path) -> None:
     """GC@3, SIM and MCD rise from a describer that barely speaks, over a middling one, to the best."""
     long = place / "suites" / "shapes" / "suite.toml"

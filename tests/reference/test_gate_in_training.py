@@ -179,6 +179,7 @@ def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: 
 # -- the callback ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_trainer_of_transformers_is_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
 from tests.tiny.common import pictures
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 PROMPT = "describe the image"
 

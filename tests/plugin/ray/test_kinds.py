@@ -17,6 +17,7 @@ from tests.plugin.project import SHAPES, Project
 Arguments = tuple[str, ...]
 
 
+@pytest.mark.slow
 def test_a_unified_model_has_one_pool(photos: Project, on_cluster: Arguments) -> None:
     """Its actors hold one object each, which describes and draws; the numbers are the same."""
     model = "--model=python:user_models:unified"
@@ -37,6 +38,7 @@ def _describe(seen: Seen) -> Answer:
     return said(ShapesDescriber(Knobs()).describe(seen.images, seen.text, [0])[0])
 
 
+@pytest.mark.slow
 def test_a_model_behind_a_server_is_asked_from_here(
     project: Project, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Argumen
     assert accepted.effort() == (0, 0)
 
 
+@pytest.mark.slow
 def test_what_a_model_raises_arrives_as_it_is(photos: Project, describing: Arguments) -> None:
     """A batch that does not fit is halved, and an exception over one input is that chain's failure."""
     near = _here(photos, "moody")
@@ -99,6 +100,7 @@ def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
         two_nodes.add()
 
 
+@pytest.mark.slow
 def test_a_node_may_die_on_the_way(
     photos: Project, two_nodes: TwoNodes, describing: Arguments
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_node_may_die_on_the_way(
     assert photos.report()["deaths"] == 0
 
 
+@pytest.mark.slow
 def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Arguments) -> None:
     """The case that needs it is an error that says why; the others are judged."""
     _here(photos, "deadly")
@@ -138,6 +141,7 @@ def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Argum
     assert any("2 describer): its process died" in line for line in told)
 
 
+@pytest.mark.slow
 def test_the_first_failure_may_end_the_run(photos: Project, describing: Arguments) -> None:
     """Under -x nobody waits for what helpers and actors are at, and nothing is left of them."""
     _here(photos, "slow")

@@ -135,7 +135,8 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     """Within seconds, with the remedy, and without anything of the credentials."""
     published(tmp_path / "first", URL, range(1))
     silent = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setattr(opening, "_SECONDS", 1.0)
+    if user in ("nowhere", "silent"):
+        monkeypatch.setattr(opening, "_SECONDS", 1.0)
     become(owner, user if user in owner.users else "root", monkeypatch)
     if user == "wrong key":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN")
