@@ -63,7 +63,7 @@ def test_a_mistake_is_one_message(
 
 
 def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Project) -> None:
-    """`--cep-role` has three values, on the command line and in the ini file."""
+    """A word that names no role, on the command line and in the ini file."""
     result = project.run_here("--cep-role=interleaver")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--cep-role: invalid choice: 'interleaver'*"])

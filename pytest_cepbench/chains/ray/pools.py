@@ -188,9 +188,8 @@ class Pools:
 
     def _pool(self, place: Place, bound: BoundRole, *, force: bool) -> Pool:
         role = place[0]
-        if (
-            role not in self._shares
-        ):  # nobody planned for it: it has what one of its kind would have
+        # Nobody planned for it: it has what one of its kind would have.
+        if role not in self._shares:
             self._shares |= share_out([*self._shares, role], self.wishes, self.cluster.nodes())
         if self._seats is None:
             self._seats = reserve(self._planned, self._shares)
