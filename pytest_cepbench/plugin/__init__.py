@@ -150,26 +150,23 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     xdist's controller hears of them by its own hook.
     """
     cases = [item for item in session.items if is_case(item)]
-    if cases:
-        from pytest_cepbench.plugin.collecting import assign_policies, leave_outlines
-
-        process = process_of(session.config)
-        assign_policies(cases, process)
-        if hasattr(session.config, "workerinput"):
-            leave_outlines(cases, process)
-    config = session.config
-    controller = config.stash.get(CONTROLLER, None)
-    if config.option.collectonly or (controller is not None and controller.settings.plan):
+    if not cases:
         return
+    from pytest_cepbench.plugin.collecting import assign_policies, leave_outlines
+
+    config, process = session.config, process_of(session.config)
+    assign_policies(cases, process)
+    if hasattr(config, "workerinput"):
+        leave_outlines(cases, process)
+    if process.settings.listing or process.settings.plan:
+        return
+    controller = config.stash.get(CONTROLLER, None)
     if controller is not None:
-        if cases:
-            refuse_modes(config, cases)
+        refuse_modes(config, cases)
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
-        if cases:
-            with _usage_errors():
-                controller.plan_pools()
-    if cases:
-        _show_progress(config, process_of(config))
+        with _usage_errors():
+            controller.plan_pools()
+    _show_progress(config, process)
 
 
 def _show_progress(config: pytest.Config, process: Process) -> None:

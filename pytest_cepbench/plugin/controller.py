@@ -145,9 +145,9 @@ class Controller:
         for name in self.settings.encoders:
             if name not in known and loaded_suites:
                 yield f"cepbench: no suite here has an encoder {name!r} (--encoder {name}=...)"
-        parameters = {nodeid.partition("[")[2].removesuffix("]") for nodeid in self.ledger.expected}
+        selected = set(self.ledger.cases.values())
         for loaded in loaded_suites:
-            if not any(case.id in parameters for case in loaded.cases):
+            if not any(str(case.key) in selected for case in loaded.cases):
                 continue  # all of its cases were deselected
             lineup = loaded.lineup
             rest = ", ".join(

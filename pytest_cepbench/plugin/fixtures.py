@@ -60,15 +60,20 @@ def cep_gate(
 
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
-    judge = Judge(process_of(request.config), mark.suite_file(request.path), snapshot)
+    process = process_of(request.config)
+    judge = Judge(process, mark.suite_file(request.path), snapshot)
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):
             msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
             pytest.fail(msg, pytrace=False)
+        record = records.of(request.node)
+        if record.after_error:
+            process.forget(judge.suite_file)
+            record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         result = judge(case, request.node.nodeid, here.over(mark.overrides))
-        records.of(request.node).add(result)
+        record.add(result)
         request.node.user_properties.extend(properties_of(result))
         if not result.passes:
             pytest.fail(explain(result), pytrace=False)

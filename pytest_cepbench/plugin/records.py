@@ -37,6 +37,7 @@ class Record:
     shown: how many of them a phase has answered for that is over.
     skipped: why the test was skipped, if it was.
     cut_short: whether the test failed, for whatever reason, or was not called.
+    after_error: whether the attempt before met an error, so that what it left in memory is stale.
     waiting: results that no report has carried yet, with their attempt.
     """
 
@@ -46,6 +47,7 @@ class Record:
     shown: int = 0
     skipped: str | None = None
     cut_short: bool = True
+    after_error: bool = False
     waiting: list[tuple[str, CaseResult]] = field(default_factory=list)
 
     def add(self, result: CaseResult) -> None:
@@ -91,6 +93,7 @@ class Records:
         record = Record(case_name(item), f"{self._pid}.{self._attempts}")
         if before is not None:
             record.waiting = before.waiting
+            record.after_error = any(one.verdict == "error" for one in before.results)
             if before.results:
                 from pytest_cepbench.report.properties import PREFIX
 

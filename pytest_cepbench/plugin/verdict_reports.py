@@ -8,6 +8,8 @@ import pytest
 
 from pytest_cepbench.plugin.records import RECORDS, is_case
 
+_OUTCOMES = ("passed", "failed", "skipped")
+
 _XFAIL = "  an xfail mark excuses no verdict: accept the checkpoint, or leave the case out"
 
 
@@ -41,7 +43,8 @@ def pytest_report_teststatus(
     payload = getattr(report, "cepbench", None)
     if not isinstance(payload, dict) or not payload["results"] or hasattr(report, "wasxfail"):
         return None
-    if report.when == "teardown" and report.passed:  # pytest counts none of these
+    # Those of which pytest counts none, and those that other plugins count as run again.
+    if report.when == "teardown" and report.passed or report.outcome not in _OUTCOMES:
         return None
     from pytest_cepbench.plugin.ledger import read_results
     from pytest_cepbench.report.wording import word_of

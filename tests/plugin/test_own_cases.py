@@ -97,15 +97,21 @@ def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -
 
 
 @pytest.mark.parametrize(
-    "fixture", [BEFORE, AFTER, SKIP_AFTER, SWALLOWED_AFTER], ids=["setup", "after", "skip", "swallow"]
+    ("fixture", "arguments"),
+    [
+        (BEFORE, MODES["no-plugin"]),
+        (AFTER, MODES["no-plugin"]),
+        (SKIP_AFTER, MODES["no-plugin"]),
+        (SKIP_AFTER, MODES["n2"]),
+        (SWALLOWED_AFTER, MODES["no-plugin"]),
+        (SWALLOWED_AFTER, MODES["n2"]),
+    ],
+    ids=["setup", "after", "skip", "skip-n2", "swallow", "swallow-n2"],
 )
-@BOTH
 def test_a_regression_found_in_a_fixture_fails_the_run(
     accepted: Project, fixture: str, arguments: tuple[str, ...]
 ) -> None:
     """Before or after the test, and also where the fixture then skips it or hears nothing of it."""
-    if arguments == MODES["n2"] and fixture in (BEFORE, AFTER):
-        pytest.skip("the two that hide it are enough on workers")
     accepted.write("test_toy.py", IN_A_FIXTURE.format(gated=fixture, body="pass"))
     result = accepted.run(*arguments, "-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
