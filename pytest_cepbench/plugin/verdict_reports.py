@@ -44,7 +44,7 @@ def pytest_report_teststatus(
     if not isinstance(payload, dict) or not payload["results"] or hasattr(report, "wasxfail"):
         return None
     # Those of which pytest counts none, and those that other plugins count as run again.
-    if report.when == "teardown" and report.passed or report.outcome not in _OUTCOMES:
+    if (report.when == "teardown" and report.passed) or report.outcome not in _OUTCOMES:
         return None
     from pytest_cepbench.plugin.ledger import read_results
     from pytest_cepbench.report.wording import word_of

@@ -83,7 +83,7 @@ PLUGINS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("pytest_metadata.plugin", "pytest_html.fixtures", "pytest_html.plugin"),
         ("--html=page.html", "--self-contained-html"),
     ),
-    "pytest-randomly": (("pytest_randomly",), ("-p", "randomly")),
+    "pytest-randomly": (("pytest_randomly",), ("--randomly-seed=3",)),
     "pytest-repeat": (("pytest_repeat",), ("--count=2",)),
     "pytest-rerunfailures": (("pytest_rerunfailures",), ("--reruns=1",)),
     "pytest-split": (("pytest_split.plugin",), ("--splits=1", "--group=1")),
@@ -180,12 +180,10 @@ BAD = "--model=python:flickering:Describer?bad=true"
 
 @pytest.mark.parametrize("distribution", PLUGINS)
 @WORKERS
-def test_a_plugin_changes_no_verdict(
-    toy: Toy, distribution: str, workers: tuple[str, ...]
-) -> None:
+def test_a_plugin_changes_no_verdict(toy: Toy, distribution: str, workers: tuple[str, ...]) -> None:
     """The good checkpoint holds and the bad one fails, in exit code and report."""
     modules, arguments = _installed(distribution)
-    plugins = (*modules, *(XDIST if workers else ()))
+    plugins = (*(XDIST if workers else ()), *modules)
     good = toy.run(*SOME, *workers, *arguments, plugins=plugins)
     assert (good.code, good.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     assert set(good.verdicts) == {"held"}
@@ -208,7 +206,7 @@ def test_the_last_attempt_counts_after_an_error(
     (toy.path / "conftest.py").write_text(UP_AGAIN)
     (toy.path / "down").touch()
     shutil.rmtree(toy.path / ".cepbench")
-    plugins = (*modules, *(XDIST if workers else ()))
+    plugins = (*(XDIST if workers else ()), *modules)
     ended = toy.run("-k", "crowded", *workers, *arguments, plugins=plugins)
     assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     assert ended.verdicts == ["held"]
@@ -245,7 +243,7 @@ def test_a_process_for_each_test_is_refused(toy: Toy, workers: tuple[str, ...]) 
     """--forked is a usage error, which says what to do."""
     if find_spec("pytest_forked") is None:
         pytest.skip("pytest-forked is not installed: tox -e plugins installs it")
-    plugins = ("pytest_forked", *(XDIST if workers else ()))
+    plugins = (*(XDIST if workers else ()), "pytest_forked")
     ended = toy.run(*SOME, *workers, "--forked", plugins=plugins)
     assert ended.code == pytest.ExitCode.USAGE_ERROR
     assert "ERROR: --forked runs each test in a process that ends with it, " in ended.output
@@ -259,7 +257,7 @@ def test_a_forked_mark_is_no_pass(toy: Toy, workers: tuple[str, ...]) -> None:
         pytest.skip("pytest-forked is not installed: tox -e plugins installs it")
     marked = f"import pytest\n\n@pytest.mark.forked\n{TEST_MODULE}"
     (toy.path / "test_toy.py").write_text(marked)
-    plugins = ("pytest_forked", *(XDIST if workers else ()))
+    plugins = (*(XDIST if workers else ()), "pytest_forked")
     ended = toy.run(*SOME, *workers, plugins=plugins)
     failed = pytest.ExitCode.TESTS_FAILED if workers else pytest.ExitCode.USAGE_ERROR
     assert ended.code == failed

@@ -16,17 +16,23 @@ MARKS = {
     "raises": (XFAIL.replace("strict=False", "raises=pytest.fail.Exception"), ""),
     "collection": (
         TEST_MODULE,
-        "def pytest_collection_modifyitems(items):\n"
-        "    for item in items:\n        item.add_marker(pytest.mark.xfail(strict=False))\n",
+        (
+            "def pytest_collection_modifyitems(items):\n"
+            "    for item in items:\n        item.add_marker(pytest.mark.xfail(strict=False))\n"
+        ),
     ),
     "request": (
-        "import pytest\n\ndef test_drift(cep_case, cep_gate, request):\n"
-        "    request.applymarker(pytest.mark.xfail(strict=False))\n    cep_gate(cep_case)\n",
+        (
+            "import pytest\n\ndef test_drift(cep_case, cep_gate, request):\n"
+            "    request.applymarker(pytest.mark.xfail(strict=False))\n    cep_gate(cep_case)\n"
+        ),
         "",
     ),
     "imperative": (
-        "import pytest\n\ndef test_drift(cep_case, cep_gate):\n    try:\n"
-        "        cep_gate(cep_case)\n    except BaseException:\n        pytest.xfail('known')\n",
+        (
+            "import pytest\n\ndef test_drift(cep_case, cep_gate):\n    try:\n"
+            "        cep_gate(cep_case)\n    except BaseException:\n        pytest.xfail('known')\n"
+        ),
         "",
     ),
 }
@@ -45,9 +51,7 @@ _SKIP = "report.outcome, report.longrepr = 'skipped', ('here', 1, 'Skipped: flak
 
 _PASS = "report.outcome, report.longrepr = 'passed', None"
 
-_FRESH = (
-    "report = pytest.TestReport(item.nodeid, item.location, {}, 'passed', None, call.when)"
-)
+_FRESH = "report = pytest.TestReport(item.nodeid, item.location, {}, 'passed', None, call.when)"
 
 _FINISH = "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
 
@@ -181,10 +185,13 @@ def test_a_process_that_leaves_by_itself_ends_with_the_code_of_the_ledger(
 ) -> None:
     """A hook that calls `sys.exit(0)` at the end ends no regressed run as a pass."""
     _conftest(accepted, "import sys\n\ndef pytest_unconfigure():\n    sys.exit(0)\n")
-    command = [sys.executable, "-m", "pytest", *SOME, REGRESSED]
-    ended = subprocess.run(command, cwd=accepted.path, capture_output=True, check=False)
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
-    assert subprocess.run(command[:-1], cwd=accepted.path, capture_output=True).returncode == 0
+    command = [sys.executable, "-m", "pytest", *SOME]
+
+    def code(*arguments: str) -> int:
+        return subprocess.call(arguments, cwd=accepted.path, stdout=subprocess.DEVNULL)
+
+    assert code(*command, REGRESSED) == pytest.ExitCode.TESTS_FAILED
+    assert code(*command) == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize(
