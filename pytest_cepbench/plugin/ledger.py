@@ -65,7 +65,8 @@ class Ledger:
         for nodeid, case in cases.items():
             self.expected.add(nodeid)
             self.collected.setdefault(nodeid, len(self.collected))
-            self.cases[nodeid] = case
+            if case is not None or nodeid not in self.cases:
+                self.cases[nodeid] = case
 
     def expect_collected(self, nodeids: Iterable[str]) -> None:
         """Ids that an xdist worker collected; those beside a suite file are cases."""

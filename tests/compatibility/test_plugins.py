@@ -12,13 +12,20 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-INI = "[pytest]\naddopts = --strict-markers -p no:cacheprovider\nfilterwarnings = error\n"
+INI = """\
+[pytest]
+addopts = --strict-markers -p no:cacheprovider
+filterwarnings =
+    error
+    default::pytest.PytestAssertRewriteWarning
+"""
+"""Strict. The warning is of plugins that are named like a module, as `html` is."""
 
 SUITE = """\
 name = "toy"
@@ -74,23 +81,21 @@ def pytest_runtest_call(item):
 """
 """A conftest.py with which the server comes back for the second attempt at a test."""
 
-XDIST = ("xdist.plugin",)
-
 PLUGINS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "pytest-cov": (("pytest_cov.plugin",), ("--cov=flickering", "--cov-report=")),
-    "flaky": (("flaky.flaky_pytest_plugin",), ("--force-flaky", "--max-runs=2")),
+    "flaky": (("flaky",), ("--force-flaky", "--max-runs=2")),
+    "pytest-cov": (("pytest_cov",), ("--cov=flickering", "--cov-report=")),
     "pytest-html": (
-        ("pytest_metadata.plugin", "pytest_html.fixtures", "pytest_html.plugin"),
+        ("metadata", "html_fixtures", "html"),
         ("--html=page.html", "--self-contained-html"),
     ),
-    "pytest-randomly": (("pytest_randomly",), ("--randomly-seed=3",)),
-    "pytest-repeat": (("pytest_repeat",), ("--count=2",)),
-    "pytest-rerunfailures": (("pytest_rerunfailures",), ("--reruns=1",)),
-    "pytest-split": (("pytest_split.plugin",), ("--splits=1", "--group=1")),
-    "pytest-sugar": (("pytest_sugar",), ("--force-sugar",)),
-    "pytest-timeout": (("pytest_timeout",), ("--timeout=100",)),
+    "pytest-randomly": (("randomly",), ("--randomly-seed=3",)),
+    "pytest-repeat": (("repeat",), ("--count=2",)),
+    "pytest-rerunfailures": (("rerunfailures",), ("--reruns=1",)),
+    "pytest-split": (("pytest-split",), ("--splits=1", "--group=1")),
+    "pytest-sugar": (("sugar",), ("--force-sugar",)),
+    "pytest-timeout": (("timeout",), ("--timeout=100",)),
 }
-"""Distribution -> modules of the plugin, and arguments with which it does something."""
+"""Distribution -> names of its plugins, and arguments with which they do something."""
 
 RETRIES = ("flaky", "pytest-rerunfailures")
 
@@ -118,13 +123,13 @@ class Toy:
     path: Path
 
     def run(self, *args: str, plugins: tuple[str, ...] | None = ()) -> Ended:
-        """Run pytest in a process of its own. plugins: modules; all that are installed where None."""
+        """Run pytest in a process of its own. plugins: their names; all that are installed where None."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
         named: list[str] = []
         if plugins is not None:
             clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-            for module in ("syrupy", "pytest_cepbench.plugin", *plugins):
-                named += ["-p", module]
+            for name in ("syrupy", "cepbench", *plugins):
+                named += ["-p", name]
         report = self.path / ".cepbench" / "report.json"
         report.unlink(missing_ok=True)
         ended = subprocess.run(
@@ -165,12 +170,21 @@ def toy(accepted: Toy, tmp_path: Path) -> Toy:
     return Toy(Path(shutil.copytree(accepted.path, tmp_path / "toy")))
 
 
-def _installed(distribution: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Modules and arguments of a plugin; skips the test where it is not installed."""
-    modules, arguments = PLUGINS[distribution]
-    if any(find_spec(module.partition(".")[0]) is None for module in modules):
+def _require(distribution: str) -> None:
+    """Skip the test where a plugin is not installed."""
+    try:
+        version(distribution)
+    except PackageNotFoundError:
         pytest.skip(f"{distribution} is not installed: tox -e plugins installs it")
-    return modules, arguments
+
+
+def _installed(
+    distribution: str, workers: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of plugins to load, and arguments; skips the test where one is not installed."""
+    _require(distribution)
+    plugins, arguments = PLUGINS[distribution]
+    return (*(["xdist"] if workers else []), *plugins), (*workers, *arguments)
 
 
 SOME = ("-k", "color or crowded")
@@ -182,12 +196,11 @@ BAD = "--model=python:flickering:Describer?bad=true"
 @WORKERS
 def test_a_plugin_changes_no_verdict(toy: Toy, distribution: str, workers: tuple[str, ...]) -> None:
     """The good checkpoint holds and the bad one fails, in exit code and report."""
-    modules, arguments = _installed(distribution)
-    plugins = (*(XDIST if workers else ()), *modules)
-    good = toy.run(*SOME, *workers, *arguments, plugins=plugins)
+    plugins, arguments = _installed(distribution, workers)
+    good = toy.run(*SOME, *arguments, plugins=plugins)
     assert (good.code, good.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     assert set(good.verdicts) == {"held"}
-    bad = toy.run(*SOME, *workers, *arguments, BAD, plugins=plugins)
+    bad = toy.run(*SOME, *arguments, BAD, plugins=plugins)
     assert (bad.code, bad.report["verdict"]) == (pytest.ExitCode.TESTS_FAILED, "failed")
     assert set(bad.verdicts) == {"regressed"}
     count = 4 if distribution == "pytest-repeat" else 2
@@ -202,12 +215,11 @@ def test_the_last_attempt_counts_after_an_error(
     toy: Toy, distribution: str, workers: tuple[str, ...]
 ) -> None:
     """A server that was away and came back: the case holds, once, and the report tells of it."""
-    modules, arguments = _installed(distribution)
+    plugins, arguments = _installed(distribution, workers)
     (toy.path / "conftest.py").write_text(UP_AGAIN)
     (toy.path / "down").touch()
     shutil.rmtree(toy.path / ".cepbench")
-    plugins = (*(XDIST if workers else ()), *modules)
-    ended = toy.run("-k", "crowded", *workers, *arguments, plugins=plugins)
+    ended = toy.run("-k", "crowded", *arguments, plugins=plugins)
     assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     assert ended.verdicts == ["held"]
     (told,) = ended.report["infrastructure"]
@@ -218,10 +230,10 @@ def test_the_last_attempt_counts_after_an_error(
 @pytest.mark.parametrize("distribution", RETRIES)
 def test_an_error_that_stays_is_one_error(toy: Toy, distribution: str) -> None:
     """Where the last attempt fails too, the case counts once."""
-    modules, arguments = _installed(distribution)
+    plugins, arguments = _installed(distribution)
     (toy.path / "down").touch()
     shutil.rmtree(toy.path / ".cepbench")
-    ended = toy.run("-k", "crowded", *arguments, plugins=modules)
+    ended = toy.run("-k", "crowded", *arguments, plugins=plugins)
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == ["error"]
     assert " 1 error" in ended.output
@@ -229,11 +241,11 @@ def test_an_error_that_stays_is_one_error(toy: Toy, distribution: str) -> None:
 
 def test_a_test_that_runs_out_of_time_is_no_verdict(toy: Toy) -> None:
     """pytest-timeout fails the test; the case was not judged, and the run is incomplete."""
-    modules, _ = _installed("pytest-timeout")
+    plugins, _ = _installed("pytest-timeout")
     (toy.path / "flickering.py").write_text(
         FLICKERING.replace("        seen =", "        import time; time.sleep(30)\n        seen =")
     )
-    ended = toy.run("-k", "crowded", "--timeout=1", BAD, plugins=modules)
+    ended = toy.run("-k", "crowded", "--timeout=1", BAD, plugins=plugins)
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert "INCOMPLETE: 1 tests ended before cep_gate judged their case: " in ended.output
 
@@ -241,9 +253,8 @@ def test_a_test_that_runs_out_of_time_is_no_verdict(toy: Toy) -> None:
 @WORKERS
 def test_a_process_for_each_test_is_refused(toy: Toy, workers: tuple[str, ...]) -> None:
     """--forked is a usage error, which says what to do."""
-    if find_spec("pytest_forked") is None:
-        pytest.skip("pytest-forked is not installed: tox -e plugins installs it")
-    plugins = (*(XDIST if workers else ()), "pytest_forked")
+    _require("pytest-forked")
+    plugins = (*(["xdist"] if workers else []), "pytest_forked")
     ended = toy.run(*SOME, *workers, "--forked", plugins=plugins)
     assert ended.code == pytest.ExitCode.USAGE_ERROR
     assert "ERROR: --forked runs each test in a process that ends with it, " in ended.output
@@ -253,11 +264,10 @@ def test_a_process_for_each_test_is_refused(toy: Toy, workers: tuple[str, ...]) 
 @WORKERS
 def test_a_forked_mark_is_no_pass(toy: Toy, workers: tuple[str, ...]) -> None:
     """The mark is refused where it is seen at collection, and fails the test on workers."""
-    if find_spec("pytest_forked") is None:
-        pytest.skip("pytest-forked is not installed: tox -e plugins installs it")
+    _require("pytest-forked")
     marked = f"import pytest\n\n@pytest.mark.forked\n{TEST_MODULE}"
     (toy.path / "test_toy.py").write_text(marked)
-    plugins = (*(XDIST if workers else ()), "pytest_forked")
+    plugins = (*(["xdist"] if workers else []), "pytest_forked")
     ended = toy.run(*SOME, *workers, plugins=plugins)
     failed = pytest.ExitCode.TESTS_FAILED if workers else pytest.ExitCode.USAGE_ERROR
     assert ended.code == failed
@@ -267,7 +277,7 @@ def test_a_forked_mark_is_no_pass(toy: Toy, workers: tuple[str, ...]) -> None:
 def test_all_of_them_together_change_no_verdict(toy: Toy, workers: tuple[str, ...]) -> None:
     """Everything that is installed, loaded the usual way."""
     for distribution in PLUGINS:
-        _installed(distribution)
+        _require(distribution)
     good = toy.run(*SOME, *workers, plugins=None)
     assert (good.code, good.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     bad = toy.run(*SOME, *workers, "--reruns=1", BAD, plugins=None)
