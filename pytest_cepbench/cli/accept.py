@@ -17,6 +17,7 @@ from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
 from pytest_cepbench.gate.baseline import FORMAT, contradiction
 from pytest_cepbench.gate.places import anchor_path, baseline_path
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.identities import two_identities
 from pytest_cepbench.report.text import number
 
 _NAMED = 5
@@ -91,6 +92,7 @@ def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) 
             "one in which none did; run it again, what was computed is in the store"
         )
         return
+    yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():
@@ -248,7 +250,7 @@ def _write(changes: Sequence[Change], root: Path) -> int:
     )
 
 
-def _listed(keys: Sequence[CaseKey]) -> str:
+def _listed(keys: Sequence[CaseKey | str]) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return ", ".join(map(str, keys[:_NAMED])) + more
 

@@ -74,6 +74,21 @@ class HopShown(msgspec.Struct, frozen=True):
     cost: float
 
 
+class ModelShown(msgspec.Struct, frozen=True):
+    """A model that a case was measured with.
+
+    seat: the role it plays, or the name of a further encoder.
+    spec: what the user or the suite typed.
+    fingerprint: all of it.
+    identity: what it is in one line, its parameters included.
+    """
+
+    seat: str
+    spec: str
+    fingerprint: str
+    identity: str
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -88,7 +103,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     mean at each iteration or generation. notes: what else a reader should know of the number.
     anchor: the same against the anchor. attribution: at which hop it lost, in words; hops: in
     numbers. measured: all of the measurement, as `cepbench accept` takes it. damage: what the store
-    found broken meanwhile.
+    found broken meanwhile. models: those that it was measured with.
     """
 
     nodeid: str
@@ -131,6 +146,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     measured: Baseline | None = None
     effort: Effort = Effort()
     damage: list[str] = []
+    models: list[ModelShown] = []
 
     @property
     def presentation(self) -> Presentation:

@@ -13,6 +13,7 @@ from pytest_cepbench.chains.remembered import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
@@ -166,6 +167,12 @@ class SuiteRun:
             curve=measured.curve,
             notes=(*measured.notes, *self._cut_prompts(measure, measured)),
         )
+
+    def models(self, measurement: Measurement) -> dict[str, BoundRole]:
+        """Who was needed for a measurement, by seat."""
+        seats = self.lineup.seats
+        needed = [n for n in seats if n in self.lineup.gated or n in measurement.identity]
+        return {name: self._runner(name).bound for name in needed}
 
     def show(self, case: Case, sample_id: str) -> Shown | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""
