@@ -90,6 +90,7 @@ class ComplianceMeasure:
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
+    span: float | None = 1.0
 
     @property
     def label(self) -> str:
