@@ -30,6 +30,9 @@ UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 SHORT_FINGERPRINT = 16
 """Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
 
+CODE = "code"
+"""In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
+
 FloatArray = npt.NDArray[np.floating[Any]]
 
 ImageLike = Image.Image | npt.NDArray[Any]

@@ -152,6 +152,13 @@ class Store:
             self._drop(damaged, "its row does not match its seal")
         return found
 
+    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
+        """How the results under these keys came about, as JSON; whatever a shared store says of them."""
+        wanted = set(keys)
+        query = "SELECT key, provenance FROM results WHERE key"
+        found = {str(key): str(said) for key, said in among(self.index.read, query, wanted)}
+        return self._layers.provenance(wanted - found.keys()) | found
+
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; whether it is undamaged shows when it is read."""
         wanted = set(keys)
