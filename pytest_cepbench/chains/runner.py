@@ -89,6 +89,7 @@ class RoleRunner:
     given: Holding | None = None
     progress: Progress | None = None
     tally: Tally = field(default_factory=Tally)
+    _answered: bool = field(init=False, default=False)
     _noted: float = field(init=False, default=-inf)
     _storing: float = field(init=False, default=0.0)  # seconds per result of the last batch
 
@@ -216,6 +217,16 @@ class RoleRunner:
 
         return results
 
+    def _ask(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[Any]:
+        """What the model says. Some read files at their first answers, when a trainer may write there."""
+        model, files = self.model, self.bound.files
+        if files is None or self._answered:
+            return self.caller.call(model, inputs, seeds, ask)
+        with files.unchanged("the first answers were made"):
+            outputs = self.caller.call(model, inputs, seeds, ask)
+        self._answered = True
+        return outputs
+
     def _compare_code(self, found: Iterable[str]) -> None:
         """Note under which other code of the user's stored answers were made."""
         own = self.bound.provenance.get(CODE)
@@ -247,7 +258,7 @@ class RoleRunner:
                 damaged.extend(gone)
                 return None
             steps = [step for _, step in batch]
-            outputs = self.caller.call(self.model, inputs, [step.seed for step in steps], ask)
+            outputs = self._ask(inputs, [step.seed for step in steps], ask)
             self._did(made=len(steps))
             return partial(self._keep, steps, outputs)
 

@@ -107,7 +107,7 @@ def _resolve(spec: ModelSpec, role: RoleName, context: BindContext, *, force: bo
     if spec.scheme == "python":
         from pytest_cepbench.models.python_model import bind_python
 
-        return bind_python(spec, role)
+        return bind_python(spec, role, context)
     if spec.scheme in ENCODER_SCHEMES:
         from pytest_cepbench.models.encoders import bind_encoder_scheme
 

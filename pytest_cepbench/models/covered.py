@@ -54,22 +54,22 @@ class CoveredFiles:
         return digest
 
     @contextmanager
-    def unchanged(self, what: str = "the model") -> Iterator[None]:
+    def unchanged(self, what: str = "the model was loaded") -> Iterator[None]:
         """Load inside of this: the files are those of the fingerprint before and after.
 
-        what: is loaded, for people. Files whose stamps did not move are not read again. Raises
+        what: happens inside, for people. Files whose stamps did not move are not read again. Raises
         IdentityError naming the files that are others, also in the place of an error that loading
         raises then: what a library makes of half of a file explains nothing.
         """
-        self._check(f"before {what} was loaded")
+        self._check(f"before {what}")
         try:
             yield
         except DeviceMemoryError:
             raise
         except Exception:
-            self._check(f"while {what} was loaded")
+            self._check(f"while {what}")
             raise
-        self._check(f"while {what} was loaded")
+        self._check(f"while {what}")
 
     def _check(self, when: str) -> None:
         expected = self.fingerprint

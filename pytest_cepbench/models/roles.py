@@ -233,7 +233,7 @@ class BoundRole:
     provenance: kept beside results, never in a key (device, library versions).
     load: makes the model; called again only where it was let go of in between. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
-    files: those that the fingerprint covers; None for a model that has none here.
+    files: those that the fingerprint covers; None for a model that has none, or names none.
     """
 
     role: RoleName

@@ -357,7 +357,7 @@ def test_what_is_loaded_again_is_looked_at_again(folder: Path) -> None:
     (folder / "a").write_text("z")
     with (
         pytest.raises(IdentityError, match="before the tokenizer was loaded"),
-        files.unchanged("the tokenizer"),
+        files.unchanged("the tokenizer was loaded"),
     ):
         pytest.fail("it is not loaded")
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.chains import Tally
+from pytest_cepbench.chains.holding import Holding
+from pytest_cepbench.chains.residency import Residency
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.models.roles import RoleName
 from tests.models.binding import bind_text
@@ -86,6 +89,27 @@ def test_a_tokenizer_that_is_loaded_late_is_of_the_same_checkpoint(tmp_path: Pat
 
     with pytest.raises(IdentityError, match=r"before the tokenizer was loaded .*tokenizer_config"):
         model.encode_texts(["a red circle"])
+
+
+def test_what_is_loaded_again_is_of_the_same_checkpoint(tmp_path: Path) -> None:
+    """Models that take turns on a device are let go of: the error comes again to everybody who asks."""
+    pytest.importorskip("transformers")
+    from pytest_cepbench.models.torch_runtime import quiet
+
+    with quiet():
+        folder = encoders.build_vit(tmp_path / "vit", pooler=True)
+    holding = Holding(bind_text(str(folder), "encoder"), Residency(swap=True))
+    assert holding.model(Tally())
+    holding.leave()
+    assert not holding.loaded
+    assert holding.model(Tally())
+
+    holding.leave()
+    _wipe(folder / "model.safetensors")
+    for _ in range(2):
+        with pytest.raises(IdentityError, match=r"written again: model\.safetensors"):
+            holding.model(Tally())
+    assert not holding.loaded
 
 
 def _wipe(file: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,6 @@ from tests.plugin.project import MODES, PHOTOS, Project, contents
 COLORS = {
     f"{name}/{n}.png": (60 * place, 80 * n, 90) for place, name in enumerate("abcd") for n in (1, 2)
 }
-
-ONE = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
 
 
 @pytest.fixture
@@ -36,12 +35,13 @@ def errors(project: Project) -> list[str]:
     return [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
 
 
-@ONE
+@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
 def test_a_checkpoint_that_is_overwritten_after_the_start_is_refused(
     photos: Project, arguments: tuple[str, ...]
 ) -> None:
     """Every case is an error that says so, and nothing is stored under the name of the first weights."""
-    pytest.importorskip("torch", reason="checkpoints need the [models] extra")
+    if find_spec("torch") is None:  # it is bound and never loaded, so that torch is not imported
+        pytest.skip("checkpoints need the [models] extra")
     folder = write_checkpoint(photos.path / "latest", LLAVA)
     (photos.path / "next").write_bytes(safetensors_bytes(b"\0\0\0@"))
     photos.write(
@@ -66,6 +66,30 @@ def trainer(tmp_path):
         assert "Copy the checkpoint to a folder of its own" in reason
     with Store(photos.path / ".cepbench" / "store") as store:
         assert len(store) == 0
+
+
+def test_a_model_of_ones_own_names_the_files_that_it_reads_late(photos: Project) -> None:
+    """A factory that fingerprints at the start, and weights that are read at the first answer."""
+    photos.write(
+        "conftest.py",
+        """\
+import pathlib, pytest
+
+@pytest.fixture(autouse=True)
+def trainer():
+    pathlib.Path("weights").write_text("B")
+""",
+    )
+    model = "--model=python:marked_models:lazy"
+    assert photos.run("-p", "no:xdist", model).ret == pytest.ExitCode.TESTS_FAILED
+    said = errors(photos)
+    assert len(said) == len(photos.report()["cases"])
+    assert all("before the model was loaded (written again: weights)" in reason for reason in said)
+    with Store(photos.path / ".cepbench" / "store") as store:
+        assert len(store) == 0
+
+    photos.write("conftest.py", "")
+    assert photos.run("-p", "no:xdist", model, "--snapshot-update").ret == pytest.ExitCode.OK
 
 
 def test_workers_that_find_another_model_than_the_controller_judge_nothing(photos: Project) -> None:
@@ -150,13 +174,14 @@ def pytest_runtest_makereport(item, call):
 """What a worker on another machine would report, which shares no folder with the others."""
 
 
-@ONE
 def test_results_of_two_identities_make_the_run_incomplete(
-    photos: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    photos: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever let them through: exit code 3, both named with their cases, and nothing is accepted."""
     photos.write("conftest.py", MIXED)
-    result = photos.run(*arguments, "--model=python:marked_models:describer", "--snapshot-update")
+    result = photos.run(
+        "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"
+    )
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     (problem,) = photos.report()["problems"]
     assert problem.startswith(

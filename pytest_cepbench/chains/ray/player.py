@@ -7,6 +7,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
@@ -31,11 +32,15 @@ from pytest_cepbench.chains.calling import in_words
 from pytest_cepbench.chains.ray.wire import Answer, Asked, Fault, Order, Ready, fault_of, not_here
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.binding import bind
+from pytest_cepbench.models.covered import CoveredFiles
 from pytest_cepbench.models.roles import Battle, BindContext, BoundRole, CountsTokens, Model, Reply
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import release_memory
 
 _HIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+_FIRST = "the first answers were made"
 
 
 class Player:
@@ -45,6 +50,7 @@ class Player:
         self._order = order
         self._node = node
         self._model: Model | None = None
+        self._unread: CoveredFiles | None = None  # files that the first answers may read
         self._digests: dict[str, str] = dict(order.digests)
         if order.gpus == 0:  # Ray may leave them visible to those that asked for none
             os.environ.update(dict.fromkeys(_HIDE, ""))
@@ -66,6 +72,7 @@ class Player:
                 warnings.simplefilter("default")
                 bound = self._bound()
                 self._model = bound.load()
+                self._unread = bound.files
         except Exception as error:  # noqa: BLE001 - as above
             fault = fault_of(error)
         else:
@@ -79,9 +86,13 @@ class Player:
         """What the model makes of a batch, checked, and made plain."""
         assert self._model is not None
         try:
-            return _answer(self._model, asked)
+            with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST):
+                answer = _answer(self._model, asked)
         except Exception as error:  # noqa: BLE001 - an outcome; the caller in the driver tells which
             fault = fault_of(error)
+        else:
+            self._unread = None
+            return answer
         if fault.memory:
             release_memory()  # not before the error and the tensors in its traceback are gone
         return fault

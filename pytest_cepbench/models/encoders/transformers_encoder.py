@@ -160,7 +160,11 @@ class TransformersEncoder:
         from transformers import AutoTokenizer
 
         # Only what reads texts needs it, so it is loaded late, when a trainer may have been here.
-        with self._files.unchanged("the tokenizer"), explained(self._checkpoint), quiet():
+        with (
+            self._files.unchanged("the tokenizer was loaded"),
+            explained(self._checkpoint),
+            quiet(),
+        ):
             tokenizer = AutoTokenizer.from_pretrained(
                 self._checkpoint.path, trust_remote_code=self._params.trust_remote_code
             )
