@@ -54,7 +54,7 @@ def _read(module: str, root: Path, package: str) -> Iterator[tuple[str, str]]:
 
     package: whose modules alone are read; any below the root where empty.
     """
-    waiting, known = [module], set()
+    waiting, known = [module], set[Path]()
     while waiting and len(known) < _MOST:
         name = waiting.pop(0)
         file = _below(root, name)
