@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains import Crew, RoleRunner
+from pytest_cepbench.chains.engine import ask, start_chains
 from pytest_cepbench.chains.ray.wire import exception_of, fault_of
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.errors import IdentityError
+from pytest_cepbench.datasets.sample import FileImage, Sample
+from pytest_cepbench.errors import IdentityError, ImageError
 from pytest_cepbench.models.covered import CoveredFiles
 from pytest_cepbench.store import Store
-from tests.artifacts.files import noise
-from tests.chains.roles import Teller, bound
+from tests.artifacts.files import encoded, noise
+from tests.chains.roles import PLAN, Teller, bound, crew
 
 
 @pytest.fixture
@@ -87,6 +89,21 @@ def test_a_model_that_has_answered_is_left_alone(weights: Path, store: Store) ->
     describe(runner(weights, store, write_later))
     assert len(calls) == 2
     assert len(store) == 4
+
+
+def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its answers would be stored as those to the photo before."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(Image.fromarray(noise(seed=1)), "PNG"))
+    team = crew(store)
+    chains = start_chains(PLAN, [Sample("a", ("c",), image=FileImage(path))], store)
+    store.recent.clear()
+    path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
+    with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
+        ask(PLAN, 1, chains, Crew(team.describer, team.generator, store))()
+    assert len(store) == 0
 
 
 def test_the_error_reaches_the_driver_of_a_cluster_as_what_it_is() -> None:

@@ -158,20 +158,22 @@ def test_workers_that_agree_are_not_held_up(photos: Project) -> None:
 
 
 MIXED = """\
-import pytest
+import pathlib, pytest
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    if call.when == "call" and "[a-" in item.nodeid:
-        for result in report.cepbench:
-            for model in result["models"]:
-                if model["seat"] == "describer":
-                    model["fingerprint"] = "weights B"
-                    model["identity"] = "marked_models:describer python/1 weights B"
-    return report
+@pytest.fixture(autouse=True)
+def trainer(request):
+    yield
+    if "[a-" in request.node.nodeid:
+        from pytest_cepbench.models.python_model import _make
+        from pytest_cepbench.plugin.process import PROCESS
+
+        process = request.config.stash[PROCESS]
+        for known in (process.roster.runners, process.roster._holdings, process._runs):
+            known.clear()
+        _make.cache_clear()
+        pathlib.Path("weights").write_text("B")
 """
-"""What a worker on another machine would report, which shares no folder with the others."""
+"""After the first case everything is bound anew, as by a worker that shares no folder with the others."""
 
 
 def test_results_of_two_identities_make_the_run_incomplete(
@@ -187,8 +189,8 @@ def test_results_of_two_identities_make_the_run_incomplete(
     assert problem.startswith(
         "the describer python:marked_models:describer of suite photos was not the same model in all cases: "
     )
-    assert "python/1 weights A" in problem
-    assert "python/1 weights B in test_photos.py::test_drift[a-gc]" in problem
+    assert "python/1 weights A model={},spec={} in test_photos.py::test_drift[a-gc]; " in problem
+    assert "python/1 weights B model={},spec={} in test_photos.py::test_drift[b-gc], " in problem
     assert photos.report()["verdict"] == "incomplete"
     assert not contents(photos.baselines)
     result.stdout.fnmatch_lines(["INCOMPLETE: the describer *"])
