@@ -36,7 +36,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         path = mark.suite_file(metafunc.definition.path)
         loaded = process.suites.get(path)
         # A list of cases and a plan need no models.
-        if not (metafunc.config.option.collectonly or process.settings.plan):
+        if not (process.settings.listing or process.settings.plan):
             check_installed(loaded.suite, loaded.lineup)
         cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
         if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.plugin.controller import CONTROLLER
+from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from pytest_cepbench.plugin.process import Process
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
-
-RESULTS = pytest.StashKey[list["CaseResult"]]()
-"""What the gate found in a test, until its report is made."""
 
 
 def process_of(config: pytest.Config) -> Process:
@@ -71,15 +69,21 @@ def cep_gate(
     from pytest_cepbench.suites.policies import Overrides
 
     mark = mark_of(request.node)
-    judge = Judge(process_of(request.config), mark.suite_file(request.path), snapshot)
+    records = request.config.stash[RECORDS]
+    process = process_of(request.config)
+    judge = Judge(process, mark.suite_file(request.path), snapshot)
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):
             msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
             pytest.fail(msg, pytrace=False)
+        record = records.of(request.node)
+        if record.after_error:
+            process.forget(judge.suite_file)
+            record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         result = judge(case, request.node.nodeid, here.over(mark.overrides))
-        request.node.stash.setdefault(RESULTS, []).append(result)
+        record.add(result)
         request.node.user_properties.extend(properties_of(result))
         if not result.passes:
             pytest.fail(explain(result), pytrace=False)

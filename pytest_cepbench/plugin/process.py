@@ -280,6 +280,12 @@ class Process:
             self._runs[path] = self.suites.measuring(path, self.roster)
         return self._runs[path]
 
+    def forget(self, path: Path) -> None:
+        """Forget what is in memory of a suite's chains: what failed in passing is asked for again."""
+        self._runs.pop(path, None)
+        if "work" in self.__dict__:
+            self.work.forget()
+
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model that plays a role, in the suite if there is one, else by its option.
 

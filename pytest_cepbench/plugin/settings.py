@@ -26,6 +26,9 @@ _ATTRIBUTED = 16
 
 _BUDGET = re.compile(r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s")
 
+_LISTINGS = ("collectonly", "showfixtures", "show_fixtures_per_test")
+"""Options of pytest with which tests are collected and shown, and no session of tests begins."""
+
 T = TypeVar("T")
 
 
@@ -150,7 +153,7 @@ class Settings:
             ray_pools=pools,
             plan=read("plan", _switch) or False,
             accept_insensitive=read("accept-insensitive", _switch) or False,
-            listing=config.option.collectonly,
+            listing=any(config.getoption(name, default=False) for name in _LISTINGS),
             sources=sources,
         )
 

@@ -63,6 +63,8 @@ def _problems(controller: Controller) -> Iterator[Line]:
         yield f"skipped: {printable(reason, _LONGEST_REASON)}", "yellow"
     for line in controller.infrastructure:
         yield f"infrastructure: {line.removeprefix('infrastructure: ')}", "yellow"
+    for remark in ledger.remarks():
+        yield f"note: {printable(remark, _LONGEST_REASON)}", "yellow"
     for problem in ledger.problems():
         yield f"INCOMPLETE: {problem}", "red"
     if ledger.nothing_compared:

@@ -16,6 +16,7 @@ import pytest
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import process_of
 from pytest_cepbench.plugin.ledger import RETRIED
+from pytest_cepbench.plugin.run_modes import refuse_modes
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.wire import to_wire
 from pytest_cepbench.plugin.workers.folder import STOP, leave_word
@@ -108,7 +109,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
         found = read_outlines(controller.folder, nodeids)
         # Also those outside a suite's folder, which no id gives away.
         pairs = zip(nodeids, found, strict=True)
-        controller.ledger.expect(nodeid for nodeid, one in pairs if one.models)
+        controller.ledger.expect({nodeid: None for nodeid, one in pairs if one.models})
         return found
 
     made = CaseScheduling(config, outlines)
@@ -120,8 +121,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     """Enter what a worker collected in the ledger."""
     controller = node.config.stash[CONTROLLER]
-    controller.ledger.expect_collected(ids, node.config.rootpath)
+    controller.ledger.expect_collected(ids)
     if controller.ledger.expected:
+        refuse_modes(node.config)
         from pytest_cepbench.plugin.terminal import live
 
         live.show(node.config, lambda: live.told(controller.folder))
