@@ -1,0 +1,165 @@
+"""Checks of what goes in and comes out: samples that are there twice, answers that are all the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytest_cepbench.chains import Chain, ChainPlan, Modality
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.studies.doctor.diagnosis import Check, Figures, Status
+from pytest_cepbench.studies.doctor.setup import Comparison, Setup
+from pytest_cepbench.suites.evidence import Evidence
+
+NEAR = 0.999
+"""Cosine from which two different starts count as near-equal."""
+
+MANY = 0.1
+"""Share of samples that are there twice from which it is a problem: statistics count each."""
+
+ALIKE = 0.9
+"""Share of equal answers to different inputs from which it is a problem."""
+
+_NAMED = 5
+
+_BLOCK = 512  # starts compared at once with all others
+
+
+def duplicates(setup: Setup) -> Check:
+    """Samples of different units that start from the same artifact, or from near-equal ones."""
+    name = "duplicates among the samples"
+    evidence, samples = setup.run.evidence, setup.dataset.samples
+    said: list[str] = []
+    advice: list[str] = []
+    gravest: Status = "pass"
+    for start in setup.run.suite.plans:
+        equal = _equal(evidence, start, samples)
+        if equal:
+            twice = sum(len(group) - 1 for group in equal)
+            gravest = "problem" if twice >= MANY * len(samples) else _at_least(gravest)
+            said.append(
+                f"{twice} of {len(samples)} samples have the {start} of another one: {_listed(equal)}"
+            )
+            advice.append(
+                f"drop the copies: each counts as evidence of its own, which {twice} of them are not"
+            )
+    for one in setup.comparisons():
+        near = _near(setup, one)
+        if near:
+            gravest = _at_least(gravest)
+            said.append(
+                f"pairs of {one.kind}s that differ and are near-equal to the {one.seat} (cosine of "
+                f"{NEAR:g} or more): {len(near)}, {_listed(near)}"
+            )
+            advice.append(
+                "look at the near-equal pairs: where they show the same, drop one; where they do "
+                "not, use an encoder that tells them apart"
+            )
+    return Check(
+        name,
+        gravest,
+        tuple(said) or (f"none among {len(samples)} samples (equal, or a cosine of {NEAR:g})",),
+        tuple(dict.fromkeys(advice)),
+    )
+
+
+def _at_least(status: Status) -> Status:
+    return "problem" if status == "problem" else "remark"
+
+
+def _equal(evidence: Evidence, start: Modality, samples: Sequence[Sample]) -> list[list[str]]:
+    """Ids of samples of different units, by the digest that they share."""
+    digests = evidence.starts(start, samples)
+    groups: dict[str, dict[str, str]] = {}
+    for sample in samples:
+        groups.setdefault(digests[sample.id], {}).setdefault(sample.unit, sample.id)
+    return [list(group.values()) for group in groups.values() if len(group) > 1]
+
+
+def _near(setup: Setup, one: Comparison) -> list[list[str]]:
+    """Pairs of ids whose starts differ and have nearly the same direction."""
+    evidence = setup.run.evidence
+    names: list[str] = []
+    rows: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
+    known: set[str] = set()
+    for shard in evidence.features(one.plan.start, one.seat, 0, setup.dataset.samples):
+        for chain, vector in shard:
+            digest = chain.links[0].digest
+            if isinstance(vector, np.ndarray) and digest not in known:
+                known.add(digest)
+                names.append(chain.sample.id)
+                rows.append(vector.astype(np.float64) / np.linalg.norm(vector))
+    if len(rows) < 2:
+        return []
+    matrix = np.stack(rows)
+    found = []
+    for low in range(0, len(matrix), _BLOCK):
+        similar = matrix[low : low + _BLOCK] @ matrix.T
+        for i, j in np.argwhere(similar >= NEAR).tolist():
+            if j < low + i:
+                found.append([names[j], names[low + i]])
+    return found
+
+
+def _listed(groups: Sequence[Sequence[str]]) -> str:
+    more = f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
+    return "; ".join(" = ".join(group) for group in groups[:_NAMED]) + more
+
+
+def constant_outputs(setup: Setup) -> Check:
+    """Answers that are the same whatever is asked: descriptions and drawings of the first two steps."""
+    name = "constant outputs"
+    rows: list[tuple[str, int, int, int]] = []
+    said, advice = [], []
+    gravest: Status = "pass"
+    for start, plan in setup.run.suite.plans.items():
+        chains = list(setup.run.evidence.chains(start, setup.dataset.samples).values())
+        for generation in range(1, min(2, plan.generations) + 1):
+            answers = _answers(chains, generation)
+            if len(answers) < 2:
+                continue
+            what = _what(plan, generation)
+            count = Counter(answers.values()).most_common(1)[0][1]
+            different = len(set(answers.values()))
+            rows.append((f"{start}-first, {what}", len(answers), different, count))
+            if count > max(1, ALIKE * len(answers)):
+                gravest = "problem"
+                whole = "all" if count == len(answers) else f"{count} of"
+                said.append(
+                    f"{whole} {len(answers)} {what} of different inputs are the same "
+                    f"({start}-first chains)"
+                )
+                advice.append(
+                    f"look at what the {plan_role(plan, generation)} is given and answers: its prompt, "
+                    "its weights and its image size; nothing can be measured of a constant"
+                )
+    figures = Figures(("step", "inputs", "different outputs", "most alike"), tuple(rows))
+    if not rows:
+        return Check(name, "not done", ("no two different inputs were answered",))
+    return Check(
+        name,
+        gravest,
+        tuple(said) or (f"no answer is given to more than {ALIKE:.0%} of different inputs",),
+        tuple(dict.fromkeys(advice)),
+        (figures,),
+    )
+
+
+def _answers(chains: Sequence[Chain], generation: int) -> dict[str, str]:
+    """Digest of an input -> that of what it gave, of chains that came so far."""
+    return {
+        chain.links[generation - 1].digest: chain.links[generation].digest
+        for chain in chains
+        if chain.has(generation) and chain.links[generation - 1].recorded
+    }
+
+
+def _what(plan: ChainPlan, generation: int) -> str:
+    return "descriptions" if plan.describes(generation) else "drawings"
+
+
+def plan_role(plan: ChainPlan, generation: int) -> str:
+    """Who makes a generation."""
+    return "describer" if plan.describes(generation) else "generator"
