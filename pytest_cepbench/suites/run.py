@@ -165,6 +165,8 @@ class SuiteRun:
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
             notes=(*measured.notes, *self._cut_prompts(measure, measured)),
+            floor=measured.floor,
+            warnings=measured.warnings,
         )
 
     def show(self, case: Case, sample_id: str) -> Shown | None:

@@ -35,7 +35,7 @@ class Measured:
     scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the numbers come from.
     outcomes: one for every chain that was read. identity: what else must be equal for the numbers
     to be comparable, "metric" among it where only a part of the measure was at work. plans, seats: in
-    that case, the chains and readers of the part.
+    that case, the chains and readers of the part. floor, warnings: as in `Measurement`.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -49,6 +49,8 @@ class Measured:
     identity: Mapping[str, str] = field(default_factory=dict)
     plans: tuple[ChainPlan, ...] | None = None
     seats: tuple[str, ...] | None = None
+    floor: float | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
