@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.gate import Measurement, Noise
+from pytest_cepbench.gate import Noise
 from pytest_cepbench.gate.acceptance import readable
 from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.noise import Reach, reach
 from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.sensitivity import (
+    SMALL_SHARE,
+    SMALLEST_SHARE,
+    Range,
+    largest_drop,
+    range_of,
+)
 from pytest_cepbench.models.roles import Usage
 from pytest_cepbench.studies.calibration import Calibrated
-from pytest_cepbench.studies.doctor.diagnosis import Cell, Check, Figures, Status, worst
+from pytest_cepbench.studies.doctor.diagnosis import Cell, Check, Figures, Status
 from pytest_cepbench.studies.doctor.setup import Setup
 from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.forecast import Need, forecast
-
-QUARTER, TWENTIETH = 0.25, 0.05
-"""Of the range from chance to 1: below the one a score hardly tells anything, below the other it is
-chance."""
 
 _NAMED = 5
 
@@ -36,14 +40,21 @@ def measurability(found: Sequence[Calibrated]) -> Check:
     advice = ["mend what is said of the cases first: the other checks look at what was measured"]
     if broken:
         return Check("measurement", "problem", tuple(said), tuple(advice))
+    warned = [
+        f"{one.key.within}: {warning}"
+        for one in found[::-1]
+        if one.measured is not None
+        for warning in one.measured.warnings
+    ]
     stopped = [one for one in found if one.measured is not None and one.measured.failures]
     if stopped:
         most = max(stopped, key=lambda one: sum(_failures(one).values()))
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(_failures(most).items()))
         text = f"chains stopped ({most.key.within}: {kinds}): each counts as 0 from there on"
-        return Check(
-            "measurement", "remark", (text,), ("look at why chains stop before you accept scores",)
-        )
+        warned.insert(0, text)
+    if warned:
+        advice = ["look at why chains stop before you accept scores"] if stopped else []
+        return Check("measurement", "remark", tuple(warned[:_NAMED]), tuple(advice))
     return Check(
         "measurement", "pass", (f"all {len(found)} cases were measured, no chain stopped",)
     )
@@ -54,47 +65,52 @@ def _failures(one: Calibrated) -> Mapping[str, int]:
 
 
 def chance_floors(found: Sequence[Calibrated]) -> Check:
-    """How far each similarity lies above what chance gives, as a share of the way from there to 1."""
+    """How far each similarity lies above what chance gives, as a share of the way from there to 1.
+
+    The same borders as when a baseline is accepted. What can lose no more than the tolerance until
+    it is chance is a problem as well.
+    """
     name = "chance floor"
     rows: list[tuple[Cell, ...]] = []
-    low: dict[Status, list[str]] = {"problem": [], "remark": []}
+    blind: dict[str, Range] = {}
+    poor: dict[str, Range] = {}
     for one in found:
-        floor = None if one.measured is None else floor_of(one.measured)
-        if one.measured is None or floor is None:
+        known = None if one.measured is None else range_of(one.measured)
+        if known is None:
             continue
-        share = above_chance(one.measured.value, floor)
-        rows.append((one.key.within, one.measured.value, floor, share))
-        if share < QUARTER:
-            low["problem" if share < TWENTIETH else "remark"].append(one.key.within)
+        rows.append((one.key.within, known.value, known.floor, round(known.share, DECIMALS)))
+        if known.share < SMALLEST_SHARE or known.headroom <= one.policy.tolerance:
+            blind[one.key.within] = known
+        elif known.share < SMALL_SHARE:
+            poor[one.key.within] = known
     if not rows:
         return Check(name, "not done", ("no case is a similarity that has a floor by chance",))
     said, advice = [], []
-    if low["problem"]:
-        said.append(
-            f"at chance, less than {TWENTIETH:.0%} of the way from it to 1: {_listed(low['problem'])}"
-        )
+    if blind:
+        said += [f"at chance: {line}" for line in _ranges(blind)]
         advice.append(
-            "these scores say nothing of the model: no checkpoint can be seen to be worse. Use a "
+            "scores at chance say nothing of the model, and no checkpoint can be seen to be worse: use a "
             "describer and a generator that know this kind of images, or an encoder that tells them "
             "apart, and look at a few chains first"
         )
-    if low["remark"]:
-        said.append(
-            f"near chance, less than {QUARTER:.0%} of the way from it to 1: {_listed(low['remark'])}"
-        )
+    if poor:
+        said += [f"near chance: {line}" for line in _ranges(poor)]
         advice.append(
-            "a score so near chance has little to lose: try a stronger generator or encoder, or "
-            "fewer iterations"
+            "scores near chance have little to lose: try a stronger generator or encoder, or fewer "
+            "iterations"
         )
-    quiet = f"every similarity lies at least {QUARTER:.0%} of the way from chance to 1"
+    quiet = f"every similarity lies at least {SMALL_SHARE:.0%} of the way from chance to 1"
     figures = Figures(("case", "value", "by chance", "share of the range"), tuple(rows))
-    status = worst(["pass", *(status for status, names in low.items() if names)])
+    status: Status = "problem" if blind else "remark" if poor else "pass"
     return Check(name, status, tuple(said) or (quiet,), tuple(advice), (figures,))
 
 
-def above_chance(value: float, floor: float) -> float:
-    """The share of the way from chance to 1 at which a score lies; 0 where chance gives 1."""
-    return (value - floor) / (1 - floor) if floor < 1 else 0.0
+def _ranges(found: Mapping[str, Range]) -> Iterator[str]:
+    """The cases with their ranges, the last ones named first: the whole suite is among them."""
+    names = list(found)[::-1]
+    yield from (f"{name}: {found[name]}" for name in names[:_NAMED])
+    if len(names) > _NAMED:
+        yield f"{len(names) - _NAMED} more cases"
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
     """The smallest drop that each case can show, beside its tolerance and what it has to lose.
 
     The noise is that between the seeds that were played; where they change nothing, the one that the
-    accepted baseline holds. A case of the whole suite that could not even show a fall to chance is a
+    accepted baseline holds. A case of the whole suite that could not even show a fall to the worst there is, is a
     problem.
     """
     name = "visible drop"
@@ -134,15 +150,15 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
         known, measured = each.reach, each.one.measured
         if known is None or measured is None or known.visible <= each.one.policy.tolerance:
             continue
-        floor = floor_of(measured)
-        if floor is not None and known.visible > measured.value - floor:
+        most_to_lose = largest_drop(measured.value, record_of(measured), measured.floor)
+        if most_to_lose is not None and known.visible > most_to_lose:
             blind.append(each.one.key.within)
             whole_is_blind |= each.one.key.part == OVERALL
         small.append(each.one.key.within)
         most = max(most, known.needed or 0)
     said, advice = [], []
     if blind:
-        said.append(f"not even a fall to chance would show: {_listed(blind)}")
+        said.append(f"not even a fall to the worst there is would show: {_listed(blind)}")
     if small:
         said.append(f"the tolerance is smaller than the smallest drop that shows: {_listed(small)}")
         number = f" (up to {most} units)" if most else ""
@@ -250,9 +266,3 @@ def _usage(runner: RoleRunner | None, inputs: int) -> Usage:
         images=round(spent.images * share),
         cost=spent.cost * share,
     )
-
-
-def floor_of(measured: Measurement) -> float | None:
-    """What chance gives of a case; None where it has no floor."""
-    floor: float | None = getattr(measured, "floor", None)
-    return floor

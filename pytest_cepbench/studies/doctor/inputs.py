@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pytest_cepbench.chains import Chain, ChainPlan, Modality
+from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.doctor.diagnosis import Check, Figures, Status
 from pytest_cepbench.studies.doctor.setup import Comparison, Setup
 from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.measure import grower
 
 NEAR = 0.999
 """Cosine from which two different starts count as near-equal."""
 
 MANY = 0.1
 """Share of samples that are there twice from which it is a problem: statistics count each."""
-
-ALIKE = 0.9
-"""Share of equal answers to different inputs from which it is a problem."""
 
 _NAMED = 5
 
@@ -117,49 +115,36 @@ def constant_outputs(setup: Setup) -> Check:
     for start, plan in setup.run.suite.plans.items():
         chains = list(setup.run.evidence.chains(start, setup.dataset.samples).values())
         for generation in range(1, min(2, plan.generations) + 1):
-            answers = _answers(chains, generation)
-            if len(answers) < 2:
+            answers = list(_answers(chains, generation))
+            common = most_common(answers)
+            if common is None or common.of < FEWEST_ANSWERS:
                 continue
-            what = _what(plan, generation)
-            count = Counter(answers.values()).most_common(1)[0][1]
-            different = len(set(answers.values()))
-            rows.append((f"{start}-first, {what}", len(answers), different, count))
-            if count > max(1, ALIKE * len(answers)):
+            what = "descriptions" if plan.describes(generation) else "drawings"
+            different = len({answer for _, answer in answers})
+            rows.append((f"{start}-first, {what}", common.of, different, common.count))
+            if common.constant:
                 gravest = "problem"
-                whole = "all" if count == len(answers) else f"{count} of"
                 said.append(
-                    f"{whole} {len(answers)} {what} of different inputs are the same "
-                    f"({start}-first chains)"
+                    f"{common} {what} of different inputs are the same ({start}-first chains)"
                 )
                 advice.append(
-                    f"look at what the {plan_role(plan, generation)} is given and answers: its prompt, "
+                    f"look at what the {grower(plan, generation)} is given and answers: its prompt, "
                     "its weights and its image size; nothing can be measured of a constant"
                 )
     figures = Figures(("step", "inputs", "different outputs", "most alike"), tuple(rows))
     if not rows:
-        return Check(name, "not done", ("no two different inputs were answered",))
+        return Check(name, "not done", ("too few different inputs were answered to tell",))
     return Check(
         name,
         gravest,
-        tuple(said) or (f"no answer is given to more than {ALIKE:.0%} of different inputs",),
+        tuple(said) or (f"no answer is given to more than {COMMON_SHARE:.0%} of different inputs",),
         tuple(dict.fromkeys(advice)),
         (figures,),
     )
 
 
-def _answers(chains: Sequence[Chain], generation: int) -> dict[str, str]:
-    """Digest of an input -> that of what it gave, of chains that came so far."""
-    return {
-        chain.links[generation - 1].digest: chain.links[generation].digest
-        for chain in chains
-        if chain.has(generation) and chain.links[generation - 1].recorded
-    }
-
-
-def _what(plan: ChainPlan, generation: int) -> str:
-    return "descriptions" if plan.describes(generation) else "drawings"
-
-
-def plan_role(plan: ChainPlan, generation: int) -> str:
-    """Who makes a generation."""
-    return "describer" if plan.describes(generation) else "generator"
+def _answers(chains: Sequence[Chain], generation: int) -> Iterator[tuple[str, str]]:
+    """Digests of an input and of what it gave, of chains that came so far."""
+    for chain in chains:
+        if chain.has(generation) and chain.links[generation - 1].recorded:
+            yield chain.links[generation - 1].digest, chain.links[generation].digest
