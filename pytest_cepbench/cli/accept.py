@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_cepbench.cli.remeasuring import Remeasured, refuse_without, remeasure
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
@@ -25,6 +26,7 @@ _NAMED = 5
 def run(given: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
     try:
+        refuse_without(given)
         report = read_report(given.results)
         reason = _said(given.reason)
         cases = _chosen(report, given.case)
@@ -37,13 +39,37 @@ def run(given: Namespace) -> int:
         return NOT_DONE
     root: Path = given.baselines
     accepted = {"reason": reason, "results": report.digest}
+    if given.remeasure is not None:
+        again = remeasure(given, report, cases)
+        return again if isinstance(again, int) else _accept_again(given, again, accepted)
     changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
     page = _page(changes, cases, reason, root)
     if not changes or given.dry_run:
         show([page], "nothing changed" if not changes else "nothing written: --dry-run")
         return 0
-    show([page])
+    show([page], _OF_SEVERAL)
     return _write(changes, root)
+
+
+_OF_SEVERAL = (
+    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal checkpoints "
+    "will seem worse: accept with --remeasure SUITE"
+)
+
+
+def _accept_again(given: Namespace, again: Remeasured, accepted: dict[str, str]) -> int:
+    """Accept what was measured again, and have the suite measure like that from now on."""
+    root: Path = given.baselines
+    accepted = accepted | {"remeasured": again.said}
+    proposed = _changes(again.cases, accepted, root, move_anchor=given.move_anchor)
+    changes = list(again.held(proposed))
+    page = [_page(changes, again.cases, accepted["reason"], root), *again.sections()]
+    if given.dry_run:
+        show(page, "nothing written: --dry-run")
+        return 0
+    show(page)
+    code = _write(changes, root) if changes else 0
+    return code or again.write_suite()
 
 
 def _said(reason: str) -> str:
@@ -212,6 +238,8 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
         yield "frozen: what was accepted before stays as the anchor that all later steps are held to"
+    if "again" in steps:
+        yield "again: the anchor was measured once more too, under the same conditions, and stays"
     if "moved" in steps:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 

@@ -91,6 +91,18 @@ def _add_accept(parser: argparse.ArgumentParser) -> None:
         help="make what is accepted the anchor too: the steps until here are forgotten",
     )
     _add_dry_run(parser)
+    again = parser.add_argument_group("a checkpoint that was chosen as the best of several")
+    again.add_argument(
+        "--remeasure",
+        metavar="SUITE",
+        type=Path,
+        help="measure it again, on held-out samples or under a fresh seed, and accept that",
+    )
+    again.add_argument("--model", metavar="SPEC", help="default: as in the results")
+    for role in ROLES:
+        _add_role(again, role, "")
+    _add_play(again)
+    _add_store(again)
 
 
 def _add_prune(parser: argparse.ArgumentParser) -> None:
@@ -262,7 +274,7 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_play(parser: argparse.ArgumentParser) -> None:
+def _add_play(parser: argparse._ActionsContainer) -> None:
     """What is played by whom, and over what."""
     _add(parser, "role", choices=(*ROLES, "unified"), help="what the models under test play")
     _add(
@@ -276,7 +288,7 @@ def _add_play(parser: argparse.ArgumentParser) -> None:
     _add(parser, "samples", metavar="N", help="most samples of each category")
 
 
-def _add_store(parser: argparse.ArgumentParser) -> None:
+def _add_store(parser: argparse._ActionsContainer) -> None:
     default = Path(".cepbench/store")
     _add(parser, "store", metavar="DIR", type=Path, default=default, help=_DEFAULT)
 
@@ -312,13 +324,13 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", type=Path, default=out, help=_DEFAULT)
 
 
-def _add(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+def _add(parser: argparse._ActionsContainer, name: str, **settings: Any) -> None:
     """An option that pytest has as `--cep-NAME`, which messages speak of and which works here too."""
     parser.add_argument(f"--{name}", **settings)
     parser.add_argument(f"--cep-{name}", dest=name, **settings | {"help": argparse.SUPPRESS})
 
 
-def _add_role(parser: argparse.ArgumentParser, role: str, study: str) -> None:
+def _add_role(parser: argparse._ActionsContainer, role: str, study: str) -> None:
     """A role that is the same for all, or the one that the study, if it is one, exchanges."""
     if study == f"{role}s":
         parser.add_argument(

@@ -74,7 +74,7 @@ class Setup:
     def second(self, seat: str) -> RoleRunner:
         """The same model, asked although the store knows the answer."""
         runner = self.runner(seat)
-        return RoleRunner(runner.bound, self.again, runner.holding)
+        return RoleRunner(runner.bound, self.again, runner.holding, tally=runner.tally)
 
     def comparisons(self) -> list[Comparison]:
         """One for each start and encoder that a similarity of the suite needs."""
