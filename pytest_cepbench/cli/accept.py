@@ -47,7 +47,7 @@ def run(given: Namespace) -> int:
     if not changes or given.dry_run:
         show([page], "nothing changed" if not changes else "nothing written: --dry-run")
         return 0
-    show([page], _OF_SEVERAL)
+    show([Section(page.title, (*page.blocks, _OF_SEVERAL))])
     return _write(changes, root)
 
 

@@ -8,6 +8,7 @@ seeds: the suite says which they are from then on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -34,6 +35,8 @@ from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.roster import describe_role
 
 _SEEDS = 1_000_000
+
+_FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)$")
 
 _GROWERS = ("describer", "generator")
 
@@ -107,7 +110,8 @@ def get_ready(choice: Choice, roster: Roster) -> Ready:
     `load_data`, `cast_suite` and binding raise.
     """
     suite = load_suite(choice.suite)
-    dataset = load_data(suite, choice.data, choice.samples).repeated(suite.table.chain.seeds)
+    times = _times(choice.records)
+    dataset = load_data(suite, choice.data, choice.samples).repeated(times)
     lineup, measures = cast_suite(suite, choice.choices)
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     _require_same_cases(choice, suite, cases)
@@ -118,7 +122,7 @@ def get_ready(choice: Choice, roster: Roster) -> Ready:
     setting, said = _fresh(choice, suite, dataset, lineup, roster)
     changed = amended(suite, setting)
     chosen = Play(*cast_suite(changed, choice.choices), frozenset(choice.records))
-    fresh = load_data(changed, choice.data, choice.samples).repeated(suite.table.chain.seeds)
+    fresh = load_data(changed, choice.data, choice.samples).repeated(times)
     return Ready(
         choice=choice,
         suite=changed,
@@ -145,6 +149,13 @@ def measure_again(ready: Ready, roster: Roster, tell: Tell) -> Again:
     for play in ready.anchors:
         anchors |= _measure(ready, play, ready.choice.anchors, roster, tell)
     return Again(records, anchors)
+
+
+def _times(records: Mapping[CaseKey, Baseline]) -> int:
+    """How often the results have each sample, as `Dataset.repeated` names the further seeds."""
+    ids = {name for one in records.values() for part in one.scores.values() for name in part}
+    further = [int(match[1]) for name in ids if (match := _FURTHER_SEED.search(name))]
+    return 1 + max(further, default=0)
 
 
 def _scores(record: Baseline) -> list[list[float]]:

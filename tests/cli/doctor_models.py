@@ -48,7 +48,8 @@ class NoisyEncoder(GreyEncoder):
         """(n, 256) float64."""
         exact = super().encode_images(images)
         noise = np.random.default_rng(next(_CALLS)).normal(size=exact.shape)
-        return exact + 0.5 * exact.std() * noise
+        blurred: npt.NDArray[np.float64] = exact + 0.5 * exact.std() * noise
+        return blurred
 
 
 class RestlessGenerator(Faulty):
@@ -86,8 +87,8 @@ class GuessingDescriber(Faulty):
 
 def _objects(draw: np.random.Generator) -> Iterator[SceneObject]:
     for cell in sorted(draw.choice(9, size=3, replace=False).tolist()):
-        size, color, shape = (words[draw.integers(len(words))] for words in (SIZES, COLORS, SHAPES))
-        yield SceneObject(cell, size, color, shape)
+        size, color, shape = (int(draw.integers(len(words))) for words in (SIZES, COLORS, SHAPES))
+        yield SceneObject(cell, SIZES[size], COLORS[color], SHAPES[shape])
 
 
 class PricedDescriber(Faulty):

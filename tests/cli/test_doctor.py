@@ -272,7 +272,7 @@ def test_what_a_run_costs(home: Home) -> None:
     assert rows["describer"]["cost"] == pytest.approx(0.02 * inputs)
     assert rows["generator"]["cost"] is None
     assert all(row["seconds"] > 0 for row in rows.values())
-    assert f"servers counted about {100 * inputs} tokens in" in check["said"][1]
+    assert f"servers count about {100 * inputs} tokens in" in check["said"][1]
 
 
 def test_a_second_look_asks_only_what_is_to_be_repeated(home: Home) -> None:

@@ -203,8 +203,9 @@ def _row(each: _Seen) -> tuple[Cell, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
+    """Names of cases, the whole suite's first, which stand last."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return ", ".join(names[::-1][:_NAMED]) + more
 
 
 # -- what a run takes --------------------------------------------------------------------------------
@@ -216,17 +217,14 @@ def cost_of_a_run(setup: Setup) -> Check:
     runners = {id(runner.bound): runner for runner in setup.roster.runners.values()}
     rows: list[tuple[Cell, ...]] = []
     seconds: list[float | None] = []
-    usage = Usage()
+    spent: list[Usage] = []
     for need in needs:
         runner = runners.get(id(need.bound))
         inputs = need.found + need.inputs
         seconds.append(_seconds(need, runner, inputs))
         own = _usage(runner, inputs)
-        usage += own
-        rows.append((
-            need.bound.role, need.bound.spec, inputs, seconds[-1],
-            own.input_tokens or None, own.output_tokens or None, own.cost or None,
-        ))  # fmt: skip
+        spent.append(own)
+        rows.append((need.bound.role, need.bound.spec, inputs, seconds[-1]))
     known = [one for one in seconds if one is not None]
     whole = "about" if len(known) == len(seconds) else "at least"
     said = (
@@ -236,12 +234,15 @@ def cost_of_a_run(setup: Setup) -> Check:
     lines = [said]
     if len(known) < len(seconds):
         lines.append("time is not known of models whose results all came from the store")
+    head: tuple[str, ...] = ("role", "model", "inputs", "seconds")
+    usage = sum(spent, Usage())
     if usage.requests:
         lines.append(
-            f"servers counted about {usage.input_tokens} tokens in, {usage.output_tokens} out, "
+            f"servers count about {usage.input_tokens} tokens in, {usage.output_tokens} out, "
             f"cost {usage.cost:.4g}"
         )
-    head = ("role", "model", "inputs", "seconds", "tokens in", "tokens out", "cost")
+        head += ("tokens in", "tokens out", "cost")
+        rows = [(*row, *_counted(own)) for row, own in zip(rows, spent, strict=True)]
     return Check("cost of a run", "pass", tuple(lines), (), (Figures(head, tuple(rows)),))
 
 
@@ -252,6 +253,13 @@ def _seconds(need: Need, runner: RoleRunner | None, inputs: int) -> float | None
     if runner is None or not runner.tally.inputs:
         return None
     return runner.tally.seconds / runner.tally.inputs * inputs
+
+
+def _counted(usage: Usage) -> tuple[Cell, ...]:
+    """Of a model that no server counts for: not known."""
+    if not usage.requests:
+        return None, None, None
+    return usage.input_tokens, usage.output_tokens, usage.cost
 
 
 def _usage(runner: RoleRunner | None, inputs: int) -> Usage:
