@@ -36,7 +36,7 @@ from pytest_cepbench.suites.roster import describe_role
 
 _SEEDS = 1_000_000
 
-_FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)$")
+_FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
 
 _GROWERS = ("describer", "generator")
 
@@ -153,8 +153,12 @@ def measure_again(ready: Ready, roster: Roster, tell: Tell) -> Again:
 
 def _times(records: Mapping[CaseKey, Baseline]) -> int:
     """How often the results have each sample, as `Dataset.repeated` names the further seeds."""
-    ids = {name for one in records.values() for part in one.scores.values() for name in part}
-    further = [int(match[1]) for name in ids if (match := _FURTHER_SEED.search(name))]
+    clusters = {name: unit for one in records.values() for name, unit in one.clusters.items()}
+    further = [
+        int(match[1])
+        for name, unit in clusters.items()
+        if name.startswith(unit) and (match := _FURTHER_SEED.fullmatch(name.removeprefix(unit)))
+    ]
     return 1 + max(further, default=0)
 
 

@@ -120,6 +120,17 @@ def test_an_encoder_that_does_not_see_colors_is_named(home: Home) -> None:
     assert "use another encoder" in flat(ended.out.partition("\nwhat to do\n")[2])
 
 
+def test_an_encoder_that_sees_nothing_is_a_problem(home: Home) -> None:
+    """No case can be measured, and every change goes unnoticed."""
+    ended = doctor(home, "--model=shapes:", f"--encoder={MODELS}:BlindEncoder")
+    found = checks(home)
+    assert ended.code == 1
+    assert found["measurement"]["status"] == "problem"
+    assert "gives one vector for" in found["measurement"]["said"][0]
+    assert found["encoder on changed images"]["status"] == "problem"
+    assert cells(found["encoder on changed images"])["crop"]["by chance"] == pytest.approx(1)
+
+
 def test_a_tolerance_that_hides_a_distortion_is_named(home: Home) -> None:
     """What is noticed at one tolerance is hidden by a larger one."""
     ended = doctor(home, "--model=shapes:", "--tolerance=0.6")

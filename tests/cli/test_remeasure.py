@@ -48,11 +48,13 @@ class Painter(ShapesGenerator):
 """A generator that does not use its seed, so that a greedy describer's chains depend on no seed."""
 
 
-def measure(home: Home, model: str, samples: int | None = None) -> tuple[Measurement, ...]:
-    """Every case of the suite here, as its file is now."""
+def measure(
+    home: Home, model: str, samples: int | None = None, seeds: int = 1
+) -> tuple[Measurement, ...]:
+    """Every case of the suite here, as its file is now. seeds: as `--cep-seeds` has it."""
     suite = load_suite(home.path / "suite.toml")
     lineup, measures = cast_suite(suite, RoleChoices(model))
-    dataset = load_data(suite, {}, samples)
+    dataset = load_data(suite, {}, samples).repeated(seeds)
     with Store(home.path / "other-store") as store:
         run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
         cases = list_cases(measures, suite.name, dataset, suite.table.groups)
@@ -152,6 +154,16 @@ def test_held_out_samples_go_before_a_seed(home: Home) -> None:
         for category, scores in baseline.scores.items():
             assert not scores.keys() & before.scores[category].keys()
     assert "on 1 held-out samples of each category" in ended.out
+
+
+def test_samples_that_were_played_several_times_are_again(home: Home) -> None:
+    """The results say how many seeds each sample had (`--cep-seeds`); so many it has again."""
+    chosen = measure(home, CHOSEN, seeds=2)
+    ended = accept_again(home, chosen)
+    fresh = {one.key: one for one in measure(home, CHOSEN, seeds=2)}
+    assert ended.code == 0
+    for key, baseline in accepted(home, chosen).items():
+        assert baseline.scores == record_of(fresh[key]).scores
 
 
 def test_samples_that_are_used_up_leave_the_seed(home: Home) -> None:

@@ -43,7 +43,8 @@ def duplicates(setup: Setup) -> Check:
             advice.append(
                 f"drop the copies: each counts as evidence of its own, which {twice} of them are not"
             )
-    for one in setup.comparisons():
+    comparisons = setup.comparisons()
+    for one in comparisons:
         near = _near(setup, one)
         if near:
             gravest = _at_least(gravest)
@@ -55,10 +56,12 @@ def duplicates(setup: Setup) -> Check:
                 "look at the near-equal pairs: where they show the same, drop one; where they do "
                 "not, use an encoder that tells them apart"
             )
+    near_too = f", none with a cosine of {NEAR:g} or more" if comparisons else ""
+    quiet = f"no two of {len(samples)} samples start from the same{near_too}"
     return Check(
         name,
         gravest,
-        tuple(said) or (f"none among {len(samples)} samples (equal, or a cosine of {NEAR:g})",),
+        tuple(said) or (quiet,),
         tuple(dict.fromkeys(advice)),
     )
 

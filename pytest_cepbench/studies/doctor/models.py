@@ -194,8 +194,8 @@ def _judged(
     if drop < tolerance:
         said = f"{what}: moves the score by {drop:.4f}, less than the tolerance {tolerance:g}"
         advice = (
-            f"use another {one.seat}, or a smaller tolerance: a checkpoint that makes the mistake "
-            f"{what!r} in every {one.kind} would be held"
+            f"use another {one.seat}, or a smaller tolerance: a checkpoint that makes such a mistake in "
+            f"every {one.kind} would be held"
         )
         return distortion.unnoticed, said, advice if distortion.unnoticed == "problem" else ""
     if one.visible is not None and drop < one.visible:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +108,8 @@ def _comparison(
     seat: str, uses: Sequence[tuple[ChainPlan, tuple[int, ...], Calibrated]]
 ) -> Comparison:
     policy = min((one.policy for *_, one in uses), key=lambda policy: policy.tolerance)
-    seen = [one.reach.visible for *_, one in uses if one.reach is not None]
+    known = [one.reach.visible for *_, one in uses if one.reach is not None]
+    seen = [visible for visible in known if isfinite(visible)]
     generations = sorted({g for _, own, _ in uses for g in own})
     return Comparison(uses[0][0], seat, tuple(generations), policy, min(seen, default=None))
 
