@@ -86,14 +86,14 @@ def _as_far_as_seen(
     judgement: Judgement, measurement: Measurement, baseline: Baseline, policy: Policy
 ) -> Judgement:
     """The same, but what cannot lose as much as is tolerated does not hold: nothing was excluded."""
-    if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED) or judgement.difference is None:
+    if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE):
         return judgement
     warnings = (*judgement.warnings, *remarks_on_comparing(measurement, baseline))
     judgement = replace(judgement, warnings=warnings)
     floor = measurement.floor if baseline.floor is None else baseline.floor
     value = baseline.value if judgement.baseline_value is None else judgement.baseline_value
     most = largest_drop(value, baseline, floor)
-    if judgement.verdict is Verdict.IMPROVED or most is None or most > policy.tolerance:
+    if judgement.verdict is not Verdict.HELD or most is None or most > policy.tolerance:
         return judgement
     end = "what chance gives" if not baseline.shares else "the worst there is"
     reason = (

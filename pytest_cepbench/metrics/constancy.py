@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.floating[Any]]
 
 SAME_VECTORS = 1e-4
-"""Vectors that lie no farther from their mean than this share of its length are one vector: every
+"""Vectors that lie no farther from the first than this share of its length are one vector: every
 cosine among them is 1 in the six decimals that scores are kept with. The rounding of float32 moves a
 vector by about 2e-7, saving an image as JPEG by 1e-2 or more; docs/the-gate.md has the measurements."""
 
@@ -21,6 +21,8 @@ FEWEST_ANSWERS = 4
 
 COMMON_SHARE = 0.9
 """Answers of which a larger share is the same are called the same."""
+
+_BLOCK = 1000  # rows widened to float64 at once
 
 
 class Common(NamedTuple):
@@ -64,27 +66,31 @@ def one_verdict(battles: Sequence[Hashable], verdicts: Sequence[Hashable]) -> Co
 
 
 def spread_of_directions(vectors: FloatArray) -> float:
-    """Largest distance of the vectors, at length 1, from their mean: what cosines can tell apart.
+    """Largest distance of the vectors, at length 1, from the first: what cosines can tell apart.
 
-    vectors: (n, d), n at least 1, none of length 0. Returns a number in [0, 2); 0 for equal
-    directions. The largest distance of any two is at most twice as large.
+    vectors: (n, d), n at least 1, none of length 0. Returns a number in [0, 2], 0 for equal
+    directions. No two are farther apart than twice as much.
     """
-    wide = vectors.astype(np.float64)
-    wide /= np.abs(wide).max(axis=1, keepdims=True)
-    return _spread(wide / np.linalg.norm(wide, axis=1, keepdims=True))
+    return max(_distances(vectors, of_length_1=True))
 
 
 def spread_of_vectors(vectors: FloatArray) -> float:
-    """Largest distance of the vectors from their mean, in its length: what distances can tell apart.
+    """Largest distance of the vectors from the first, in its length: what distances can tell apart.
 
-    vectors: (n, d), n at least 1. Returns a number of at least 0, 0 for equal vectors.
+    vectors: (n, d), n at least 1, the first not of length 0. Returns a number of at least 0, 0 for
+    equal vectors.
     """
-    wide = vectors.astype(np.float64)
-    length = float(np.linalg.norm(wide.mean(axis=0)))
-    return _spread(wide / length) if length > 0.0 else _spread(wide)
+    return max(_distances(vectors, of_length_1=False))
 
 
-def _spread(vectors: npt.NDArray[np.float64]) -> float:
-    # From the first vector, which makes equal vectors exactly 0 apart.
-    apart = vectors - vectors[0]
-    return float(np.linalg.norm(apart - apart.mean(axis=0), axis=1).max())
+def _distances(vectors: FloatArray, *, of_length_1: bool) -> Iterator[float]:
+    """Of each block of rows the largest distance from the first vector."""
+    first = vectors[:1].astype(np.float64)
+    length = np.linalg.norm(first)
+    for low in range(0, len(vectors), _BLOCK):
+        rows = vectors[low : low + _BLOCK].astype(np.float64)
+        if of_length_1:
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        else:
+            rows /= length
+        yield float(np.linalg.norm(rows - first / length, axis=1).max())

@@ -13,6 +13,7 @@ from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.noise import tolerance_remark
 from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.gate.snapshot import BaselineExtension
 from pytest_cepbench.plugin.chains_shown import show_chains
 from pytest_cepbench.plugin.examining import Examined, References, examine, read_references
@@ -46,6 +47,7 @@ class Judge:
         damage_before = len(self.process.damage)
         policy = self._policy(case, nodeid, test)
         try:
+            self.process.suites.check_policy(self.suite_file, case.key, policy)
             if isinstance(case, PooledCase):
                 fields = judge_pooled(self.process, self.suite_file, case)
             else:
@@ -99,6 +101,7 @@ class Judge:
         examined = examine(self.process, self.suite_file, case, policy, references, whole=accepting)
         measurement, judgement = examined.measurement, examined.judgement
         self._tell_syrupy(measurement, path, judgement, accepting=accepting)
+        refused = self._refusal(measurement, policy) if accepting else ""
         run = self.process.run(self.suite_file)
         shown = judgement.losers[:MOST_LOSERS]
         return {
@@ -116,7 +119,8 @@ class Judge:
             "looks": list(examined.looks),
             "partial": examined.partial,
             "n": measurement.n,
-            "accepted": accepting,
+            "accepted": accepting and not refused,
+            "refused": refused,
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
             "notes": [
@@ -126,6 +130,13 @@ class Judge:
                 *_calibrated(examined, policy),
                 *_beginnings(examined, policy),
             ],
+            "floor": measurement.floor,
+            "baseline_floor": None if references.baseline is None else references.baseline.floor,
+            "warnings": [
+                *measurement.warnings,
+                *judgement.warnings,
+                *(remarks_on_accepting(measurement) if accepting and not refused else ()),
+            ],
             "reasons": list(judgement.reasons),
             "model": dict(measurement.model),
             "identity": dict(measurement.identity),
@@ -134,6 +145,15 @@ class Judge:
             "measured": record_of(measurement),
             **(self._attributed(case, examined) if policy.primary and not accepting else {}),
         }
+
+    def _refusal(self, measurement: Measurement, policy: Policy) -> str:
+        """Why a measurement may not become the baseline of its case; empty where it may.
+
+        A case that cannot fail a run cannot let a worse checkpoint pass either.
+        """
+        if self.process.settings.accept_insensitive or not policy.primary:
+            return ""
+        return why_not_accepted(measurement) or ""
 
     def _attributed(self, case: Case, examined: Examined) -> dict[str, Any]:
         """At which hop of the chain a regressed case lost."""

@@ -19,6 +19,7 @@ from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.evidence import Cell, Evidence
 from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
 from pytest_cepbench.suites.measures.measure import by_category, everyone, population
+from pytest_cepbench.suites.measures.sameness import same_answers
 from pytest_cepbench.suites.roster import Roster, describe_role
 
 _LONGEST_PROMPT_SHOWN = 60
@@ -166,7 +167,7 @@ class SuiteRun:
             curve=measured.curve,
             notes=(*measured.notes, *self._cut_prompts(measure, measured)),
             floor=measured.floor,
-            warnings=measured.warnings,
+            warnings=(*measured.warnings, *self._same_answers(measure, measured)),
         )
 
     def show(self, case: Case, sample_id: str) -> Shown | None:
@@ -179,6 +180,17 @@ class SuiteRun:
         plans = measure.plans if measured.plans is None else measured.plans
         notes = [self.evidence.cut_prompts(plan, measured.samples) for plan in plans]
         return [note for note in dict.fromkeys(notes) if note]
+
+    def _same_answers(self, measure: Measure, measured: Measured) -> list[str]:
+        plans = measure.plans if measured.plans is None else measured.plans
+        said = [
+            one
+            for plan in plans
+            for one in same_answers(
+                plan, self.evidence.chains(plan.start, measured.samples).values()
+            )
+        ]
+        return list(dict.fromkeys(said))
 
     def _runner(self, seat: str) -> RoleRunner:
         return self._roster.runner(self.lineup.seats[seat])

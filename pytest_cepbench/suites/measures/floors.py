@@ -81,14 +81,16 @@ def refuse_one_vector(traces: Sequence[Trace], generations: Sequence[int], encod
                 link = trace.chain.links[generation]
                 seen.setdefault(link.kind, {})[link.digest] = vector
     for kind, vectors in seen.items():
-        if (
-            len(vectors) > 1
-            and spread_of_directions(np.stack(list(vectors.values()))) <= SAME_VECTORS
-        ):
-            msg = (
-                f"{encoder} gives one vector for {len(vectors)} {kind}s that differ (no two are "
-                f"farther apart than {2 * SAME_VECTORS:g} of their length): it cannot see what this case measures. "
-                "Check its weights and preprocessing, and whether the "
-                f"{kind}s are all but the same to the eye"
-            )
-            raise MeasurementError(msg)
+        if len(vectors) < 2:
+            continue
+        if spread_of_directions(np.stack(list(vectors.values()))) <= SAME_VECTORS:
+            raise MeasurementError(one_vector(encoder, len(vectors), kind))
+
+
+def one_vector(encoder: str, count: int, kind: str) -> str:
+    """Says that an encoder cannot see. count: of artifacts of the kind, which all differ."""
+    return (
+        f"{encoder} gives one vector for {count} {kind}s that differ (none is farther from the first "
+        f"than {SAME_VECTORS:g} of its length): it cannot see what this case measures. Check its "
+        f"weights and preprocessing, and whether the {kind}s are all but the same to the eye"
+    )

@@ -79,6 +79,11 @@ class MappingMeasure:
         return not self.rates
 
     @property
+    def span(self) -> float | None:
+        """Of cosines; a rate has no end."""
+        return None if self.rates else 2.0
+
+    @property
     def per_sample(self) -> bool:
         """A rate is that of the mean curve."""
         return not self.rates

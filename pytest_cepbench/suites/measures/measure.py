@@ -136,6 +136,12 @@ class Measure(Protocol):
     def per_sample(self) -> bool:
         """Whether every sample has a score of its own, rather than all of them one together."""
 
+    @property
+    def span(self) -> float | None:
+        """How far apart its best and its worst value are: 2 for cosines, 1 for shares, None for
+        what has no end.
+        """
+
     def readings(self, case: Case) -> tuple[Reading, ...]:
         """All that the scores of a case depend on."""
 

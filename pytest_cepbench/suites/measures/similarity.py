@@ -68,6 +68,7 @@ class SimilarityMeasure:
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
+    span: float | None = 2.0
 
     @property
     def label(self) -> str:

@@ -194,7 +194,9 @@ def test_an_encoder_of_one_vector_measures_nothing(
 ) -> None:
     """It would give every checkpoint a perfect score: an error that says who sees nothing."""
     staged = stage(tmp_path / "suite", _with_encoder(name) + METRICS, store)
-    with pytest.raises(MeasurementError, match=rf"{name} gives one vector for \d+ images that differ"):
+    with pytest.raises(
+        MeasurementError, match=rf"{name} gives one vector for \d+ images that differ"
+    ):
         staged.measure(case)
 
 
