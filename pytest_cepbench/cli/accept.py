@@ -33,16 +33,13 @@ def run(given: Namespace) -> int:
         cases = _chosen(report, given.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    refusals = list(_refusals(report, cases, insensitive=given.accept_insensitive))
-    if refusals:
-        for refusal in refusals:
-            complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    if _refuse(report, cases, insensitive=given.accept_insensitive):
         return NOT_DONE
     root: Path = given.baselines
     accepted = {"reason": reason, "results": report.digest}
     if given.remeasure is not None:
         again = remeasure(given, report, cases)
-        return again if isinstance(again, int) else _accept_again(given, again, accepted)
+        return again if isinstance(again, int) else _accept_again(given, report, again, accepted)
     changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
     page = _page(changes, cases, reason, root)
     if not changes or given.dry_run:
@@ -58,8 +55,12 @@ _OF_SEVERAL = (
 )
 
 
-def _accept_again(given: Namespace, again: Remeasured, accepted: dict[str, str]) -> int:
+def _accept_again(
+    given: Namespace, report: RunReport, again: Remeasured, accepted: dict[str, str]
+) -> int:
     """Accept what was measured again, and have the suite measure like that from now on."""
+    if _refuse(report, again.cases, insensitive=given.accept_insensitive):
+        return NOT_DONE
     root: Path = given.baselines
     accepted = accepted | {"remeasured": again.said}
     proposed = _changes(again.cases, accepted, root, move_anchor=given.move_anchor)
@@ -105,6 +106,16 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
             raise SpecError(msg)
         chosen[keys[0]] = found[keys[0]]
     return chosen
+
+
+def _refuse(
+    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+) -> bool:
+    """Whether nothing is accepted, for reasons that are said."""
+    refusals = list(_refusals(report, cases, insensitive=insensitive))
+    for refusal in refusals:
+        complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    return bool(refusals)
 
 
 def _refusals(

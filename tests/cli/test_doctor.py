@@ -179,10 +179,12 @@ def test_a_describer_with_one_answer_is_a_problem(home: Home) -> None:
     check = checks(home)["constant outputs"]
     assert ended.code == 1
     assert check["status"] == "problem"
-    assert (
-        "all 8 descriptions of different inputs are the same (image-first chains)" in check["said"]
+    (said,) = check["said"]
+    assert said.startswith(
+        "image-first chains: all 8 descriptions are the same, of images that differ"
     )
-    assert any("look at what the describer is given" in one for one in check["advice"])
+    assert said.endswith(": 'one shape : small red circle top left'")
+    assert "look at what the model that repeats itself is given" in flat(ended.out)
 
 
 def test_scores_at_chance_are_a_problem(home: Home) -> None:

@@ -22,14 +22,16 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
+from tests.cli import doctor_models
 from tests.cli.conftest import Ended, Home
-from tests.cli.reports import GATED, accept_by_hand, result_of, write_report
+from tests.cli.reports import GATED, accept_by_hand, altered, result_of, write_report
 from tests.plugin.project import TEST_MODULE, contents
 from tests.studies.toy import write_suite
 
 CHOSEN = "shapes:?miss=0.1"
 OLDER = "shapes:?miss=0.12"
 EXACT = "shapes:"
+GUESSING = f"python:{doctor_models.__name__}:GuessingDescriber"
 
 SMALL = GATED.replace("samples_per_category = 2", "samples_per_category = 1")
 FIXED = SMALL.replace('generator = "shapes:"', 'generator = "python:fixed:Painter"')
@@ -197,6 +199,21 @@ def test_a_seed_that_changes_nothing_is_refused(home: Home) -> None:
     assert "every score is the same as before" in ended.err
     assert not (home.path / "baselines").exists()
     assert (home.path / "suite.toml").read_text() == SMALL
+
+
+def test_a_score_that_is_chance_the_second_time_is_refused(home: Home) -> None:
+    """What was accepted on the report's word is looked at again when it was measured again."""
+    write_suite(home.path, SMALL.replace('generator = "shapes:"', 'generator = "shapes:?move=0.5"'))
+    lucky = [
+        altered(one, scores={c: dict.fromkeys(own, 0.9) for c, own in one.scores.items()})
+        if one.floor is not None
+        else one
+        for one in measure(home, GUESSING)
+    ]
+    ended = accept_again(home, tuple(lucky))
+    assert ended.code == 1
+    assert "A baseline below 5% of its range sees nothing" in ended.err
+    assert not (home.path / "baselines").exists()
 
 
 def test_the_anchor_is_measured_again_too(home: Home) -> None:

@@ -40,12 +40,8 @@ def measurability(found: Sequence[Calibrated]) -> Check:
     advice = ["mend what is said of the cases first: the other checks look at what was measured"]
     if broken:
         return Check("measurement", "problem", tuple(said), tuple(advice))
-    warned = [
-        f"{one.key.within}: {warning}"
-        for one in found[::-1]
-        if one.measured is not None
-        for warning in one.measured.warnings
-    ]
+    measured = [one.measured for one in found if one.measured is not None]
+    warned = list(dict.fromkeys(warning for one in measured for warning in one.warnings))
     stopped = [one for one in found if one.measured is not None and one.measured.failures]
     if stopped:
         most = max(stopped, key=lambda one: sum(_failures(one).values()))

@@ -12,7 +12,7 @@ from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most
 from pytest_cepbench.studies.doctor.diagnosis import Check, Figures, Status
 from pytest_cepbench.studies.doctor.setup import Comparison, Setup
 from pytest_cepbench.suites.evidence import Evidence
-from pytest_cepbench.suites.measures.measure import grower
+from pytest_cepbench.suites.measures.sameness import same_answers
 
 NEAR = 0.999
 """Cosine from which two different starts count as near-equal."""
@@ -113,8 +113,7 @@ def constant_outputs(setup: Setup) -> Check:
     """Answers that are the same whatever is asked: descriptions and drawings of the first two steps."""
     name = "constant outputs"
     rows: list[tuple[str, int, int, int]] = []
-    said, advice = [], []
-    gravest: Status = "pass"
+    said: list[str] = []
     for start, plan in setup.run.suite.plans.items():
         chains = list(setup.run.evidence.chains(start, setup.dataset.samples).values())
         for generation in range(1, min(2, plan.generations) + 1):
@@ -125,25 +124,18 @@ def constant_outputs(setup: Setup) -> Check:
             what = "descriptions" if plan.describes(generation) else "drawings"
             different = len({answer for _, answer in answers})
             rows.append((f"{start}-first, {what}", common.of, different, common.count))
-            if common.constant:
-                gravest = "problem"
-                said.append(
-                    f"{common} {what} of different inputs are the same ({start}-first chains)"
-                )
-                advice.append(
-                    f"look at what the {grower(plan, generation)} is given and answers: its prompt, "
-                    "its weights and its image size; nothing can be measured of a constant"
-                )
+        said += [f"{start}-first chains: {one}" for one in same_answers(plan, chains)]
     figures = Figures(("step", "inputs", "different outputs", "most alike"), tuple(rows))
     if not rows:
         return Check(name, "not done", ("too few different inputs were answered to tell",))
-    return Check(
-        name,
-        gravest,
-        tuple(said) or (f"no answer is given to more than {COMMON_SHARE:.0%} of different inputs",),
-        tuple(dict.fromkeys(advice)),
-        (figures,),
+    if not said:
+        quiet = f"no answer is given to more than {COMMON_SHARE:.0%} of different inputs"
+        return Check(name, "pass", (quiet,), (), (figures,))
+    advice = (
+        "look at what the model that repeats itself is given and answers: its prompt, its weights, its "
+        "image size; nothing can be measured of a constant"
     )
+    return Check(name, "problem", tuple(said), (advice,), (figures,))
 
 
 def _answers(chains: Sequence[Chain], generation: int) -> Iterator[tuple[str, str]]:
