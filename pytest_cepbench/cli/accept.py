@@ -42,10 +42,14 @@ def run(given: Namespace) -> int:
         return again if isinstance(again, int) else _accept_again(given, report, again, accepted)
     changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
     page = _page(changes, cases, reason, root)
-    if not changes or given.dry_run:
-        show([page], "nothing changed" if not changes else "nothing written: --dry-run")
+    if not changes:
+        show([page], "nothing changed")
         return 0
-    show([Section(page.title, (*page.blocks, _OF_SEVERAL))])
+    page = Section(page.title, (*page.blocks, _OF_SEVERAL))
+    if given.dry_run:
+        show([page], "nothing written: --dry-run")
+        return 0
+    show([page])
     return _write(changes, root)
 
 

@@ -6,17 +6,14 @@ import shlex
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from pytest_cepbench import __version__
 from pytest_cepbench.cli.asking import read_trial
-from pytest_cepbench.cli.documents import doctor_json
-from pytest_cepbench.cli.home import HOME, import_from
+from pytest_cepbench.cli.documents import doctor_json, write_and_show
+from pytest_cepbench.cli.home import import_from
 from pytest_cepbench.cli.measuring import measured
-from pytest_cepbench.cli.rendering import Section, Table, to_markdown
-from pytest_cepbench.cli.terminal import NOT_DONE, complain, show, tell
-from pytest_cepbench.conventions import keep_out_of_git
-from pytest_cepbench.report.document import write_reports
+from pytest_cepbench.cli.rendering import Section, Table
+from pytest_cepbench.cli.terminal import NOT_DONE, tell
 from pytest_cepbench.report.efforts import usage_line
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import Rehearsal, Trial, rehearse
@@ -38,26 +35,13 @@ def run(given: Namespace, argv: Sequence[str]) -> int:
     diagnosis = measured(given.store, lambda: read_trial(given), get_ready, examined)
     if isinstance(diagnosis, int):
         return diagnosis
-    return _show(diagnosis, given.out, shlex.join(["cepbench", *argv]))
-
-
-def _show(diagnosis: Diagnosis, out: Path, command: str) -> int:
-    """Write the files, then the page, as `cepbench study` does."""
-    page = doctor_page(diagnosis, command)
-    documents = {
-        ".json": doctor_json(diagnosis, __version__, command),
-        ".md": to_markdown(page),
-    }
-    try:
-        written = write_reports(out / f"doctor-{diagnosis.suite}.json", documents)
-        keep_out_of_git(HOME, out)
-    except OSError as error:
-        show(page)
-        return complain(
-            f"the page could not be written to {str(out)!r}: {error.strerror}", NOT_DONE
-        )
-    show(page, *(f"written: {path}" for path in written))
-    return NOT_DONE if diagnosis.problems else 0
+    command = shlex.join(["cepbench", *argv])
+    document = doctor_json(diagnosis, __version__, command)
+    name = f"doctor-{diagnosis.suite}"
+    code = write_and_show(
+        doctor_page(diagnosis, command), document, given.out, name, what="diagnosis"
+    )
+    return code or (NOT_DONE if diagnosis.problems else 0)
 
 
 def doctor_page(diagnosis: Diagnosis, command: str) -> list[Section]:

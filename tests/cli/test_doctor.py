@@ -350,4 +350,4 @@ def test_a_page_that_cannot_be_written_is_printed(home: Home) -> None:
     ended = doctor(home, "--model=shapes:", "--out=taken")
     assert ended.code == 1
     assert "doctor of toy" in ended.out
-    assert "the page could not be written to 'taken'" in ended.err
+    assert "the diagnosis could not be written to 'taken'" in ended.err
