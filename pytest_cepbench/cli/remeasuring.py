@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
+from shutil import copymode
 
 from msgspec.structs import replace
 
@@ -52,15 +54,13 @@ class Remeasured:
     """A checkpoint that was measured again.
 
     cases: as in the report, with the fresh measurements. before: what the report had.
-    ready: what is fresh. anchors: what later steps are held to, measured again too. text: the suite's
-    file as it has to be from now on.
+    ready: what is fresh. anchors: what later steps are held to, measured again too.
     """
 
     cases: Cases
     before: Mapping[CaseKey, Baseline]
     ready: Ready
     anchors: Mapping[CaseKey, Baseline]
-    text: str
 
     @property
     def said(self) -> str:
@@ -100,19 +100,31 @@ class Remeasured:
 
     def write_suite(self) -> int:
         """Have later runs measure as the new baselines were measured; returns the exit code."""
-        file = self.ready.suite.file
+        file, setting = self.ready.before.file, self.ready.setting
         try:
-            fresh = file.with_name(f".{file.name}.new")
-            fresh.write_bytes(self.text.encode("utf-8"))
-            fresh.replace(file)
-        except OSError as error:
+            _replace(file, amended_text(self.ready.before, setting))
+        except (OSError, SuiteError) as error:
             return complain(
-                f"the baselines are written, and {str(file)!r} could not be: {error.strerror}. Set "
-                f"{self.ready.setting} in it by hand: until then every case is incomparable",
+                f"the baselines are written, and {str(file)!r} could not be: {error}. Set {setting} in "
+                "it by hand: until then every case is incomparable",
                 NOT_DONE,
             )
-        show([], f"{file}: {self.ready.setting}; commit it with the baselines")
+        show([], f"{file}: {setting}; commit it with the baselines")
         return 0
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file at once, also where a link leads to it; nothing is left behind where that fails."""
+    target = file.resolve()
+    fresh = target.with_name(f".{target.name}.new")
+    try:
+        fresh.write_bytes(text.encode("utf-8"))
+        copymode(target, fresh)
+        fresh.replace(target)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
 
 
 def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured | int:
@@ -124,25 +136,25 @@ def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured |
     def ask() -> Choice:
         return _choice(given, report, cases)
 
-    def prepare(choice: Choice, roster: Roster) -> tuple[Ready, str]:
+    def prepare(choice: Choice, roster: Roster) -> Ready:
         import_from(choice.suite)
         ready = get_ready(choice, roster)
-        return ready, _text(ready)
+        _require_writable(ready)
+        return ready
 
-    def play(prepared: tuple[Ready, str], roster: Roster) -> tuple[Ready, str, Again]:
-        ready, text = prepared
-        return ready, text, measure_again(ready, roster, tell)
+    def play(ready: Ready, roster: Roster) -> tuple[Ready, Again]:
+        return ready, measure_again(ready, roster, tell)
 
     played = measured(given.store, ask, prepare, play)
     if isinstance(played, int):
         return played
-    ready, text, again = played
+    ready, again = played
     fresh = {
         key: [replace(results[0], measured=again.records[key])]
         for key, results in cases.items()
         if key in again.records
     }
-    return Remeasured(fresh, ready.choice.records, ready, again.anchors, text)
+    return Remeasured(fresh, ready.choice.records, ready, again.anchors)
 
 
 def _choice(given: Namespace, report: RunReport, cases: Cases) -> Choice:
@@ -180,14 +192,13 @@ def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[
                 break
 
 
-def _text(ready: Ready) -> str:
-    """The suite's file with the fresh setting, as early as it can be known that it can be written."""
-    file = ready.suite.file
-    text = amended_text(load_suite(file), ready.setting)
-    if not os.access(file, os.W_OK) or not os.access(file.parent, os.W_OK):
+def _require_writable(ready: Ready) -> None:
+    """Raise SuiteError where the suite's file cannot get the fresh setting, before anything is measured."""
+    file = ready.before.file
+    amended_text(ready.before, ready.setting)
+    if not os.access(file, os.W_OK) or not os.access(file.resolve().parent, os.W_OK):
         msg = (
-            f"{str(file)!r} cannot be written, and has to hold {ready.setting} from now on: make it "
-            "writable, or copy the suite to where it is"
+            f"{str(file)!r} cannot be written, and has to hold {ready.setting} from now on: make it and "
+            "its folder writable, or work on a copy of the suite"
         )
         raise SuiteError(msg)
-    return text

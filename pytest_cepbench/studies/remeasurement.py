@@ -81,11 +81,12 @@ class Play:
 class Ready:
     """A choice that can be measured again.
 
-    suite: as it is from now on. setting: what changed in it. dataset: its samples. said: what is
+    before: the suite as it is. suite: as it is from now on. setting: what changes in it. dataset: its samples. said: what is
     fresh, in words. chosen: the model that was chosen. anchors: those that the anchors are of.
     """
 
     choice: Choice
+    before: Suite
     suite: Suite
     setting: Setting
     dataset: Dataset
@@ -125,6 +126,7 @@ def get_ready(choice: Choice, roster: Roster) -> Ready:
     fresh = load_data(changed, choice.data, choice.samples).repeated(times)
     return Ready(
         choice=choice,
+        before=suite,
         suite=changed,
         setting=setting,
         dataset=fresh,

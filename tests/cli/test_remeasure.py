@@ -332,3 +332,29 @@ def test_a_suite_that_cannot_be_written_is_said_first(home: Home, tmp_path: Path
     assert ended.code == 2
     assert "by hand" in ended.err
     assert not (home.path / "baselines").exists()
+
+
+def test_a_suite_that_could_not_be_written_is_said_last(home: Home) -> None:
+    """The baselines are there, the suite is not changed, nothing else is left; it is said what to do."""
+    chosen = measure(home, CHOSEN)
+    (home.path / ".suite.toml.new").mkdir()
+    ended = accept_again(home, chosen)
+    assert ended.code == 1
+    assert "until then every case is incomparable" in ended.err
+    assert (home.path / "suite.toml").read_text() == SMALL
+    (home.path / ".suite.toml.new").rmdir()
+    again = accept_again(home, chosen)
+    assert again.code == 0
+    assert seed_of(home) != 0
+
+
+def test_a_linked_suite_stays_a_link(home: Home) -> None:
+    """The file that the link leads to is changed, with the permissions that it had."""
+    real = home.path / "elsewhere.toml"
+    (home.path / "suite.toml").rename(real)
+    real.chmod(0o640)
+    (home.path / "suite.toml").symlink_to(real)
+    assert accept_again(home, measure(home, CHOSEN)).code == 0
+    assert (home.path / "suite.toml").is_symlink()
+    assert f"seed = {seed_of(home)}" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640
