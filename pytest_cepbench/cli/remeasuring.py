@@ -25,6 +25,7 @@ from pytest_cepbench.gate.acceptance import Change, readable
 from pytest_cepbench.gate.places import anchor_path, baseline_path
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.text import number
+from pytest_cepbench.report.wording import counted
 from pytest_cepbench.studies.remeasurement import Again, Choice, Ready, get_ready, measure_again
 from pytest_cepbench.suites import RoleChoices, Roster, load_suite
 from pytest_cepbench.suites.amendment import amended_text
@@ -54,13 +55,15 @@ class Remeasured:
     """A checkpoint that was measured again.
 
     cases: as in the report, with the fresh measurements. before: what the report had.
-    ready: what is fresh. anchors: what later steps are held to, measured again too.
+    ready: what is fresh. anchors: what later steps are held to, measured again too. others: how many
+    cases of other suites the report has.
     """
 
     cases: Cases
     before: Mapping[CaseKey, Baseline]
     ready: Ready
     anchors: Mapping[CaseKey, Baseline]
+    others: int
 
     @property
     def said(self) -> str:
@@ -89,14 +92,14 @@ class Remeasured:
                 (str(key), number(then.value), number(now.value), number(turned, signed=True))
             )
         head = ("case", "when chosen", "again", "difference")
-        file = self.ready.suite.file
-        yield Section(
-            f"measured again {self.ready.said}",
-            (
-                Table(head, tuple(rows)),
-                f"later runs are compared under the same conditions: {self.ready.setting} in {file}",
-            ),
-        )
+        file = self.ready.before.file
+        blocks: list[str | Table] = [
+            Table(head, tuple(rows)),
+            f"later runs are compared under the same conditions: {self.ready.setting} in {file}",
+        ]
+        if self.others:
+            blocks.append(f"of other suites, and not accepted: {counted(self.others, 'case')}")
+        yield Section(f"measured again {self.ready.said}", tuple(blocks))
 
     def write_suite(self) -> int:
         """Have later runs measure as the new baselines were measured; returns the exit code."""
@@ -154,7 +157,7 @@ def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured |
         for key, results in cases.items()
         if key in again.records
     }
-    return Remeasured(fresh, ready.choice.records, ready, again.anchors)
+    return Remeasured(fresh, ready.choice.records, ready, again.anchors, len(cases) - len(fresh))
 
 
 def _choice(given: Namespace, report: RunReport, cases: Cases) -> Choice:

@@ -351,3 +351,16 @@ def test_a_page_that_cannot_be_written_is_printed(home: Home) -> None:
     assert ended.code == 1
     assert "doctor of toy" in ended.out
     assert "the diagnosis could not be written to 'taken'" in ended.err
+
+
+def test_one_sample_shows_no_spread(home: Home) -> None:
+    """Everything is checked as far as one sample goes, and what cannot be told is said."""
+    write_suite(home.path, PHOTOS)
+    photos(home.path, {"one.png": _scene(0)})
+    ended = doctor(home)
+    found = checks(home)
+    assert "Traceback" not in ended.out + ended.err
+    assert found["chance floor"]["status"] == "not done"
+    assert found["visible drop"]["status"] == "remark"
+    assert "at least 2 are needed" in found["visible drop"]["said"][0]
+    assert cells(found["encoder on changed images"])["crop"]["starts"] == 1

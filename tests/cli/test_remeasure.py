@@ -254,6 +254,16 @@ def test_an_anchor_that_is_gone_is_said(home: Home) -> None:
     assert contents(root) == before
 
 
+def test_other_suites_of_the_results_are_left(home: Home) -> None:
+    """Only the suite that is measured again is accepted; the page counts the others."""
+    chosen = measure(home, CHOSEN)
+    other = altered(chosen[0], key=CaseKey("another", "overall", "gc"))
+    ended = accept_again(home, (*chosen, other))
+    assert ended.code == 0
+    assert "of other suites, and not accepted: 1 case" in ended.out
+    assert not (home.path / "baselines" / "another").exists()
+
+
 def test_nothing_is_written_in_a_dry_run(home: Home) -> None:
     """The page is shown; baselines and suite stay as they are."""
     ended = accept_again(home, measure(home, CHOSEN), "--dry-run")

@@ -162,12 +162,14 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
             f"give these cases more units{number}, by samples or [chain] seeds, a larger tolerance, or a "
             "larger share of alpha (fewer primary cases)"
         )
-    unknown = [each.one.key.within for each in seen if each.reach is None]
-    if unknown:
+    silent = [each.one.key.within for each in seen if each.noise is not None and not each.noise.sd]
+    if silent:
         said.append(
-            f"not known, since the seeds change nothing and no baseline was calibrated: "
-            f"{_listed(unknown)}"
+            f"not known, since the seeds change nothing and no baseline was calibrated: {_listed(silent)}"
         )
+    unknown = {each.one.key.within: each.one.reason for each in seen if each.noise is None}
+    if unknown:
+        said.append(f"not known: {_listed(list(unknown))} ({next(iter(unknown.values()))})")
     status: Status = "problem" if whole_is_blind else "remark" if said else "pass"
     quiet = "a drop of the tolerance shows in every case"
     return Check(name, status, tuple(said) or (quiet,), tuple(advice), (Figures(head, rows),))
