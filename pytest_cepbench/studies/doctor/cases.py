@@ -245,7 +245,7 @@ def cost_of_a_run(setup: Setup) -> Check:
 
 
 def _seconds(need: Need, runner: RoleRunner | None, inputs: int) -> float | None:
-    """By what this model took just now, else by what it took in earlier runs on this kind of device."""
+    """By the pace of earlier calls on this kind of device, else by what the model took just now."""
     if need.habit is not None:
         return need.habit.seconds * inputs
     if runner is None or not runner.tally.inputs:
