@@ -108,6 +108,8 @@ def _attribution(result: CaseResult) -> Iterator[str]:
 
 def one_line(result: CaseResult) -> str:
     """A case and its verdict in one sentence, as warnings show it."""
+    if result.refused:
+        return f"{name_of(result)} refused: {printable(result.refused, 500)}"
     named = f"{name_of(result)} {result.verdict}"
     if result.difference is None:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning

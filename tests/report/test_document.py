@@ -221,7 +221,9 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
     """Open details for what failed; closed ones for what holds with a note; one that is closed for
     all that hold without, or cannot fail the run.
     """
-    quiet = msgspec.structs.replace(FULL, verdict="held", notes=[], failures={}, part="quiet")
+    quiet = msgspec.structs.replace(
+        FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet"
+    )
     told = msgspec.structs.replace(FULL, primary=False, part="told")
     noted = msgspec.structs.replace(FULL, verdict="held", part="noted")
     html = html_page(FACTS, [noted, quiet, FULL, told, quiet], lambda _: None)

@@ -64,7 +64,7 @@ def test_markup_in_names_is_text() -> None:
     failing = replace(FULL, part=bad)
     page = _read(markdown_summary(FACTS, [failing, replace(failing, verdict="held")]))
     assert page.tags <= OURS
-    assert sum(bad in text for text in page.texts) == 3
+    assert sum(bad in text for text in page.texts) == 6
     facts = RunFacts("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
     page = _read(markdown_summary(facts, []))
     assert page.tags <= OURS
@@ -83,6 +83,7 @@ def test_a_summary_in_full() -> None:
         "- 1 held, 1 regressed, 1 no-baseline\n"
         "- false failures at most 2.5 % per run, over 2 cases\n"
         "- no promise on error: 1 case judged by threshold alone\n"
+        "- **warning:** toy color GC@2 and 1 more: the measurement is close to what chance gives\n"
         "\n"
         "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
         "|---|---|---:|---:|---:|---:|---:|---:|\n"
@@ -102,6 +103,15 @@ def test_a_summary_in_full() -> None:
         "|---|---|---:|---:|---:|---:|---:|---:|\n"
         "| HELD | toy overall GC@2 | 0.5000 | 0.7500 | +0.0000 | \\[-0.0050, +0.0050\\] | 0.0100 "
         "| 50 |\n"
+        "\n"
+        "</details>\n"
+        "\n"
+        "<details><summary>what the set-up can see</summary>\n"
+        "\n"
+        "- toy color GC@2: 0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at "
+        "most 0.5\n"
+        "- toy overall GC@2: 0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at "
+        "most 0.5\n"
         "\n"
         "</details>\n"
         "\n"

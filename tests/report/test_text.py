@@ -35,9 +35,11 @@ regressed: toy, color, GC@2 (the drop is larger than the tolerance)
   alpha            0.0125   divided among the looks, and among baseline and anchor
   n                    50   16 independent units
   visible drop     0.0625   the smallest that so many samples see with 80 % power
+  chance           0.2500   0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at most 0.5
   since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed
   course       0.6000  0.4500
   3 of 50 texts were cut
+  the measurement is close to what chance gives
 
   samples that lost most                     baseline        now     change
   a.png                                        0.7500     0.5000    -0.2500
@@ -245,7 +247,8 @@ def test_verbose_lines_say_who_settled_what() -> None:
     _, full, plain = verbose_lines([FULL, REGRESSED])
     assert full == (
         "  toy color GC@2: gate regression ([gate]), tolerance 0.0100 (--cep-tolerance), "
-        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), bounds t (default)"
+        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), bounds t (default), 0.75 of a range from 0.25 (chance) to 1: this "
+        "set-up can see a drop of at most 0.5"
     )
     assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
     told = msgspec.structs.replace(REGRESSED, primary=False)
