@@ -6,6 +6,7 @@ import json
 
 import msgspec
 
+from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.studies import Study
 
 SCHEMA = 1
@@ -16,4 +17,4 @@ def study_json(study: Study, version: str, command: str) -> str:
     """Everything that was found, as JSON text; the fields are those of `Study`."""
     document = {"schema": SCHEMA, "cepbench": version, "command": command}
     document |= msgspec.to_builtins(study)
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return escape_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
