@@ -28,7 +28,8 @@ class Tally:
     """What a role did in this process.
 
     seconds: in its model's own code, loading included. usage: what its model counted. remarks: what
-    it had to say to people, each once.
+    it had to say to people, each once. codes: under which stored answers were made that it took,
+    other than its own.
     """
 
     loads: int = 0
@@ -37,6 +38,7 @@ class Tally:
     seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
     remarks: dict[str, None] = field(default_factory=dict)
+    codes: dict[str, None] = field(default_factory=dict)
 
     def hear(self, outputs: Iterable[object]) -> None:
         """Count what replies say they took, and keep what they remark."""
@@ -71,6 +73,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
         together.seconds += tally.seconds
         together.usage += tally.usage
         together.remarks |= tally.remarks
+        together.codes |= tally.codes
     return together
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -29,6 +30,7 @@ from pytest_cepbench.chains.residency import Residency
 from pytest_cepbench.chains.steps import Step, key_of, pieces
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.roles import (
+    CODE,
     Battle,
     BoundRole,
     Describer,
@@ -58,6 +60,20 @@ class DamagedInputsError(Exception):
     def __init__(self, indices: Sequence[int]) -> None:
         super().__init__(f"{len(indices)} stored inputs are damaged")
         self.indices = tuple(indices)
+
+
+def codes_of(provenances: Mapping[str, str]) -> set[str]:
+    """The code that results name in what is kept beside them; of earlier versions they name none."""
+    codes = set()
+    for text in set(provenances.values()):
+        try:
+            said = json.loads(text)
+        except ValueError:
+            continue
+        code = said.get(CODE) if isinstance(said, dict) else None
+        if isinstance(code, str):
+            codes.add(code)
+    return codes
 
 
 @dataclass
@@ -189,6 +205,7 @@ class RoleRunner:
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in found
         }
         self._did(hits=len(steps) - len(missing))
+        self._compare_code(found)
         places = [(i, steps[i]) for i in sorted(missing.values())]
         storing = self._make(places, ask, ahead=ahead) if places else []
 
@@ -198,6 +215,23 @@ class RoleRunner:
             return [found[step.key] for step in steps]
 
         return results
+
+    def _compare_code(self, found: Iterable[str]) -> None:
+        """Note under which other code of the user's stored answers were made."""
+        own = self.bound.provenance.get(CODE)
+        if own is not None:
+            self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(found)) - {own})
+
+    @property
+    def warnings(self) -> list[str]:
+        """That stored answers were made by other code than the model's; a sentence for each."""
+        own = self.bound.provenance.get(CODE)
+        return [
+            f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is {own} "
+            "now, under the same fingerprint: give the model another one if the change can change an "
+            "answer"
+            for code in self.tally.codes
+        ]
 
     def _make(
         self, places: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool

@@ -16,7 +16,9 @@ from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
 from pytest_cepbench.gate.baseline import FORMAT, contradiction
 from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.identities import two_identities
 from pytest_cepbench.report.text import number
 
 _NAMED = 5
@@ -30,7 +32,7 @@ def run(given: Namespace) -> int:
         cases = _chosen(report, given.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    refusals = list(_refusals(report, cases))
+    refusals = list(_refusals(report, cases, insensitive=given.accept_insensitive))
     if refusals:
         for refusal in refusals:
             complain(f"nothing is accepted: {refusal}", NOT_DONE)
@@ -80,8 +82,13 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
     return chosen
 
 
-def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) -> Iterator[str]:
-    """Why a run can update no baseline, a sentence each; none where it can."""
+def _refusals(
+    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+) -> Iterator[str]:
+    """Why a run can update no baseline, a sentence each; none where it can.
+
+    insensitive: whether what lies at its floor by chance may.
+    """
     if report.incomplete is not None:
         yield f"the run is incomplete: {report.incomplete}; run it again"
         return
@@ -91,12 +98,23 @@ def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) 
             "one in which none did; run it again, what was computed is in the store"
         )
         return
+    yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():
         problem = _problem(key, results)
+        if problem is None and not insensitive:
+            problem = _insensitive(results)
         if problem is not None:
             yield f"{key}: {problem}"
+
+
+def _insensitive(results: Sequence[CaseResult]) -> str | None:
+    """Why a case that can fail a run is not to be held to what was measured."""
+    measured = results[0].measured
+    assert measured is not None  # or the case was refused before
+    why = why_not_accepted(measured) if any(one.primary for one in results) else None
+    return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
 
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
@@ -167,6 +185,7 @@ def _page(
         head = ("case", "before", "after", "difference", "n", "verdict", "anchor")
         blocks.append(Table(head, rows))
     blocks += _remarks(changes, root)
+    blocks += _seen(changes)
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {_count(same, 'case')}")
@@ -216,6 +235,16 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 
 
+def _seen(changes: Sequence[Change]) -> Iterator[str]:
+    """What the set-up can see of these cases, where that is little: each sentence with its cases."""
+    said: dict[str, list[CaseKey]] = {}
+    for change in changes:
+        for remark in remarks_on_accepting(change.after):
+            said.setdefault(remark, []).append(change.key)
+    for remark, keys in said.items():
+        yield f"warning: {_listed(keys)}: {remark}"
+
+
 def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
     path = baseline_path(root, key)
     if not path.exists():
@@ -248,7 +277,7 @@ def _write(changes: Sequence[Change], root: Path) -> int:
     )
 
 
-def _listed(keys: Sequence[CaseKey]) -> str:
+def _listed(keys: Sequence[CaseKey | str]) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return ", ".join(map(str, keys[:_NAMED])) + more
 

@@ -82,6 +82,12 @@ def _add_accept(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make what is accepted the anchor too: the steps until here are forgotten",
     )
+    parser.add_argument(
+        "--accept-insensitive",
+        "--cep-accept-insensitive",
+        action="store_true",
+        help="accept also what lies at the floor by chance, where a regression could not be seen",
+    )
     _add_dry_run(parser)
 
 

@@ -49,7 +49,9 @@ def propose(
     before = readable(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
-    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not unchanged)
+    # A floor that only now is kept is no step away from what was accepted.
+    stays = before is not None and _same(replace(before, floor=after.floor), after)
+    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not stays)
     if unchanged and anchor in ("none", "kept"):
         return None
     if before is not None and comparable and after.noise is None:

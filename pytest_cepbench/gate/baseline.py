@@ -48,7 +48,8 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
     accepted: how it came to be accepted, where `cepbench accept` wrote it. noise: where the model
-    was calibrated.
+    was calibrated. floor: what chance alone gives; None in files of before it was kept, and where it
+    is not known.
     """
 
     format: int
@@ -67,6 +68,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clusters: dict[str, str] = {}
     accepted: dict[str, str] = {}
     noise: Noise | None = None
+    floor: float | None = None
 
 
 def record_of(measurement: Measurement) -> Baseline:
@@ -86,6 +88,7 @@ def record_of(measurement: Measurement) -> Baseline:
         sizes=dict(measurement.sizes),
         blocks={name: dict(part) for name, part in measurement.blocks.items()},
         clusters=dict(measurement.clusters),
+        floor=measurement.floor,
     )
 
 
@@ -102,6 +105,8 @@ def dump_baseline(baseline: Baseline) -> str:
     ]
     if baseline.shares:
         lines.append("shares = true")
+    if baseline.floor is not None:
+        lines.append(f"floor = {_number(baseline.floor)}")
     for name, table in _tables(baseline):
         lines += ["", f"[{name}]"]
         for field, value in table.items():
@@ -183,6 +188,9 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
         return f"says n = {baseline.n} and holds the scores of {measurement.n}"
     if not abs(baseline.value - value) <= _SLACK:
         return f"says value = {baseline.value} and its scores give {value}"
+    floor = baseline.floor
+    if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
+        return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
     return None if baseline.noise is None else _impossible(baseline.noise)
 
 

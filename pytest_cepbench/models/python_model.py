@@ -28,6 +28,7 @@ from pytest_cepbench.artifacts import canonical_json, digest_text
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.detectors.params import Queries
 from pytest_cepbench.models.roles import (
+    CODE,
     SHORT_FINGERPRINT,
     BoundRole,
     Describer,
@@ -38,6 +39,7 @@ from pytest_cepbench.models.roles import (
     Model,
     RoleName,
 )
+from pytest_cepbench.models.source_code import source_of
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 ADAPTER = "python/1"
@@ -93,8 +95,17 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
         batch_size=_batch_size(spec, model),
         lasting=True,
         shares=spec.text,
-        provenance={"device": _attribute(spec, model, "device", str, "cpu")},
+        provenance={
+            "device": _attribute(spec, model, "device", str, "cpu"),
+            CODE: _code(spec, model),
+        },
     )
+
+
+def _code(spec: ModelSpec, model: object) -> str:
+    """What makes the answers: factory, file and digest of the code as it lies there now."""
+    source = source_of(spec.target.partition(":")[0], type(model).__module__)
+    return f"{spec.target} ({source})" if source else spec.target
 
 
 def make_model(spec: ModelSpec) -> Model:

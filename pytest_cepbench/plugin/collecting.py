@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import CepError, unknown_name
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.gate import Policy
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.process import Assigned, Process
 from pytest_cepbench.plugin.settings import updating
@@ -59,9 +61,20 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
             mark = mark_of(item)
             path = mark.suite_file(item.path)
             cases[item.nodeid] = path, case
-            claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
+            claim = claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
+            # What a worker raises here is no usage error of the run: there the cases are refused.
+            if not hasattr(item.config, "workerinput"):
+                _check_policy(process, path, case, claim.policy)
     for nodeid, policy in settle(claims).items():
         process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
+
+
+def _check_policy(process: Process, path: Path, case: Case, policy: Policy) -> None:
+    """Raise pytest.UsageError for a policy that lets everything pass."""
+    try:
+        process.suites.check_policy(path, case.key, policy)
+    except CepError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def leave_outlines(items: Sequence[pytest.Item], process: Process) -> None:

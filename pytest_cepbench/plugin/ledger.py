@@ -115,7 +115,15 @@ class Ledger:
             problems.append(
                 f"{len(self.unjudged)} tests passed without calling cep_gate: {_names(self.unjudged)}"
             )
-        return problems
+        return [*problems, *self._two_identities()]
+
+    def _two_identities(self) -> list[str]:
+        """A sentence for each model that was not the same one in all cases."""
+        if not self.results:
+            return []
+        from pytest_cepbench.report.identities import two_identities
+
+        return list(two_identities(self.results, _names))
 
     @property
     def judged(self) -> set[str]:

@@ -49,7 +49,8 @@ class Settings:
     home: folder of everything a run leaves behind by default, never to be committed. shared: folders
     and URLs of results that are only read. publish: where results are written as well. residency: whether models share a device or take turns. attribute: on
     how many samples a regression is followed. engine: where models play. ray_pools: role ->
-    actors, gpus, cpus, as far as they were given. listing: whether cases are only listed. sources: for every value that is not a default, where
+    actors, gpus, cpus, as far as they were given. accept_insensitive: whether a baseline may lie at
+    its floor by chance. listing: whether cases are only listed. sources: for every value that is not a default, where
     it came from.
     """
 
@@ -78,6 +79,7 @@ class Settings:
     ray_address: str | None
     ray_pools: Mapping[str, Mapping[str, float]]
     plan: bool
+    accept_insensitive: bool
     listing: bool
     sources: Mapping[str, str]
 
@@ -148,6 +150,7 @@ class Settings:
             ray_address=single.get("ray-address"),
             ray_pools=pools,
             plan=read("plan", _switch) or False,
+            accept_insensitive=read("accept-insensitive", _switch) or False,
             listing=config.option.collectonly,
             sources=sources,
         )

@@ -143,7 +143,9 @@ def _calm(result: CaseResult) -> bool:
 
 def _noteworthy(result: CaseResult) -> bool:
     """Whether the details of a case are shown by themselves, rather than folded away with others."""
-    said = bool(result.reasons or result.notes or result.failures)
+    said = bool(
+        result.reasons or result.notes or result.failures or result.warnings or result.refused
+    )
     return result.primary and (said or not _calm(result))
 
 

@@ -11,7 +11,15 @@ import pytest
 
 from pytest_cepbench.gate import Baseline, Noise, Verdict
 from pytest_cepbench.models.roles import Usage
-from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, Effort, HopShown, LinkShown
+from pytest_cepbench.report import (
+    AnchorShown,
+    CaseResult,
+    ChainShown,
+    Effort,
+    HopShown,
+    LinkShown,
+    ModelShown,
+)
 from pytest_cepbench.report.document import SCHEMA, RunFacts, json_document
 from pytest_cepbench.report.properties import PREFIX, properties_of
 from tests.docs.markdown import DOCS, column, tables
@@ -21,6 +29,7 @@ PAGE = DOCS / "report-schema.md"
 
 _NAMES: dict[Any, str] = {
     CaseResult: "Case",
+    ModelShown: "Model",
     AnchorShown: "Anchor",
     HopShown: "Hop",
     ChainShown: "Chain",

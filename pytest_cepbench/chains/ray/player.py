@@ -18,6 +18,7 @@ from PIL import Image
 
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.chains.admit import (
     admit_detections,
     admit_image,
@@ -35,8 +36,6 @@ from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import release_memory
 
 _HIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-
-_RACY_NS = 2_000_000_000  # as in the store: a file this young can change and keep its stamp
 
 
 class Player:
@@ -94,28 +93,27 @@ class Player:
 
     def _ready(self, bound: BoundRole) -> Ready:
         return Ready(
-            replace(bound, load=not_here),
+            replace(bound, load=not_here, files=None),
             self._node,
             f"{__version__} {platform.python_version()}",
             digests=dict(self._digests),
         )
 
     def _hash(self, path: Path) -> str:
-        stamp = stamp_of(path)
-        if stamp not in self._digests:
+        stamp = FileStamp.of(path)
+        name = stamp_of(path, stamp)
+        if name not in self._digests:
             with path.open("rb") as stream:
                 found = file_digest(stream, "sha256").hexdigest()
-            if stamp != stamp_of(path) or time.time_ns() - path.stat().st_mtime_ns < _RACY_NS:
+            if stamp != FileStamp.of(path) or not stamp.settled:
                 return found
-            self._digests[stamp] = found
-        return self._digests[stamp]
+            self._digests[name] = found
+        return self._digests[name]
 
 
-def stamp_of(path: Path) -> str:
+def stamp_of(path: Path, stamp: FileStamp) -> str:
     """What a file has in common with none of other content: nobody sets its change time at will."""
-    status = path.stat()
-    about = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    return f"{path.resolve()} {' '.join(map(str, about))}"
+    return f"{path.resolve()} {stamp}"
 
 
 def _answer(model: Any, asked: Asked) -> Answer:

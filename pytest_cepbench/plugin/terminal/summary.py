@@ -37,14 +37,18 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
     from pytest_cepbench.report.efforts import effort_line
     from pytest_cepbench.report.text import (
         promise_lines,
+        refusal_lines,
         summary_table,
         verbose_lines,
+        warning_lines,
     )
 
     results = controller.ledger.results
     if results:
         yield from summary_table(results)
         yield from ((line, None) for line in promise_lines(results))
+        yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
+        yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
         yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
         efforts = [*(result.effort for result in results), *controller.beside]
         yield effort_line(efforts), None

@@ -88,6 +88,7 @@ def pytest_configure_node(node: Any) -> None:
     controller = node.config.stash[CONTROLLER]
     node.workerinput["cepbench_run"] = controller.run_id
     node.workerinput["cepbench_started"] = controller.started
+    node.workerinput["cepbench_models"] = controller.identities
     node.workerinput["cepbench_live"] = live.is_wanted(node.config)
 
 

@@ -1,0 +1,28 @@
+"""Models whose weights are the text of a file, copied into the tests' projects: quick to overwrite."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.plugin import user_models
+else:
+    import user_models  # it lies beside, where this is copied to
+
+WEIGHTS = Path(__file__).with_name("weights")
+
+
+def describer() -> user_models.Describer:
+    """A describer that is what the file says when it is made."""
+    made = user_models.Describer("honest")
+    made.fingerprint = f"weights {WEIGHTS.read_text()}"
+    return made
+
+
+def each_its_own() -> user_models.Describer:
+    """A describer that is another one in each process."""
+    made = user_models.Describer("honest")
+    made.fingerprint = f"weights of {os.environ.get('PYTEST_XDIST_WORKER', 'the controller')}"
+    return made
