@@ -92,7 +92,7 @@ def test_close_scores_correlate_as_exact_arithmetic_says(shift: float, seed: int
 
     def less_mean(column: Array) -> list[Fraction]:
         exact = [Fraction(value) for value in column.tolist()]
-        return [value - sum(exact) / len(exact) for value in exact]
+        return [value - sum(exact, Fraction()) / len(exact) for value in exact]
 
     a, b = less_mean(x), less_mean(y)
     assume(any(a) and any(b))

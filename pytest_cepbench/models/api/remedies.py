@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from urllib.parse import urljoin, urlsplit
 
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.locations import place_of
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
 from pytest_cepbench.models.api.faults import Fault
 
@@ -38,26 +38,12 @@ def fatal(endpoint: Endpoint, fault: Fault, listed: Sequence[str] = ()) -> Model
 
 def redirected(endpoint: Endpoint, fault: Fault) -> ModelError:
     """The error of a server that points to another address."""
+    place = endpoint.clean(place_of(fault.pointed, f"{endpoint.url}/"))
     return ModelError(
-        f"{endpoint.name}: {endpoint.url} points to {_place(endpoint, fault.pointed)} ({fault.status}), and "
+        f"{endpoint.name}: {endpoint.url} points to {place} ({fault.status}), and "
         "redirects are not followed: images and prompts would go wherever a server says. If the model "
         f"is served there, write that address: base_url= in its spec, or {URL_VARIABLE}"
     )
-
-
-def _place(endpoint: Endpoint, pointed: str) -> str:
-    """Scheme and host of where a redirect points; the rest of it may hold anything."""
-    try:
-        parts = urlsplit(urljoin(f"{endpoint.url}/", pointed))
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "an address that cannot be read"
-    if not parts.hostname:
-        return "an address without a host"
-    here = urlsplit(endpoint.url)
-    if (parts.scheme, parts.hostname, parts.port) == (here.scheme, here.hostname, here.port):
-        return "another path of the same server"
-    return endpoint.clean(f"{parts.scheme}://{parts.hostname}{port}")
 
 
 def unknown_model(endpoint: Endpoint, said: str, listed: Sequence[str]) -> ModelError:

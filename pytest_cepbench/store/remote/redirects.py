@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
-from pytest_cepbench.escapes import one_line
+from pytest_cepbench.locations import place_of
 
 WEB = ("http", "https")
 """Protocols of fsspec whose library follows redirects, also with what is being uploaded."""
@@ -25,17 +24,5 @@ def refusing(client: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _refuse(_: object, __: object, asked: Any) -> None:
-    location = asked.response.headers.get("Location") or asked.response.headers.get("URI", "")
-    raise RedirectError(_place(location))
-
-
-def _place(location: str) -> str:
-    """Scheme and host; a path or a query may hold secrets."""
-    try:
-        parts = urlsplit(location)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "an address that cannot be read"
-    if not parts.hostname:
-        return "another path of the same server"
-    return one_line(f"{parts.scheme or 'http'}://{parts.hostname}{port}")
+    headers = asked.response.headers
+    raise RedirectError(place_of(headers.get("Location") or headers.get("URI", ""), str(asked.url)))
