@@ -44,6 +44,9 @@ from pytest_cepbench.models.roles import (
 from pytest_cepbench.models.torch_runtime import device_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
+_MOST_PROVENANCES = 1000
+"""Different ones that are kept for what people are told: a server may call itself anything."""
+
 _NOTE_SECONDS = 20.0  # between notes of a role's pace
 
 _QUICK = (
@@ -64,16 +67,19 @@ class DamagedInputsError(Exception):
 
 def codes_of(provenances: Mapping[str, str]) -> set[str]:
     """The code that results name in what is kept beside them; of earlier versions they name none."""
-    codes = set()
-    for text in set(provenances.values()):
-        try:
-            said = json.loads(text)
-        except ValueError:
-            continue
-        code = said.get(CODE) if isinstance(said, dict) else None
-        if isinstance(code, str):
-            codes.add(code)
-    return codes
+    every = map(_read_provenance, set(provenances.values()))
+    return {said[CODE] for said in every if CODE in said}
+
+
+def _read_provenance(text: str) -> dict[str, str]:
+    """What a provenance says in texts; it may have come from anywhere."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {name: value for name, value in said.items() if isinstance(value, str)}
 
 
 @dataclass
@@ -207,6 +213,7 @@ class RoleRunner:
         }
         self._did(hits=len(steps) - len(missing))
         self._compare_code(found)
+        self._note_provenances(found)
         places = [(i, steps[i]) for i in sorted(missing.values())]
         storing = self._make(places, ask, ahead=ahead) if places else []
 
@@ -233,11 +240,32 @@ class RoleRunner:
         if own is not None:
             self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(found)) - {own})
 
+    def _note_provenances(self, found: Iterable[str]) -> None:
+        """Keep what people are told of stored results."""
+        if self.bound.warn is not None:
+            self._add_provenances(self.store.provenance(found).values())
+
+    def _add_provenances(self, texts: Iterable[str]) -> None:
+        known = self.tally.provenances
+        for text in texts:
+            if len(known) >= _MOST_PROVENANCES:
+                return
+            known[text] = None
+
+    def _told(self) -> Sequence[str]:
+        """What the adapter has to tell of its results, also of those of earlier runs."""
+        if self.bound.warn is None:
+            return ()
+        every = [said for text in list(self.tally.provenances) if (said := _read_provenance(text))]
+        return self.bound.warn(every)
+
     @property
     def warnings(self) -> list[str]:
-        """That stored answers were made by other code than the model's; a sentence for each."""
+        """What the adapter tells of results, and that stored ones were made by other code than the
+        model's; a sentence for each.
+        """
         own = self.bound.provenance.get(CODE)
-        return [
+        return [*self._told()] + [
             f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is {own} "
             "now, under the same fingerprint: give the model another one if the change can change an "
             "answer"
@@ -314,6 +342,10 @@ class RoleRunner:
                 made = ImageRef(self.store.put_image(made))
             told = provenance | dict(reply.provenance) if reply.provenance else provenance
             entries.append(StoredResult(step.key, made, told))
+        if self.bound.warn is not None:
+            self._add_provenances(
+                json.dumps(dict(one.provenance), sort_keys=True) for one in entries
+            )
         kept = self.store.put(entries) | passing
         self._storing = (time.thread_time() - started) / len(steps)
         return kept

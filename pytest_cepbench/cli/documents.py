@@ -12,6 +12,7 @@ from pytest_cepbench.cli.home import HOME
 from pytest_cepbench.cli.rendering import Section, to_markdown
 from pytest_cepbench.cli.terminal import NOT_DONE, complain, show
 from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.report.document import write_reports
 from pytest_cepbench.studies import Study
 from pytest_cepbench.studies.doctor import Diagnosis
@@ -54,4 +55,4 @@ def doctor_json(diagnosis: Diagnosis, version: str, command: str) -> str:
 def _json(found: object, version: str, command: str) -> str:
     document = {"schema": SCHEMA, "cepbench": version, "command": command}
     document |= msgspec.to_builtins(found)
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return escape_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"

@@ -33,6 +33,9 @@ SHORT_FINGERPRINT = 16
 CODE = "code"
 """In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
 
+Warn = Callable[[Sequence[Mapping[str, str]]], Sequence[str]]
+"""Given all different provenances that results have."""
+
 FloatArray = npt.NDArray[np.floating[Any]]
 
 ImageLike = Image.Image | npt.NDArray[Any]
@@ -234,6 +237,8 @@ class BoundRole:
     load: makes the model; called again only where it was let go of in between. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
     files: those that the fingerprint covers; None for a model that has none, or names none.
+    warn: what people are to be told of results by what is kept beside them, a sentence each; also of
+        results that an earlier run stored. None where there is nothing to tell.
     """
 
     role: RoleName
@@ -251,6 +256,7 @@ class BoundRole:
     shares: str = ""
     provenance: Mapping[str, str] = field(default_factory=dict)
     files: CoveredFiles | None = field(default=None, repr=False, compare=False)
+    warn: Warn | None = field(default=None, repr=False, compare=False)
 
     @property
     def short_fingerprint(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.settings import Settings
@@ -136,4 +137,4 @@ def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
             mark_of(request.node).suite_file(request.path), role
         )
     except CepError as error:
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(visible(str(error)), pytrace=False)

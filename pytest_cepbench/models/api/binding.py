@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_cepbench.models.api.chat import ApiDescriber
 from pytest_cepbench.models.api.drawing import ApiGenerator
 from pytest_cepbench.models.api.endpoint import find_endpoint, shown_url
 from pytest_cepbench.models.api.judging import PROMPT, ApiJudge
+from pytest_cepbench.models.api.listening import warnings_of
 from pytest_cepbench.models.api.params import ChatParams, ImageParams, ServerParams, parse_parts
 from pytest_cepbench.models.api.secrecy import refuse_secrets
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
@@ -81,6 +83,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         lasting=True,
         # Not a device of this machine: with --cep-residency=swap it drives nobody out.
         provenance={"device": "server", "server": shown_url(server)},
+        warn=partial(warnings_of, role, spec.target),
         files=files,
     )
 
