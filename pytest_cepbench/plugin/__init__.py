@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin import exit_code, verdict_reports
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
@@ -107,7 +108,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is gated against what."""
     controller = config.stash.get(CONTROLLER, None)
-    return [f"cepbench: {line}" for line in controller.lines] if controller else []
+    return [f"cepbench: {visible(line)}" for line in controller.lines] if controller else []
 
 
 @contextmanager
@@ -117,13 +118,13 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except CepError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(visible(str(error))) from None
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say of each suite who plays which role, also where nobody was named."""
     controller = config.stash.get(CONTROLLER, None)
-    return list(controller.lineups()) if controller else []
+    return [visible(line) for line in controller.lineups()] if controller else []
 
 
 # -- collection --------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
     for line in plan_lines(process_of(session.config), session.config.stash[_LEASES]):
-        reporter.write_line(line)
+        reporter.write_line(visible(line))
     return True
 
 

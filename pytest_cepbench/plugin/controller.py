@@ -130,6 +130,15 @@ class Controller:
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 
+    @property
+    def identities(self) -> dict[str, str]:
+        """The models that were named on the command line, as workers have to find them."""
+        if not self.settings.names_models:
+            return {}
+        from pytest_cepbench.plugin.workers.agreement import identities_of
+
+        return identities_of(runner.bound for runner in self.process().runners)
+
     def plan_pools(self) -> None:
         """Divide the cluster among the models of what was collected. Raises CepError kinds."""
         self.pools = self.process().plan_pools()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.settings import Settings
@@ -23,16 +24,26 @@ def process_of(config: pytest.Config) -> Process:
     from pytest_cepbench.plugin.process import PROCESS, Process
 
     if PROCESS not in config.stash:
-        worker = getattr(config, "workerinput", None)
         controller = config.stash.get(CONTROLLER, None)
-        config.stash[PROCESS] = Process(
-            controller.settings if controller else Settings.from_config(config),
-            run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
-            started=controller.started if controller else worker["cepbench_started"],  # type: ignore[index]
-            workers=worker["workercount"] if worker else 1,
-            name=worker["workerid"] if worker else "",
-        )
+        if controller is not None:
+            made = Process(controller.settings, controller.run_id, controller.started)
+        else:
+            made = _process_of_worker(config)
+        config.stash[PROCESS] = made
     return config.stash[PROCESS]
+
+
+def _process_of_worker(config: pytest.Config) -> Process:
+    from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.plugin.workers.agreement import Agreement
+    from pytest_cepbench.plugin.workers.folder import run_folder
+
+    told: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
+    settings, run_id, name = Settings.from_config(config), told["cepbench_run"], told["workerid"]
+    folder = run_folder(settings.home, run_id)
+    agreement = Agreement(settings.home, folder, name, told["cepbench_models"])
+    started, count = told["cepbench_started"], told["workercount"]
+    return Process(settings, run_id, started, count, name, agreement.check)
 
 
 @pytest.fixture
@@ -126,4 +137,4 @@ def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
             mark_of(request.node).suite_file(request.path), role
         )
     except CepError as error:
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(visible(str(error)), pytrace=False)

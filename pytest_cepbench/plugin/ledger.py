@@ -195,7 +195,15 @@ class Ledger:
         ) - self.reported
         if missing:
             problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
-        return [*problems, *self._unjudged()]
+        return [*problems, *self._unjudged(), *self._two_identities()]
+
+    def _two_identities(self) -> list[str]:
+        """A sentence for each model that was not the same one in all cases."""
+        if not self.results:
+            return []
+        from pytest_cepbench.report.identities import two_identities
+
+        return list(two_identities(self.results, _names))
 
     def _unjudged(self) -> Iterator[str]:
         """Tests that came to their end and left their own case unjudged, by what they did instead."""

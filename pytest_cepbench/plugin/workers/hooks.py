@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import process_of
 from pytest_cepbench.plugin.ledger import RETRIED
@@ -46,7 +47,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     try:
         count, why = count_workers(settings)
     except CepError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(visible(str(error))) from None
     config.stash[_COUNTED] = f"-n auto: {count}, {why}"
     return count
 
@@ -88,6 +89,7 @@ def pytest_configure_node(node: Any) -> None:
     controller = node.config.stash[CONTROLLER]
     node.workerinput["cepbench_run"] = controller.run_id
     node.workerinput["cepbench_started"] = controller.started
+    node.workerinput["cepbench_models"] = controller.identities
     node.workerinput["cepbench_live"] = live.is_wanted(node.config)
 
 
