@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_cepbench.cli.remeasuring import Remeasured, refuse_without, remeasure
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
@@ -18,6 +19,7 @@ from pytest_cepbench.gate.baseline import FORMAT, contradiction
 from pytest_cepbench.gate.places import anchor_path, baseline_path
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.identities import two_identities
 from pytest_cepbench.report.text import number
 
 _NAMED = 5
@@ -26,25 +28,55 @@ _NAMED = 5
 def run(given: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
     try:
+        refuse_without(given)
         report = read_report(given.results)
         reason = _said(given.reason)
         cases = _chosen(report, given.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    refusals = list(_refusals(report, cases, insensitive=given.accept_insensitive))
-    if refusals:
-        for refusal in refusals:
-            complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    if _refuse(report, cases, insensitive=given.accept_insensitive):
         return NOT_DONE
     root: Path = given.baselines
     accepted = {"reason": reason, "results": report.digest}
+    if given.remeasure is not None:
+        again = remeasure(given, report, cases)
+        return again if isinstance(again, int) else _accept_again(given, report, again, accepted)
     changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
     page = _page(changes, cases, reason, root)
-    if not changes or given.dry_run:
-        show([page], "nothing changed" if not changes else "nothing written: --dry-run")
+    if not changes:
+        show([page], "nothing changed")
+        return 0
+    page = Section(page.title, (*page.blocks, _OF_SEVERAL))
+    if given.dry_run:
+        show([page], "nothing written: --dry-run")
         return 0
     show([page])
     return _write(changes, root)
+
+
+_OF_SEVERAL = (
+    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal checkpoints "
+    "will seem worse: accept with --remeasure SUITE"
+)
+
+
+def _accept_again(
+    given: Namespace, report: RunReport, again: Remeasured, accepted: dict[str, str]
+) -> int:
+    """Accept what was measured again, and have the suite measure like that from now on."""
+    if _refuse(report, again.cases, insensitive=given.accept_insensitive):
+        return NOT_DONE
+    root: Path = given.baselines
+    accepted = accepted | {"remeasured": again.said}
+    proposed = _changes(again.cases, accepted, root, move_anchor=given.move_anchor)
+    changes = list(again.held(proposed))
+    page = [_page(changes, again.cases, accepted["reason"], root), *again.sections()]
+    if given.dry_run:
+        show(page, "nothing written: --dry-run")
+        return 0
+    show(page)
+    code = _write(changes, root) if changes else 0
+    return code or again.write_suite()
 
 
 def _said(reason: str) -> str:
@@ -81,6 +113,16 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
     return chosen
 
 
+def _refuse(
+    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+) -> bool:
+    """Whether nothing is accepted, for reasons that are said."""
+    refusals = list(_refusals(report, cases, insensitive=insensitive))
+    for refusal in refusals:
+        complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    return bool(refusals)
+
+
 def _refusals(
     report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
 ) -> Iterator[str]:
@@ -97,6 +139,7 @@ def _refusals(
             "one in which none did; run it again, what was computed is in the store"
         )
         return
+    yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():
@@ -229,6 +272,8 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
         yield "frozen: what was accepted before stays as the anchor that all later steps are held to"
+    if "again" in steps:
+        yield "again: the anchor was measured once more too, under the same conditions, and stays"
     if "moved" in steps:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 
@@ -275,7 +320,7 @@ def _write(changes: Sequence[Change], root: Path) -> int:
     )
 
 
-def _listed(keys: Sequence[CaseKey]) -> str:
+def _listed(keys: Sequence[CaseKey | str]) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return ", ".join(map(str, keys[:_NAMED])) + more
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.escapes import escape_toml
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
 FORMAT = 2
@@ -208,10 +209,10 @@ def _quote_or_int(value: str | int) -> str:
 
 
 def _quote(text: str) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's, which also escapes DEL.
+    """A TOML basic string, in which no character is hidden: baselines are reviewed as diffs.
 
-    Lone surrogates (a path on the command line that is not UTF-8) are shown as their escapes: no
-    TOML file can hold them.
+    JSON's escapes are a subset of TOML's. Lone surrogates (a path on the command line that is not
+    UTF-8) are shown as their escapes: no TOML file can hold them.
     """
     text = text.encode("utf-8", "backslashreplace").decode()
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return escape_toml(json.dumps(text, ensure_ascii=False))

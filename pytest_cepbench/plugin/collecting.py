@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CepError, unknown_name
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.process import Assigned, Process
@@ -36,7 +37,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         path = mark.suite_file(metafunc.definition.path)
         loaded = process.suites.get(path)
         # A list of cases and a plan need no models.
-        if not (metafunc.config.option.collectonly or process.settings.plan):
+        if not (process.settings.listing or process.settings.plan):
             check_installed(loaded.suite, loaded.lineup)
         cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
         if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
@@ -46,7 +47,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
     except NotConcernedError as reason:
         _skip(metafunc, str(reason), "not-concerned")
     except CepError as error:
-        raise pytest.Collector.CollectError(str(error)) from error
+        raise pytest.Collector.CollectError(visible(str(error))) from error
     else:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
 
@@ -95,7 +96,7 @@ def case_of(item: pytest.Item) -> Case | PooledCase | None:
 
 
 def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
-    marks = pytest.mark.skip(reason=reason)
+    marks = pytest.mark.skip(reason=visible(reason))
     metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
 
 

@@ -19,11 +19,12 @@ from pytest_cepbench.plugin.chains_shown import show_chains
 from pytest_cepbench.plugin.examining import Examined, References, examine, read_references
 from pytest_cepbench.plugin.pooling import judge_pooled
 from pytest_cepbench.plugin.process import Process
-from pytest_cepbench.report import AnchorShown, CaseResult, HopShown
+from pytest_cepbench.report import AnchorShown, CaseResult, HopShown, ModelShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.attribution import attribute
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.policies import Overrides
+from pytest_cepbench.suites.roster import describe_role
 
 MOST_LOSERS = 5
 """Samples that are shown of a case that got worse."""
@@ -134,6 +135,7 @@ class Judge:
             "baseline_floor": None if references.baseline is None else references.baseline.floor,
             "warnings": [
                 *measurement.warnings,
+                *run.warnings(measurement),
                 *judgement.warnings,
                 *(remarks_on_accepting(measurement) if accepting and not refused else ()),
             ],
@@ -143,6 +145,10 @@ class Judge:
             "anchor": _anchor(examined, policy),
             "chains": show_chains(run, case, shown, self.process.store),
             "measured": record_of(measurement),
+            "models": [
+                ModelShown(seat, bound.spec, bound.fingerprint, describe_role(bound))
+                for seat, bound in run.models(measurement).items()
+            ],
             **(self._attributed(case, examined) if policy.primary and not accepting else {}),
         }
 

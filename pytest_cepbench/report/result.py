@@ -75,6 +75,21 @@ class HopShown(msgspec.Struct, frozen=True):
     cost: float
 
 
+class ModelShown(msgspec.Struct, frozen=True):
+    """A model that a case was measured with.
+
+    seat: the role it plays, or the name of a further encoder.
+    spec: what the user or the suite typed.
+    fingerprint: all of it.
+    identity: what it is in one line, its parameters included.
+    """
+
+    seat: str
+    spec: str
+    fingerprint: str
+    identity: str
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -92,7 +107,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     found broken meanwhile. floor: what chance alone gives; baseline_floor: the
     baseline's, where its file has it. warnings: what makes the number mean less
     than it seems to, shown in every report. refused: why it may not become the baseline, where that
-    was asked for.
+    was asked for. models: those that it was measured with.
     """
 
     nodeid: str
@@ -139,6 +154,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     baseline_floor: float | None = None
     warnings: list[str] = []
     refused: str = ""
+    models: list[ModelShown] = []
 
     @property
     def presentation(self) -> Presentation:

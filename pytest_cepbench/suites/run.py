@@ -13,6 +13,7 @@ from pytest_cepbench.chains.remembered import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
@@ -169,6 +170,20 @@ class SuiteRun:
             floor=measured.floor,
             warnings=(*measured.warnings, *self._same_answers(measure, measured)),
         )
+
+    def models(self, measurement: Measurement) -> dict[str, BoundRole]:
+        """Who was needed for a measurement, by seat."""
+        return {name: runner.bound for name, runner in self._needed(measurement).items()}
+
+    def warnings(self, measurement: Measurement) -> list[str]:
+        """What makes the answers of those who were needed mean less than they seem to."""
+        runners = self._needed(measurement).values()
+        return list(dict.fromkeys(said for one in runners for said in one.warnings))
+
+    def _needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
+        seats = self.lineup.seats
+        needed = [n for n in seats if n in self.lineup.gated or n in measurement.identity]
+        return {name: self._runner(name) for name in needed}
 
     def show(self, case: Case, sample_id: str) -> Shown | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""

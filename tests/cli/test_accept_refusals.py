@@ -58,7 +58,10 @@ def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
     also = result_of(count, verdict="error")
     ended = accept(home, [broken, also, *map(result_of, rest)])
     refused(
-        home, ended, "toy/color/gc: it was not measured: no  [31mGPU", "toy/count/gc: it was not"
+        home,
+        ended,
+        "toy/color/gc: it was not measured: no \\x1b[31mGPU",
+        "toy/count/gc: it was not",
     )
 
 

@@ -80,6 +80,7 @@ _FOREIGN_OPTIONS = {
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
     "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run", "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
+    "--remeasure",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {
