@@ -29,6 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Namespace, given: Sequence[str]) -> int:
+    if arguments.command in ("accept", "prune", "calibrate"):
+        from pytest_cepbench.cli.recovery import put_right
+
+        if not put_right(arguments.baselines):
+            return 1
     if arguments.command == "accept":
         from pytest_cepbench.cli import accept
 

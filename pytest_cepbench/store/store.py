@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
+from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store.claims import Claims
 from pytest_cepbench.store.database import explained
@@ -71,7 +72,7 @@ class Store:
             (root / "new").mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
-                ignore.write_text("*\n")
+                write_whole(ignore, "*\n")
             self._sweep()
             self.claims = Claims(root / "claims")
         folders = [Path(one) for one in shared if not _is_remote(one)]

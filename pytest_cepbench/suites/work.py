@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -254,8 +254,9 @@ class Work:
     def _note_done(self, task: Task) -> None:
         self._done.add(task.id)
         if self.processes > 1:
-            (self.folder / "done").mkdir(parents=True, exist_ok=True)
-            (self.folder / "done" / task.id).touch()
+            with suppress(OSError):  # a full disk: others find what was computed in the store
+                (self.folder / "done").mkdir(parents=True, exist_ok=True)
+                (self.folder / "done" / task.id).touch()
 
 
 def _tasks(run: SuiteRun, case: Case, most: int | None) -> Iterator[Task]:
