@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.gate.places import baseline_path
 from tests.cli.calibrating import MODEL, calibrate, noise_in
 from tests.cli.conftest import Home
-from tests.cli.reports import CASES, GATED, Measured, accept_by_hand, measure_toy
+from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy
 from tests.plugin.project import contents
 from tests.studies.toy import write_suite
 
