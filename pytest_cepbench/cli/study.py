@@ -16,6 +16,7 @@ from pytest_cepbench.cli.pages import study_page
 from pytest_cepbench.cli.rendering import to_markdown
 from pytest_cepbench.cli.terminal import NOT_DONE, complain, show, tell
 from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.report.document import write_reports
 from pytest_cepbench.studies import Prepared, Question, Study, prepare, run_study
 from pytest_cepbench.suites import Roster
@@ -47,9 +48,9 @@ def _show(study: Study, out: Path, command: str) -> int:
     try:
         written = write_reports(out / f"{study.study}-{study.suite}.json", documents)
         keep_out_of_git(HOME, out)
-    except OSError as error:
+    except (OSError, WriteError) as error:
         written = []
-        failure: str | None = f"the study could not be written to {str(out)!r}: {error.strerror}"
+        failure: str | None = f"the study could not be written to {str(out)!r}: {error}"
     else:
         failure = None
     show(page, *(f"written: {path}" for path in written))

@@ -285,7 +285,8 @@ class Controller:
             ".md": markdown_summary(facts, results),
         }
         try:
-            self.written = write_reports(self.settings.report, documents)
+            # What an earlier run reported would be taken for the report of this one.
+            self.written = write_reports(self.settings.report, documents, stale=False)
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
             return

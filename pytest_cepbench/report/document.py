@@ -152,11 +152,11 @@ def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
     return lines if better is None else [*lines, better]
 
 
-def write_reports(path: Path, documents: dict[str, str]) -> list[Path]:
+def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
     """Write each text beside `path` under its suffix, each at once; returns the files.
 
-    Raises WriteError where one cannot be written. There is no report then, not even that of an
-    earlier run, which would be taken for this one's.
+    stale: whether earlier ones stay where one cannot be written, or are removed. Raises WriteError
+    then.
     """
     targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}
@@ -170,10 +170,10 @@ def write_reports(path: Path, documents: dict[str, str]) -> list[Path]:
         for at in targets:
             fresh[at].replace(at)
     except OSError as error:
-        stale = _remove([*targets, *fresh.values()])
+        left = _remove([*fresh.values(), *([] if stale else targets)])
         msg = f"{at} could not be written: {error.strerror or error}"
-        if stale:
-            msg += f"; {stale[0]} cannot be removed, and is of an earlier run"
+        if left:
+            msg += f"; {left[0]} cannot be removed, and is of an earlier run"
         raise WriteError(msg) from error
     return list(targets)
 

@@ -123,6 +123,7 @@ class Store:
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
         """The results that are there, undamaged, under these keys."""
+        self.claims.beat()
         wanted = list(dict.fromkeys(keys))
         found = self._own(wanted)
         self._uses.add(found)
@@ -170,6 +171,7 @@ class Store:
 
         Raises StoreFullError without space; nothing is confirmed then.
         """
+        self.claims.beat()
         shared = self._layers.get({entry.key for entry in entries}) if self._layers else {}
         kept = self._put_own([entry for entry in entries if entry.key not in shared])
         self._remotes.publish(kept)

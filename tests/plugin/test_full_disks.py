@@ -36,8 +36,8 @@ def project(tmp_path: Path) -> ScoredProject:
 def run(project: ScoredProject, disk: Disk, *args: str) -> subprocess.CompletedProcess[str]:
     """Run pytest in the project, in a process that has the disk."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
-    quiet = ("-p", "no:cacheprovider", "-p", "no:xdist")
-    command = (sys.executable, "-m", "pytest", *quiet, *args)
+    modes = () if {"-n", "-p"} & set(args) else ("-p", "no:xdist")
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *modes, *args)
     done = disk.run(*command, cwd=project.path, env=clean)
     sys.stdout.write(done.stdout + done.stderr)  # shown where the test fails
     assert "Traceback" not in done.stdout + done.stderr
@@ -145,3 +145,15 @@ def watch(event, args):
 if os.environ.get("KILL"):
     sys.addaudithook(watch)
 """
+
+
+def test_a_store_on_a_full_disk_ends_the_run(tmp_path: Path) -> None:
+    """Every case says so, and no worker waits for a lock that another one has kept."""
+    project = ScoredProject.make(tmp_path / "project", scored_suite(n=60, categories=CATEGORIES))
+    with small_disk(tmp_path / "disk", "size=1m") as disk:
+        (disk.seen / "store").mkdir()
+        disk.fill(40 * PAGE)
+        ended = run(project, disk, ACCEPT, f"--cep-store={disk.place / 'store'}", "-n", "2")
+    assert ended.returncode == 1
+    assert "no space left for the store" in ended.stdout
+    assert not (project.path / "baselines").exists() or not contents(project.path / "baselines")
