@@ -7,6 +7,7 @@ only, so that every floor can read this way.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -21,7 +22,6 @@ MOST_TEXT = 64 * 2**20
 """Bytes of a file that people or this package write: suites, baselines, configurations."""
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -97,6 +97,8 @@ def _why(error: Exception) -> str:
 
 
 def _check(status: os.stat_result, most: int | None) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise UnfitFileError(os.strerror(errno.EISDIR))
     for is_kind, name in _KINDS:
         if is_kind(status.st_mode):
             msg = f"it is {name}, and a regular file is expected"

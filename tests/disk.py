@@ -42,8 +42,7 @@ class Disk:
         with ballast.open("wb", buffering=0) as stream, suppress(OSError):
             while stream.write(bytes(4096)):
                 pass
-        size = ballast.stat().st_size
-        os.truncate(ballast, size - left)
+        os.truncate(ballast, max(0, ballast.stat().st_size - left))
         return ballast
 
     def remount(self, options: str) -> None:

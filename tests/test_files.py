@@ -58,7 +58,7 @@ KINDS = {
     a_link_to_an_endless_device: "device",
     a_link_to_a_pipe: "named pipe",
     a_socket: "socket",
-    a_folder: "folder",
+    a_folder: "Is a directory",
     a_sparse_file: "has 32,212,254,720 bytes, and at most 1,000 are expected",
 }
 

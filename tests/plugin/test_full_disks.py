@@ -150,10 +150,11 @@ if os.environ.get("KILL"):
 def test_a_store_on_a_full_disk_ends_the_run(tmp_path: Path) -> None:
     """Every case says so, and no worker waits for a lock that another one has kept."""
     project = ScoredProject.make(tmp_path / "project", scored_suite(n=60, categories=CATEGORIES))
-    with small_disk(tmp_path / "disk", "size=1m") as disk:
-        (disk.seen / "store").mkdir()
-        disk.fill(40 * PAGE)
-        ended = run(project, disk, ACCEPT, f"--cep-store={disk.place / 'store'}", "-n", "2")
+    with small_disk(tmp_path / "disk", "size=4m") as disk:
+        store = f"--cep-store={disk.place / 'store'}"
+        run(project, disk, store, WORSE)
+        disk.fill(0)
+        ended = run(project, disk, ACCEPT, store, "-n", "2")
     assert ended.returncode == 1
     assert "no space left for the store" in ended.stdout
     assert not (project.path / "baselines").exists() or not contents(project.path / "baselines")

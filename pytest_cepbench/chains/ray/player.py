@@ -29,6 +29,7 @@ from pytest_cepbench.chains.admit import (
 from pytest_cepbench.chains.calling import in_words
 from pytest_cepbench.chains.ray.wire import Answer, Asked, Fault, Order, Ready, fault_of, not_here
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.roles import Battle, BindContext, BoundRole, CountsTokens, Model, Reply
 from pytest_cepbench.models.spec import parse_spec
@@ -103,7 +104,7 @@ class Player:
     def _hash(self, path: Path) -> str:
         stamp = stamp_of(path)
         if stamp not in self._digests:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 found = file_digest(stream, "sha256").hexdigest()
             if stamp != stamp_of(path) or time.time_ns() - path.stat().st_mtime_ns < _RACY_NS:
                 return found
