@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,46 +9,18 @@ import pytest
 
 from pytest_cepbench.errors import UnfitFileError
 from pytest_cepbench.files import open_regular, parse_json, parse_toml, read_regular
+from tests.special_files import (
+    DEPTH,
+    DIGITS,
+    a_folder,
+    a_link_to_a_pipe,
+    a_link_to_an_endless_device,
+    a_pipe,
+    a_socket,
+    a_sparse_file,
+)
 
 MOST = 1000
-
-
-def a_pipe(path: Path) -> None:
-    """Nobody writes into it: to open it for reading waits for ever."""
-    os.mkfifo(path)
-
-
-def a_link_to_an_endless_device(path: Path) -> None:
-    """To read it never ends."""
-    path.symlink_to("/dev/zero")
-
-
-def a_link_to_a_pipe(path: Path) -> None:
-    """Behind a link it is no better."""
-    a_pipe(path.with_name("pipe"))
-    path.symlink_to("pipe")
-
-
-def a_socket(path: Path) -> None:
-    """Cannot be opened at all."""
-    with socket.socket(socket.AF_UNIX) as one:
-        here = Path.cwd()
-        os.chdir(path.parent)  # names of sockets are short
-        try:
-            one.bind(path.name)
-        finally:
-            os.chdir(here)
-
-
-def a_folder(path: Path) -> None:
-    """Can be opened, and not read."""
-    path.mkdir()
-
-
-def a_sparse_file(path: Path) -> None:
-    """Takes no space, and 30 GB to read."""
-    with path.open("wb") as stream:
-        stream.truncate(30 * 2**30)
 
 
 KINDS = {
@@ -116,9 +86,6 @@ def test_names_that_no_file_has(tmp_path: Path) -> None:
     """A NUL byte, as a text may hold it, is an error of the file and not of the program."""
     with pytest.raises(UnfitFileError, match="NUL"):
         read_regular(tmp_path / "a\0b", MOST)
-
-
-DEPTH, DIGITS = 100_000, 5_000
 
 
 @pytest.mark.parametrize(

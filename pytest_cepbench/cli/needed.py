@@ -49,5 +49,5 @@ def _texts_of(table: dict[str, object]) -> Iterator[str]:
 def _fingerprint(step: str) -> str:
     try:
         return str(json.loads(step)["fingerprint"])[:SHORT_FINGERPRINT]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""

@@ -9,28 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.plugin.project import PHOTOS, Project, contents
-from tests.test_files import (
-    DEPTH,
-    DIGITS,
+from tests.special_files import (
     a_folder,
     a_link_to_an_endless_device,
     a_pipe,
     a_sparse_file,
+    too_deep,
+    too_many_digits,
 )
 
 RED, BLUE = (200, 10, 10), (10, 10, 200)
 
 Make = Callable[[Path], None]
-
-
-def too_deep(path: Path) -> None:
-    """TOML that a parser cannot follow."""
-    path.write_text("x = " + "[" * DEPTH + "]" * DEPTH)
-
-
-def too_many_digits(path: Path) -> None:
-    """TOML that is right, with a number that Python does not take."""
-    path.write_text("format = " + "9" * DIGITS)
 
 
 KINDS: dict[Make, str] = {

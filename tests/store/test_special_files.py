@@ -16,8 +16,8 @@ from pytest_cepbench.store.reading import INDEX
 from pytest_cepbench.store.remote.objects import MARKER, image_name, result_name
 from pytest_cepbench.store.results import seal
 from pytest_cepbench.store.rows import MOST_PAYLOAD
+from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
-from tests.test_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 
 MAKERS = pytest.mark.parametrize(
     "make",

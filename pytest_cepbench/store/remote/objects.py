@@ -125,7 +125,7 @@ def from_object(key: str, data: bytes) -> Row:
     """The row; whether it is sound is not looked at. Raises ValueError where it is none."""
     try:
         read = _DECODER.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         msg = "it cannot be read"
         raise ValueError(msg) from error
     if read.format != FORMAT:
@@ -143,7 +143,7 @@ def format_of(data: bytes) -> int | None:
     """The format that a marker says; None where it says none."""
     try:
         read: Any = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     found = read.get("format") if isinstance(read, dict) else None
     return found if isinstance(found, int) else None

@@ -118,7 +118,11 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
         assert store.damage == []
 
 
-@pytest.mark.parametrize("data", [b"", b"\x93\x01\x02\x03", b"\xc1", b"{}"], ids=repr)
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x93\x01\x02\x03", b"\xc1", b"{}", b"\x91" * 100_000],
+    ids=lambda data: repr(data)[:20],
+)
 def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
     """Nothing that lies under a key is more than bytes until it has proved to be a result."""
     published(tmp_path / "first", tmp_path / "lib", range(1))
