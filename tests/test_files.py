@@ -23,7 +23,7 @@ from tests.special_files import (
 MOST = 1000
 
 
-KINDS = {
+KINDS: dict[Callable[[Path], None], str] = {
     a_pipe: "named pipe",
     a_link_to_an_endless_device: "device",
     a_link_to_a_pipe: "named pipe",

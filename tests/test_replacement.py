@@ -6,13 +6,13 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.replacement import DONE, JOURNAL, recover, replace_files
+from tests.interruption import CHANGES, at_change, in_child
 from tests.plugin.project import contents
 
 OLD = {
@@ -29,8 +29,6 @@ NEW = {
     "c/fresh.toml": b"new",
 }
 
-_CHANGES = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir")
-
 
 def fill(root: Path) -> None:
     """The files as they are before."""
@@ -43,36 +41,6 @@ def fill(root: Path) -> None:
 def wanted(root: Path) -> dict[Path, bytes | None]:
     """What makes the new files of the old ones."""
     return {root / name: NEW.get(name) for name in sorted(OLD | NEW)}
-
-
-def in_child(act: Callable[[], None]) -> int:
-    """How a process ends that does this: minus a signal, or its exit code; 1 for WriteError."""
-    child = os.fork()
-    if child == 0:
-        code = 3
-        try:
-            act()
-            code = 0
-        except WriteError:
-            code = 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def at_change(number: int, act: Callable[[], None]) -> None:
-    """Act before the process changes anything in the file system for the so many-th time."""
-    seen = 0
-
-    def watch(event: str, args: tuple[object, ...]) -> None:
-        nonlocal seen
-        writes = event == "open" and isinstance(args[2], int) and args[2] & os.O_CREAT
-        if event in _CHANGES or writes:
-            seen += 1
-            if seen == number:
-                act()
-
-    sys.addaudithook(watch)
 
 
 def test_contents_are_replaced_made_and_removed(tmp_path: Path) -> None:
@@ -151,7 +119,7 @@ def test_what_cannot_be_put_back_is_named_and_put_back_later(tmp_path: Path) -> 
 
     def fail() -> None:
         def refuse(event: str, _: object) -> None:
-            if turned and event in _CHANGES:
+            if turned and event in CHANGES:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
         seen = 0
