@@ -17,9 +17,9 @@ from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.gate.places import anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 
-AnchorStep = Literal["none", "kept", "frozen", "moved"]
+AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
 """What becomes of the anchor: there is none yet; it stays; what was accepted first becomes it; it
-moves to what is accepted now."""
+moves to what is accepted now; its model was measured again."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,14 @@ class Change:
     """A baseline before and after.
 
     before: None for a new case, and for a file that could not be used. anchor: what becomes of it.
+    renewed: the anchor, where its model was measured again.
     """
 
     key: CaseKey
     before: Baseline | None
     after: Baseline
     anchor: AnchorStep
+    renewed: Baseline | None = None
 
     @property
     def text(self) -> str:
@@ -52,7 +54,9 @@ def propose(
     before = readable(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
-    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not unchanged)
+    # A floor that only now is kept is no step away from what was accepted.
+    stays = before is not None and _same(replace(before, floor=after.floor), after)
+    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not stays)
     if unchanged and anchor in ("none", "kept"):
         return None
     if before is not None and comparable and after.noise is None:
@@ -100,6 +104,8 @@ def apply(changes: Iterable[Change], root: Path) -> list[Path]:
             contents[anchor] = _accepted_before(target)
         elif change.anchor == "moved":
             contents[anchor] = change.text.encode()
+        elif change.renewed is not None:
+            contents[anchor] = dump_baseline(change.renewed).encode()
         contents[target] = change.text.encode()
         written.append(target)
     replace_files(root, contents)
