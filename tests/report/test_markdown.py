@@ -81,7 +81,7 @@ def test_a_summary_in_full() -> None:
         "\n"
         "- **incomplete:** a worker &lt;i&gt;died&lt;/i&gt;\n"
         "- 1 held, 1 regressed, 1 no-baseline\n"
-        "- false failures at most 2.5 % per run, over 2 cases\n"
+        "- false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases\n"
         "- no promise on error: 1 case judged by threshold alone\n"
         "\n"
         "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
