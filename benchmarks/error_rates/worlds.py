@@ -193,9 +193,7 @@ def _both(name: str, n: int, values: Values, scales: Array, layout: Layout | Non
     """
 
     def towards(sign: int) -> Draw:
-        def draw(
-            generator: np.random.Generator, shape: Shape, drift: float
-        ) -> tuple[Array, Array]:
+        def draw(generator: np.random.Generator, shape: Shape, drift: float) -> tuple[Array, Array]:
             before = _before(generator, shape)
             apart = scales[:, None] * values(generator, (*shape[:2], len(scales), 1))
             if layout is not None:
@@ -291,9 +289,7 @@ HARD = (
     _heavy("40 singles, 3 clusters of 10", [1] * 40 + [10] * 3),
     *(_few("exponential", n, _exponential) for n in (5, 8, 12, 19)),
     *(_few("lognormal(1)", n, _lognormal) for n in (10, 19)),
-    replace(
-        _few("lognormal(1)", 60, _lognormal), fails_promised=False, passes_promised=False
-    ),
+    replace(_few("lognormal(1)", 60, _lognormal), fails_promised=False, passes_promised=False),
     Hard(
         "86 % ties, 12 % lose 0.1, 2 % gain 0.6",
         60,

@@ -60,7 +60,10 @@ def test_the_error_of_a_run_is_the_sum_over_what_could_fail_it() -> None:
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({}, "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases"),
+        (
+            {},
+            "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases",
+        ),
         (
             {"strict": True},
             "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases; inconclusive cases fail besides",

@@ -99,21 +99,19 @@ def _by_spread(d: Differences, alpha: float, method: Method, span: float) -> Bou
     low, high = _away(d, alpha, method)
     worst, best = _extremes(d, span)
     name = "BCa" if method == "bca" else "t"
-    return Bounds(
-        d.mean, max(d.mean - low, worst), min(d.mean + high, best), alpha, name, d.units
-    )
+    return Bounds(d.mean, max(d.mean - low, worst), min(d.mean + high, best), alpha, name, d.units)
 
 
 def _between(t: Bounds, exact: Bounds, share: float) -> Bounds:
     """So much of the way from the one to the other: each errs as it says, and so does this."""
-    assert t.low is not None and t.high is not None  # of samples, not of blocks
-    assert exact.low is not None and exact.high is not None
-    return replace(
-        exact,
-        low=t.low + share * (exact.low - t.low),
-        high=t.high + share * (exact.high - t.high),
-        method="t, exact",
-    )
+
+    def between(near: float | None, far: float | None) -> float:
+        assert near is not None  # only blocks of a set metric have no bounds
+        assert far is not None
+        return near + share * (far - near)
+
+    low, high = between(t.low, exact.low), between(t.high, exact.high)
+    return replace(exact, low=low, high=high, method="t, exact")
 
 
 def _spreads(residuals: Array) -> bool:
