@@ -21,6 +21,7 @@ from pytest_cepbench.errors import CepError
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.host import usable_cores
 from pytest_cepbench.models.roles import Model, RoleName
+from pytest_cepbench.plugin.helpers import Helpers
 from pytest_cepbench.plugin.loading import Suites
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import STOP, run_folder
@@ -104,7 +105,15 @@ class Process:
         threads = max(1, usable_cores() // self._workers) if unsaid else None
         swap = self.settings.residency == "swap"
         place = None if self.engine is None else self.engine.place
-        return Roster(self.store, threads, swap=swap, progress=self.progress, place=place)
+        begin = self.helpers.begin if place is None else None
+        return Roster(
+            self.store, threads, swap=swap, progress=self.progress, place=place, begin=begin
+        )
+
+    @cached_property
+    def helpers(self) -> Helpers:
+        """Processes that grow chains beside this one, where that is worth it."""
+        return Helpers(self)
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -122,6 +131,11 @@ class Process:
         except CepError as error:
             self._unreached = error
             raise
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this is one of several processes of the run, which share its work."""
+        return bool(self._name)
 
     @property
     def cluster_line(self) -> str:
@@ -161,10 +175,11 @@ class Process:
     @property
     def infrastructure(self) -> list[str]:
         """What happened to the cluster and was made good."""
-        return [] if self._engine is None else self._engine.lines()
+        return [*self.helpers.lines, *([] if self._engine is None else self._engine.lines())]
 
     def dismiss_helpers(self) -> None:
         """Have nobody work any more but the thread that asks."""
+        self.helpers.close()
         if self._engine is not None:
             self._engine.close()
 
@@ -219,7 +234,8 @@ class Process:
     @property
     def beside(self) -> Effort:
         """What this process did outside of cases: for those of others, or in tests of the user."""
-        return between(self._charged, self.effort, 0.0, self._name)
+        own = between(self._charged, self.effort, 0.0, self._name)
+        return together([own, *self.helpers.efforts]) if self.helpers.efforts else own
 
     def told(self) -> list[str]:
         """What had to be done about memory, and what models had to say, since this was asked last."""

@@ -88,6 +88,11 @@ class Work:
         """Whether the cases of the run are known."""
         return bool(self._enlisted)
 
+    @property
+    def needed(self) -> Sequence[tuple[Path, Case, int | None]]:
+        """What was enlisted."""
+        return tuple(self._enlisted)
+
     def ready(self, path: Path, case: Case, most: int | None = None) -> None:
         """Have all made that a case needs and the store does not hold, by this process or another.
 
