@@ -195,6 +195,7 @@ class Process:
             stopped=self.stopped,
             let_go=self.roster.residency.clear,
             swap=self.roster.residency.swap,
+            packs=self.engine is None,
             progress=self.progress,
         )
 
