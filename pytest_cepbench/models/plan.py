@@ -112,7 +112,7 @@ def bind_plan(
         load=partial(_load, load),
         params=params,
         seeded=seeded,
-        batch_size=_SMALL_BATCH if small and unsaid else plan.params.batch_size,
+        batch_size=max(_SMALL_BATCH if small and unsaid else 1, plan.params.batch_size),
         grows=unsaid and plan.device != "cpu",
         small=small,
         build=f"{weights >> 20} MiB",
