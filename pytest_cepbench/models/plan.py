@@ -30,7 +30,8 @@ _SMALL_BYTES = 64 << 20
 overhead of each operation, which a larger batch shares and more threads do not."""
 
 _SMALL_BATCH = 32
-"""Inputs in one call of a small model on the CPU, where nobody says how many."""
+"""Inputs in one call of a small describer on the CPU, where nobody says how many: each of the tokens that
+it writes is a call of all its layers."""
 
 
 class CheckpointParams(Protocol):
@@ -112,7 +113,7 @@ def bind_plan(
         load=partial(_load, load),
         params=params,
         seeded=seeded,
-        batch_size=max(_SMALL_BATCH if small and unsaid else 1, plan.params.batch_size),
+        batch_size=max(_SMALL_BATCH if small and unsaid and plan.role == "describer" else 1, plan.params.batch_size),
         grows=unsaid and plan.device != "cpu",
         small=small,
         build=f"{weights >> 20} MiB",

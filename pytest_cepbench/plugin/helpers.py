@@ -152,9 +152,9 @@ class Helpers:
             needed=tuple(process.work.needed),
         )
         # What the user's conftest put on the path is found there as well.
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         with self._log(name).open("wb") as log, suppress(OSError):  # then there is one process less
-            helper = subprocess.Popen(  # noqa: S603 # this interpreter, a module of ours
+            helper = subprocess.Popen(
                 [sys.executable, "-m", "pytest_cepbench.plugin.helper"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -209,4 +209,3 @@ class Helpers:
             last = next((line for line in reversed(lines) if line.strip()), "")
             if last:
                 yield f": {last[:300]}"
-

@@ -84,7 +84,7 @@ def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch, name: str
     """Whoever says how many threads there are is not overruled."""
     for known in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"):
         monkeypatch.delenv(known, raising=False)
-    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type] # as before its import
+    monkeypatch.setitem(sys.modules, "torch", None)  # as before its import
     assert not threads_said()
     monkeypatch.setenv(name, "1")
     assert threads_said()

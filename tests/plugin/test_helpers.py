@@ -121,11 +121,16 @@ def test_what_a_dead_helper_had_is_done_by_the_run(
     monkeypatch.setenv("DIES", "1")
     assert start(slow, HELPED).wait(120) == 0
     report = slow.report()
-    assert {case["value"] for case in report["cases"]} == {0.0, 1.0}  # nothing failed, nothing drifted
+    assert {case["value"] for case in report["cases"]} == {
+        0.0,
+        1.0,
+    }  # nothing failed, nothing drifted
     assert len(asked(slow)) == 1
     assert (report["verdict"], report["problems"]) == ("passed", [])
     (told,) = report["infrastructure"]
-    assert told.startswith("helper1, a process that grew chains beside this one, died (exit code 9)")
+    assert told.startswith(
+        "helper1, a process that grew chains beside this one, died (exit code 9)"
+    )
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
@@ -148,4 +153,6 @@ def test_a_number_is_expected(toy: Project) -> None:
     """What is neither auto nor a number is a usage error that says so."""
     result = toy.run_here("--cep-helpers=many")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cep-helpers 'many': auto or a number of processes is expected*"])
+    result.stderr.fnmatch_lines(
+        ["*--cep-helpers 'many': auto or a number of processes is expected*"]
+    )

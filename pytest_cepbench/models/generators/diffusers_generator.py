@@ -36,7 +36,12 @@ ADAPTER = "diffusers-generator/1"
 _SUPPLIED = ("prompt", "generator", "output_type")
 
 _TEXT_TO_IMAGE = frozenset(
-    {"StableDiffusionPipeline", "StableDiffusionXLPipeline", "StableDiffusion3Pipeline", "FluxPipeline"}
+    {
+        "StableDiffusionPipeline",
+        "StableDiffusionXLPipeline",
+        "StableDiffusion3Pipeline",
+        "FluxPipeline",
+    }
 )
 """Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for it
 imports every other pipeline."""
