@@ -26,6 +26,10 @@ class CheckpointError(CepError):
     """A checkpoint's files are missing, damaged or of a kind that is not allowed."""
 
 
+class IdentityError(CepError):
+    """A model is not the one that was fingerprinted, or not the same one for all processes of a run."""
+
+
 class MissingDependencyError(CepError):
     """A package of an optional extra is needed and not installed."""
 

@@ -12,8 +12,9 @@ from pytest_cepbench.cli.arguments import parse
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, the process's own when None.
 
-    Returns the exit code: 0; 1 where something could not be measured, accepted or written; 2 for a
-    mistake in what was asked; 130 when interrupted. Never raises for those.
+    Returns the exit code: 0; 1 where something could not be measured, accepted or written, or where
+    `doctor` found a problem; 2 for a mistake in what was asked; 130 when interrupted. Never raises
+    for those.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -45,6 +46,10 @@ def _run(arguments: Namespace, given: Sequence[str]) -> int:
         from pytest_cepbench.cli import store
 
         return store.run(arguments)
+    if arguments.command == "doctor":
+        from pytest_cepbench.cli import doctor
+
+        return doctor.run(arguments, given)
     from pytest_cepbench.cli import study
 
     return study.run(arguments, given)

@@ -149,6 +149,15 @@ class Dataset:
         )
         return replace(self, samples=kept, whole=self.whole or self)
 
+    def without(self, first: int) -> Dataset | None:
+        """All samples but those that `limited` would choose as so many first ones; None if none is left.
+
+        So what is chosen of these is never among the first ones, also of samples in several categories.
+        """
+        chosen = {sample.id for sample in self.limited(first).samples} if first else set()
+        kept = tuple(sample for sample in self.samples if sample.id not in chosen)
+        return replace(self, samples=kept, whole=self.whole or self) if kept else None
+
     def repeated(self, times: int) -> Dataset:
         """Every sample so many times: itself, and replicates with ids, hence seeds, of their own."""
         if times == 1:

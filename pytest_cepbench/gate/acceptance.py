@@ -14,9 +14,9 @@ from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
 from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.gate.places import anchor_path, baseline_path
 
-AnchorStep = Literal["none", "kept", "frozen", "moved"]
+AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
 """What becomes of the anchor: there is none yet; it stays; what was accepted first becomes it; it
-moves to what is accepted now."""
+moves to what is accepted now; its model was measured again."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,14 @@ class Change:
     """A baseline before and after.
 
     before: None for a new case, and for a file that could not be used. anchor: what becomes of it.
+    renewed: the anchor, where its model was measured again.
     """
 
     key: CaseKey
     before: Baseline | None
     after: Baseline
     anchor: AnchorStep
+    renewed: Baseline | None = None
 
     @property
     def text(self) -> str:
@@ -49,7 +51,9 @@ def propose(
     before = readable(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
-    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not unchanged)
+    # A floor that only now is kept is no step away from what was accepted.
+    stays = before is not None and _same(replace(before, floor=after.floor), after)
+    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not stays)
     if unchanged and anchor in ("none", "kept"):
         return None
     if before is not None and comparable and after.noise is None:
@@ -93,6 +97,8 @@ def apply(changes: Iterable[Change], root: Path) -> list[Path]:
             _write(anchor, target.read_text(encoding="utf-8"))
         elif change.anchor == "moved":
             _write(anchor, change.text)
+        elif change.renewed is not None:
+            _write(anchor, dump_baseline(change.renewed))
         _write(target, change.text)
         written.append(target)
     return written

@@ -9,11 +9,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
+    check_configuration,
     file_options,
     fingerprint,
     list_files,
     stored_precision,
 )
+from pytest_cepbench.models.covered import CoveredFiles, HashFile
 from pytest_cepbench.models.roles import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import (
@@ -30,8 +32,8 @@ _SMALL_BYTES = 64 << 20
 overhead of each operation, which a larger batch shares and more threads do not."""
 
 _SMALL_BATCH = 32
-"""Inputs in one call of a small describer on the CPU, where nobody says how many: each of the tokens that
-it writes is a call of all its layers."""
+"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that it
+writes is a call of all its layers."""
 
 
 class CheckpointParams(Protocol):
@@ -57,7 +59,8 @@ P = TypeVar("P", bound=CheckpointParams)
 class LoadPlan(Generic[P]):
     """What loading a checkpoint for a role needs, all of it decided at binding.
 
-    params: the spec's. device, dtype: what "auto" came to, as torch names them.
+    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that its
+    fingerprint covers.
     """
 
     role: RoleName
@@ -67,6 +70,7 @@ class LoadPlan(Generic[P]):
     params: P
     device: str
     dtype: str
+    files: CoveredFiles
 
 
 def make_plan(
@@ -79,7 +83,14 @@ def make_plan(
     params = parse_params(spec, kind, f"the {role} {checkpoint.what}")
     device = resolve_device(params.device)
     dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
-    return LoadPlan(role, spec, checkpoint, context, params, device, dtype)
+    options = asdict(file_options(spec))
+
+    def identify(hash_file: HashFile) -> str:
+        check_configuration(checkpoint)
+        return fingerprint(checkpoint, hash_file, **options)
+
+    files = CoveredFiles(checkpoint.path, context.hash_file, identify)
+    return LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
 
 
 def bind_plan(
@@ -94,30 +105,29 @@ def bind_plan(
     """The bound role of a plan.
 
     adapter, load, params, seeded: as in `BoundRole`. identified: the fingerprint where the adapter
-    takes it itself; None is that of the files that loading can read. Raises CheckpointError where
+    makes it itself, out of that of the plan's files; None is that one. Raises CheckpointError where
     no fingerprint can vouch for what would be loaded.
     """
     checkpoint = plan.checkpoint
-    if identified is None:
-        options = asdict(file_options(plan.spec))
-        identified = fingerprint(checkpoint, plan.context.hash_file, **options)
     weights = _weights_bytes(checkpoint)
     small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
     unsaid = "batch_size" not in plan.spec.params
+    least = _SMALL_BATCH if small and unsaid and plan.role == "describer" else 1
     return BoundRole(
         role=plan.role,
         spec=plan.spec.text,
         what=checkpoint.what,
-        fingerprint=identified,
+        fingerprint=plan.files.fingerprint if identified is None else identified,
         adapter=adapter,
         load=partial(_load, load),
         params=params,
         seeded=seeded,
-        batch_size=max(_SMALL_BATCH if small and unsaid and plan.role == "describer" else 1, plan.params.batch_size),
+        batch_size=max(least, plan.params.batch_size),
         grows=unsaid and plan.device != "cpu",
         small=small,
         build=f"{weights >> 20} MiB",
         provenance={"device": plan.device, **library_versions()},
+        files=plan.files,
     )
 
 

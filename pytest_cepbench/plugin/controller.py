@@ -37,7 +37,7 @@ class Controller:
     lines: who is gated against what, for header and reports. changes: the baselines that were
     taken over. refused: whether there was reason to take over none. written: reports. beside: what
     processes did outside of cases. remarks: on memory, from workers that helped.
-    pools: of a cluster, in a line.
+    pools: of a cluster, in a line. pytests_code: the exit code that pytest itself gave the session.
     """
 
     settings: Settings
@@ -52,6 +52,7 @@ class Controller:
     beside: list[Effort] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
+    pytests_code: int = 0
 
     @cached_property
     def deaths(self) -> Deaths:
@@ -129,6 +130,15 @@ class Controller:
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 
+    @property
+    def identities(self) -> dict[str, str]:
+        """The models that were named on the command line, as workers have to find them."""
+        if not self.settings.names_models:
+            return {}
+        from pytest_cepbench.plugin.workers.agreement import identities_of
+
+        return identities_of(runner.bound for runner in self.process().runners)
+
     def plan_pools(self) -> None:
         """Divide the cluster among the models of what was collected. Raises CepError kinds."""
         self.pools = self.process().plan_pools()
@@ -144,9 +154,9 @@ class Controller:
         for name in self.settings.encoders:
             if name not in known and loaded_suites:
                 yield f"cepbench: no suite here has an encoder {name!r} (--encoder {name}=...)"
-        parameters = {nodeid.partition("[")[2].removesuffix("]") for nodeid in self.ledger.expected}
+        selected = set(self.ledger.cases.values())
         for loaded in loaded_suites:
-            if not any(case.id in parameters for case in loaded.cases):
+            if not any(str(case.key) in selected for case in loaded.cases):
                 continue  # all of its cases were deselected
             lineup = loaded.lineup
             rest = ", ".join(
@@ -165,19 +175,14 @@ class Controller:
         ledger = self.ledger
         if not ledger.active:
             return
-        from pytest_cepbench.gate import PRESENTATIONS, Verdict
-
         self._publish(session)
         if updating and self.deaths.all:
             ledger.fail(
                 "a worker died, and baselines are accepted only from a run in which none did: run it "
                 "again, what was computed is in the store"
             )
-        ledger.sort()
-        if ledger.problems() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = PRESENTATIONS[Verdict.INCOMPLETE].exit_code
-        elif ledger.nothing_compared and session.exitstatus == 0:
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        ledger.close()
+        session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # an int
         if updating:
             self._accept(session)
             staged = self.process().staged
@@ -187,6 +192,28 @@ class Controller:
         if ledger.results:
             self.beside.append(self.process().beside)
             self._write_reports()
+
+    def exit_code(self, code: int | str | None) -> int | str | None:
+        """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.
+
+        A code that says that something is wrong is left as it is.
+        """
+        ledger = self.ledger
+        nothing = pytest.ExitCode.NO_TESTS_COLLECTED
+        # The system passes on the lowest eight bits alone.
+        harmless = not code or (isinstance(code, int) and code % 256 in (0, nothing))
+        if not harmless or self.settings.plan or self.settings.listing:
+            return code
+        failing = [result for result in ledger.results if not result.passes]
+        if failing:
+            return max(result.presentation.exit_code for result in failing)
+        if ledger.active and ledger.problems():
+            from pytest_cepbench.gate import PRESENTATIONS, Verdict
+
+            return PRESENTATIONS[Verdict.INCOMPLETE].exit_code
+        # Who names a model wants to know of it, and no test ran.
+        unasked = self.settings.names_models and self.pytests_code == nothing
+        return nothing if ledger.nothing_compared or unasked else code
 
     def _publish(self, session: pytest.Session) -> None:
         """Wait until results of this process are where they are published."""
@@ -219,7 +246,8 @@ class Controller:
     def infrastructure(self) -> list[str]:
         """What went wrong with machines and was made good, a sentence each."""
         own = self.process().infrastructure if self.ledger.active else []
-        return list(dict.fromkeys([*self.deaths.lines(), *self.remarks, *own]))
+        lines = [*self.deaths.lines(), *self.ledger.repeated, *self.remarks, *own]
+        return list(dict.fromkeys(lines))
 
     def _accept(self, session: pytest.Session) -> None:
         from pytest_cepbench.gate import CaseKey
@@ -227,7 +255,8 @@ class Controller:
 
         results = self.ledger.results
         errors = [result for result in results if not result.passes]
-        self.refused = bool(self.ledger.problems() or errors or session.exitstatus)
+        failed = session.exitstatus or self.pytests_code
+        self.refused = bool(self.ledger.problems() or errors or failed)
         if not self.refused:
             root = self.settings.baselines
             proposed = [

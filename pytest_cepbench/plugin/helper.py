@@ -15,6 +15,8 @@ import msgspec
 
 from pytest_cepbench.plugin.helpers import Order, Told
 from pytest_cepbench.plugin.process import Process
+from pytest_cepbench.plugin.workers.agreement import Agreement
+from pytest_cepbench.plugin.workers.folder import run_folder
 from pytest_cepbench.plugin.workers.helping import interrupted
 
 
@@ -30,8 +32,15 @@ def main() -> None:
         over.set()
 
     threading.Thread(target=wait, name="cepbench-over", daemon=True).start()
+    settings, folder = order.settings, run_folder(order.settings.home, order.run_id)
+    agreement = Agreement(settings.home, folder, order.name, order.models)
     process = Process(
-        order.settings, order.run_id, order.started, workers=order.processes, name=order.name
+        settings,
+        order.run_id,
+        order.started,
+        workers=order.processes,
+        name=order.name,
+        agree=agreement.check,
     )
     try:
         # Whoever judges the case meets the same error and tells it there.

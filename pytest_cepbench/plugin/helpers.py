@@ -13,7 +13,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ import msgspec
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.host import free_memory, usable_cores
 from pytest_cepbench.models.torch_runtime import set_threads, threads_said
+from pytest_cepbench.plugin.workers.agreement import identities_of
 from pytest_cepbench.plugin.workers.folder import make_folder
 from pytest_cepbench.report import Effort
 from pytest_cepbench.suites.forecast import forecast
@@ -48,7 +49,8 @@ class Order:
     """What a helper is told.
 
     settings, run_id, started: of the run. processes: how many work on it. name: of this one. needed:
-    the cases of the run: suite file, case, and how many samples of each category are looked at.
+    the cases of the run: suite file, case, and how many samples of each category are looked at. models:
+    as `identities_of` says them; a helper that finds others does nothing.
     """
 
     settings: Settings
@@ -57,6 +59,7 @@ class Order:
     processes: int
     name: str
     needed: tuple[tuple[Path, Case, int | None], ...]
+    models: Mapping[str, str]
 
 
 class Told(msgspec.Struct):
@@ -150,6 +153,7 @@ class Helpers:
             processes=processes,
             name=name,
             needed=tuple(process.work.needed),
+            models=identities_of(runner.bound for runner in process.runners),
         )
         # What the user's conftest put on the path is found there as well.
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)

@@ -176,6 +176,12 @@ OPTIONS = (
         "describer:actors=4,gpus=0.5 (several allowed)",
         multiple=True,
     ),
+    Option(
+        "accept-insensitive",
+        "",
+        "Accept also what lies at the floor by chance, where a regression could not be seen",
+        switch=True,
+    ),
     Option("plan", "", "Print what would be judged, and how well, without judging it", switch=True),
 )
 

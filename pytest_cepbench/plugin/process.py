@@ -20,7 +20,7 @@ from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.host import usable_cores
-from pytest_cepbench.models.roles import Model, RoleName
+from pytest_cepbench.models.roles import BoundRole, Model, RoleName
 from pytest_cepbench.plugin.helpers import Helpers
 from pytest_cepbench.plugin.loading import Suites
 from pytest_cepbench.plugin.settings import Settings
@@ -57,11 +57,18 @@ class Process:
 
     run_id: shared by all processes of a run. started: when that began, in seconds since the epoch.
     workers: how many of them share this machine. name: of this one among them. assigned: node id ->
-    how the case is judged, of every case that was collected; known when collection ends.
+    how the case is judged, of every case that was collected; known when collection ends. agree: told of
+    every model that is bound; raises where other processes of the run have bound another one.
     """
 
     def __init__(
-        self, settings: Settings, run_id: str, started: float, workers: int = 1, name: str = ""
+        self,
+        settings: Settings,
+        run_id: str,
+        started: float,
+        workers: int = 1,
+        name: str = "",
+        agree: Callable[[BoundRole], None] = lambda _: None,
     ) -> None:
         self.settings = settings
         self.run_id = run_id
@@ -73,6 +80,7 @@ class Process:
         self._unopened: CepError | None = None
         self._unreached: CepError | None = None
         self._name = name
+        self._agree = agree
         self._charged = Effort()
         self._told: set[str] = set()
         self._stopped, self._look_again = False, 0.0
@@ -107,7 +115,13 @@ class Process:
         place = None if self.engine is None else self.engine.place
         begin = self.helpers.begin if place is None else None
         return Roster(
-            self.store, threads, swap=swap, progress=self.progress, place=place, begin=begin
+            self.store,
+            threads,
+            swap=swap,
+            progress=self.progress,
+            place=place,
+            begin=begin,
+            agree=self._agree,
         )
 
     @cached_property
@@ -286,6 +300,12 @@ class Process:
         if path not in self._runs:
             self._runs[path] = self.suites.measuring(path, self.roster)
         return self._runs[path]
+
+    def forget(self, path: Path) -> None:
+        """Forget what is in memory of a suite's chains: what failed in passing is asked for again."""
+        self._runs.pop(path, None)
+        if "work" in self.__dict__:
+            self.work.forget()
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model that plays a role, in the suite if there is one, else by its option.

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import jinja2
 import msgspec
+from markupsafe import Markup
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.escapes import escape_json, visible
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.efforts import effort_line, together
 from pytest_cepbench.report.figures import (
@@ -87,7 +89,7 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     }
     # Python's own indentation takes several times as long. Lone surrogates are no UTF-8.
     text = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-    return msgspec.json.format(text, indent=2).decode() + "\n"
+    return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
 
 
 def html_page(
@@ -95,7 +97,7 @@ def html_page(
     results: Sequence[CaseResult],
     image: Callable[[str], ImageArtifact | None],
 ) -> str:
-    """The run as HTML. Everything that models, files or users named is escaped.
+    """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
     """
@@ -104,6 +106,7 @@ def html_page(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_displayed,
     )
     environment.tests |= {"calm": _calm, "noteworthy": _noteworthy}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
@@ -126,6 +129,13 @@ def html_page(
     )
 
 
+def _displayed(value: object) -> object:
+    """Any text of the page with nothing hidden in it; what macros made is of such texts already."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value.replace("\r\n", "\n"))
+    return value
+
+
 def _calm(result: CaseResult) -> bool:
     """Whether nothing happened: the chains of such a case are not shown, there can be thousands."""
     return result.accepted or result.verdict == Verdict.HELD
@@ -133,7 +143,9 @@ def _calm(result: CaseResult) -> bool:
 
 def _noteworthy(result: CaseResult) -> bool:
     """Whether the details of a case are shown by themselves, rather than folded away with others."""
-    said = bool(result.reasons or result.notes or result.failures)
+    said = bool(
+        result.reasons or result.notes or result.failures or result.warnings or result.refused
+    )
     return result.primary and (said or not _calm(result))
 
 

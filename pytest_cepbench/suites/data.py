@@ -68,7 +68,23 @@ def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None)
         found = type(dataset).__name__
         msg = f"suite {suite.name!r}: loader {data.loader} returned {found}, a Dataset is expected"
         raise SuiteError(msg)
+    if data.skip:
+        dataset = _without_first(suite, dataset)
     return dataset if most is None else dataset.limited(most)
+
+
+def _without_first(suite: Suite, dataset: Dataset) -> Dataset:
+    """Without the samples that the suite leaves out. Raises SuiteError where a category loses all."""
+    skip = suite.table.data.skip
+    left = dataset.without(skip)
+    gone = [name for name in dataset.categories if left is None or name not in left.categories]
+    if left is None or gone:
+        msg = (
+            f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of {', '.join(gone[:3])}: "
+            "skip fewer, or add samples"
+        )
+        raise SuiteError(msg)
+    return left
 
 
 def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path | None:

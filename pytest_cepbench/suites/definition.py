@@ -39,6 +39,8 @@ class DataTable(_Strict, frozen=True):
     needed: whether a path is needed although the loader has data of its own.
     how_to_get: one sentence shown where the data set is absent.
     options: keyword arguments of the loader.
+    skip: samples of each category that are left out: those that `--cep-samples` of as many would
+    choose. `cepbench accept --remeasure` sets it.
     """
 
     loader: str
@@ -47,6 +49,7 @@ class DataTable(_Strict, frozen=True):
     needed: bool = False
     how_to_get: str = ""
     options: dict[str, Any] = {}
+    skip: int = 0
 
 
 class ChainTable(_Strict, frozen=True):
@@ -235,6 +238,8 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
     yield from _chain_problems(table)
+    if table.data.skip < 0:
+        yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
     for name, case in table.cases.items():
         yield from (f"case {name!r}: {problem}" for problem in number_problems(case))

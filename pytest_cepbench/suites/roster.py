@@ -24,7 +24,8 @@ class Roster:
 
     runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
     whether they take turns on a device. progress: told of every result. place: binds a seat
-    elsewhere than in this process. begin: called once, before the first model is loaded.
+    elsewhere than in this process. begin: called once, before the first model is loaded. agree: told
+    of every model that is bound; raises where it must not play.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Roster:
         progress: Progress | None = None,
         place: Callable[[Seat], BoundRole] | None = None,
         begin: Callable[[], None] | None = None,
+        agree: Callable[[BoundRole], None] = lambda _: None,
     ) -> None:
         self.store = store
         self.residency = Residency(swap=swap, begin=begin)
@@ -43,6 +45,7 @@ class Roster:
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
         self._holdings: dict[str, Holding] = {}
         self._place = place
+        self._agree = agree
         self.context = BindContext(self._hash_file, threads)
 
     def runner(self, seat: Seat) -> RoleRunner:
@@ -51,6 +54,7 @@ class Roster:
         known = self.runners.get(place)
         if known is None:
             bound = self._bind(seat) if self._place is None else self._place(seat)
+            self._agree(bound)
             holding = self._holdings.get(bound.shares) if bound.shares else None
             holding = holding or Holding(bound, self.residency)
             if bound.shares:

@@ -86,6 +86,12 @@ class Work:
         self._enlisted.append((path, case, most))
         self._all = None
 
+    def forget(self) -> None:
+        """Forget which shards were done: what failed there in passing is to be tried again."""
+        self._all = None
+        self._done.clear()
+        self._given_up.clear()
+
     @property
     def enlisted(self) -> bool:
         """Whether the cases of the run are known."""

@@ -78,8 +78,9 @@ _FOREIGN_OPTIONS = {
     "--served-model-name", "--port", "--silent", "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
-    "--reason", "--case", "--move-anchor", "--dry-run", "--delete", "--suite", "--baselines",
+    "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run", "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
+    "--remeasure",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

@@ -28,7 +28,7 @@ from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, ImageLike
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 from pytest_cepbench.models.vocabulary import check_tokens, check_vocabulary
 
 ADAPTER = "diffusers-generator/1"
@@ -109,7 +109,7 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
-    check_values(checkpoint, pipeline.components)
+    take_weights(checkpoint, pipeline.components)
     return DiffusersGenerator(checkpoint, pipeline, params.call)
 
 

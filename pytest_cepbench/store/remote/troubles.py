@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_cepbench.store.remote.redirects import RedirectError
+
 Kind = Literal[
-    "absent", "bucket", "nobody", "refused", "forbidden", "silent", "region", "full", "odd"
-]
+    "absent", "bucket", "nobody", "refused", "forbidden", "silent", "elsewhere", "region", "full",
+    "odd",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Trouble:
 
     kind: absent: the object is not there. bucket: nor is the bucket or folder. nobody: no credentials.
     refused: credentials are not accepted. forbidden: they may not do this. silent: no answer.
-    region: another one is meant. full: no space. odd: anything else.
+    elsewhere: it points to another place. region: another one is meant. full: no space. odd: anything else.
     """
 
     kind: Kind
@@ -104,6 +107,8 @@ _MEANINGS: tuple[tuple[Kind, str, Callable[[_Signs], bool]], ...] = (
 
 def trouble_of(error: BaseException) -> Trouble:
     """What an error of a file system, or of the libraries below it, means."""
+    if isinstance(error, RedirectError):
+        return Trouble("elsewhere", f"it points to {error}, and redirects are not followed")
     code, status = _answer(error)
     number = error.errno if isinstance(error, OSError) else None
     signs = _Signs(code, status, number, frozenset(kind.__name__ for kind in type(error).__mro__))
