@@ -265,11 +265,12 @@ class Controller:
         self.refused = bool(self.ledger.problems() or errors or failed)
         if not self.refused:
             root = self.settings.baselines
-            proposed = [
-                propose(CaseKey(one.suite, one.part, one.metric), one.measured, root)
+            measured = {  # once, where several tests judged a case
+                CaseKey(one.suite, one.part, one.metric): one.measured
                 for one in results
                 if one.accepted and one.measured is not None
-            ]
+            }
+            proposed = [propose(key, baseline, root) for key, baseline in measured.items()]
             changes = [change for change in proposed if change is not None]
             try:
                 apply(changes, root)

@@ -25,8 +25,8 @@ class Roster:
 
     runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
     whether they take turns on a device. progress: told of every result. place: binds a seat
-    elsewhere than in this process. agree: told of every model that is bound; raises where it must not
-    play.
+    elsewhere than in this process. begin: called once, before the first model is loaded. agree: told
+    of every model that is bound; raises where it must not play.
     """
 
     def __init__(
@@ -37,10 +37,11 @@ class Roster:
         swap: bool = False,
         progress: Progress | None = None,
         place: Callable[[Seat], BoundRole] | None = None,
+        begin: Callable[[], None] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
     ) -> None:
         self.store = store
-        self.residency = Residency(swap=swap)
+        self.residency = Residency(swap=swap, begin=begin)
         self._progress = progress
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
         self._holdings: dict[str, Holding] = {}

@@ -60,7 +60,8 @@ class Work:
     run_of: gives the measuring of a suite. run_id: shared by the processes of the run. folder: where
     they leave word for one another. processes: how many they are. stopped: whether to help no more.
     let_go: takes all models off their devices. swap: whether models take turns there, so that each
-    should do all it can before the next. remarks: what had to be done about memory, for people.
+    should do all it can before the next. packs: whether small categories are grown together, for which
+    all processes have to know the same cases from the beginning. remarks: what had to be done about memory, for people.
     """
 
     store: Store
@@ -71,10 +72,12 @@ class Work:
     stopped: Callable[[], bool] = lambda: False
     let_go: Callable[[], None] = lambda: None
     swap: bool = False
+    packs: bool = False
     progress: Progress = field(default_factory=Progress)
     remarks: list[str] = field(default_factory=list)
     _enlisted: list[tuple[Path, Case, int | None]] = field(default_factory=list)
     _all: list[Task] | None = field(default=None)
+    _packed: bool = field(default=False)
     _done: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
     _waited: dict[str, float] = field(default_factory=dict)
@@ -95,12 +98,18 @@ class Work:
         """Whether the cases of the run are known."""
         return bool(self._enlisted)
 
+    @property
+    def needed(self) -> Sequence[tuple[Path, Case, int | None]]:
+        """What was enlisted."""
+        return tuple(self._enlisted)
+
     def ready(self, path: Path, case: Case, most: int | None = None) -> None:
         """Have all made that a case needs and the store does not hold, by this process or another.
 
         most: samples of each category; all where None. Raises what growing and reading chains raise,
         and MeasurementError for a shard that kills the processes which work on it.
         """
+        self._pack()
         tasks = list(_tasks(self.run_of(path), case, most))
         samples = sum(len(task.samples) for task in tasks)
         self.progress.begin(_title(case), samples, sum(task.steps for task in tasks))
@@ -110,6 +119,20 @@ class Work:
             self._finish(tasks)
         finally:
             self.progress.end()
+
+    def _pack(self) -> None:
+        """Have each suite know all samples that the run needs of it, before the first is grown."""
+        if self._packed or not self.packs:
+            return
+        self._packed = True
+        wanted: dict[SuiteRun, dict[str, Sample]] = {}
+        for path, case, most in self._enlisted:
+            with suppress(CepError):  # as in `help`
+                run = self.run_of(path)
+                samples = run.looked_at(case, most)
+                wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
+        for run, needed in wanted.items():
+            run.evidence.pack(needed.values())
 
     def told(self) -> list[str]:
         """What had to be done about memory since this was asked last."""
@@ -229,6 +252,7 @@ class Work:
         From the end: whoever judges a case begins at its beginning.
         """
         if self._all is None:
+            self._pack()
             found = {}
             for path, case, most in self._enlisted:
                 try:
