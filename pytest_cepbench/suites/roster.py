@@ -10,6 +10,7 @@ from pytest_cepbench.chains import RoleRunner, Tally
 from pytest_cepbench.chains.holding import Holding
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.roles import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import parse_spec
@@ -88,7 +89,7 @@ def describe_role(bound: BoundRole) -> str:
 
 def _sha256_of(path: Path) -> str:
     hasher = sha256()
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         while chunk := stream.read(_CHUNK):
             hasher.update(chunk)
     return hasher.hexdigest()

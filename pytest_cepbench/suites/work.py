@@ -20,7 +20,7 @@ from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.claims import Claim
+from pytest_cepbench.store.claims import PATIENCE, Claim
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.run import SuiteRun
 
@@ -80,6 +80,7 @@ class Work:
     _packed: bool = field(default=False)
     _done: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
+    _waited: dict[str, float] = field(default_factory=dict)
 
     def enlist(self, path: Path, case: Case, most: int | None) -> None:
         """A case that the run judges. most: samples of each category that it looks at first."""
@@ -158,6 +159,7 @@ class Work:
             left = [task for task in waiting if not self._settled(task)]
             if len(left) == len(waiting) and (self.stopped() or not self._help_once()):
                 self.progress.waiting = True
+                left = [task for task in left if not self._taken_over(task)]
                 time.sleep(_WAIT)
             waiting = left
             self.progress.waiting = False
@@ -180,6 +182,22 @@ class Work:
             self._check_deaths(claim, task)
             self._do(task, alone=claim.deaths > 0)
         self._note_done(task)
+        return True
+
+    def _taken_over(self, task: Task) -> bool:
+        """Do what another process has and does not get on with: claims guard nothing."""
+        since = self._waited.setdefault(task.name, time.monotonic())
+        waited = time.monotonic() - since
+        if waited < PATIENCE or self.store.claims.silence(task.name) < PATIENCE:
+            return False
+        self._do(task, alone=False)
+        self._note_done(task)
+        self.progress.samples += len(task.samples)
+        self.remarks.append(
+            f"infrastructure: another process has had {len(task.samples)} samples from "
+            f"{task.samples[0].id!r} on for {waited / 60:.0f} minutes and has stored nothing: they "
+            "were computed without waiting for it"
+        )
         return True
 
     def _check_deaths(self, claim: Claim, task: Task) -> None:
@@ -284,8 +302,9 @@ class Work:
     def _note_done(self, task: Task) -> None:
         self._done.add(task.id)
         if self.processes > 1:
-            (self.folder / "done").mkdir(parents=True, exist_ok=True)
-            (self.folder / "done" / task.id).touch()
+            with suppress(OSError):  # a full disk: others find what was computed in the store
+                (self.folder / "done").mkdir(parents=True, exist_ok=True)
+                (self.folder / "done" / task.id).touch()
 
 
 def _tasks(run: SuiteRun, case: Case, most: int | None) -> Iterator[Task]:

@@ -95,6 +95,15 @@ def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -
     assert accepted.report()["verdict"] == "failed"
 
 
+def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
+    """One file, and one baseline in the count."""
+    gate = "(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
+    toy.write("test_toy.py", f"def test_one{gate}def test_two{gate}")
+    result = toy.run_here("-k", "color", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["new cases: 1", "1 baseline written below baselines: *"])
+
+
 @pytest.mark.parametrize(
     ("fixture", "arguments"),
     [
