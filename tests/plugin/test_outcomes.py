@@ -76,7 +76,7 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
             "INCONCLUSIVE scored unclear GC@1 *",
             "REGRESSED *scored worse GC@1 *",
             "inconclusive scored overall GC@1 *",
-            "false failures at most 5 % per run, over 4 cases",
+            "false failures at most 5 % per run of checkpoints exchangeable with the baseline, over 4 cases",
             "no promise on error: 1 case judged by threshold alone",
             "in lower case: 2 informational, which cannot fail the run",
             "1 case improved: --snapshot-update raises the baseline, *",
