@@ -13,8 +13,9 @@ import os
 import stat
 import tomllib
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pytest_cepbench.errors import UnfitFileError
 
@@ -30,7 +31,7 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 )
 
 
-def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BinaryIO:
+def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BufferedReader:
     """Open a regular file for reading, as `path.open("rb")` does, and wait for nothing.
 
     most: bytes that it may have; None for any number, where it is read in parts. links: whether the

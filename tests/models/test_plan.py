@@ -24,7 +24,13 @@ def plan_of(
 ) -> LoadPlan[CheckpointParams]:
     """The plan of a folder as an encoder, or a describer where its parameters are such."""
     spec = parse_spec(f"{folder}{query}")
-    return make_plan("describer" if kind is DescriberParams else "encoder", kind, spec, inspect_checkpoint(spec), context)
+    return make_plan(
+        "describer" if kind is DescriberParams else "encoder",
+        kind,
+        spec,
+        inspect_checkpoint(spec),
+        context,
+    )
 
 
 def bound(plan: LoadPlan[CheckpointParams]) -> BoundRole:

@@ -86,7 +86,7 @@ def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -
     accepted.write(
         "test_toy.py",
         "def test_strict(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
-        "def test_lenient(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.9)\n",
+        "def test_lenient(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.6)\n",
     )
     result = accepted.run_here("-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -112,8 +112,8 @@ def check_configuration(checkpoint: Checkpoint) -> None:
     kind, config = _identify(checkpoint.path)
     if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
         msg = (
-            f"{checkpoint.path}: its configuration was written again while it was read. Gate it when "
-            "the trainer has finished, or a copy of it"
+            f"{checkpoint.path}: its configuration is another one than a moment before: let no trainer "
+            "write there"
         )
         raise CheckpointError(msg)
 
