@@ -28,7 +28,8 @@ class Tally:
     """What a role did in this process.
 
     seconds: in its model's own code, loading included. usage: what its model counted. remarks: what
-    it had to say to people, each once.
+    it had to say to people, each once. codes: under which stored answers were made that it took,
+    other than its own. provenances: of its results, as JSON, each once, where people are told of them.
     """
 
     loads: int = 0
@@ -37,6 +38,8 @@ class Tally:
     seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
     remarks: dict[str, None] = field(default_factory=dict)
+    codes: dict[str, None] = field(default_factory=dict)
+    provenances: dict[str, None] = field(default_factory=dict)
 
     def hear(self, outputs: Iterable[object]) -> None:
         """Count what replies say they took, and keep what they remark."""
@@ -71,6 +74,8 @@ def total(tallies: Iterable[Tally]) -> Tally:
         together.seconds += tally.seconds
         together.usage += tally.usage
         together.remarks |= tally.remarks
+        together.codes |= tally.codes
+        together.provenances |= tally.provenances
     return together
 
 

@@ -80,6 +80,12 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
         except ImageError as error:
             msg = f"{chain.sample.id}, generation {index}: {error}"
             raise ImageError(msg) from error
+        if image.digest != link.digest:
+            msg = (
+                f"{chain.sample.id}, generation {index}: the image changed after the run had looked at "
+                "it, and answers to it would be stored as answers to the one before: run again"
+            )
+            raise ImageError(msg)
     if image is None:
         return None
     store.recent.add(image)

@@ -21,12 +21,15 @@ class Trace:
 
     similarities: one per generation that was compared, in [-1, 1]; 0 from the failed step on
     (design 4). failure, failed_at: what stopped it (growing or encoding) and at which generation.
+    vectors: what was compared: of the start, then of each of those generations; None from the failed
+    step on.
     """
 
     chain: Chain
     similarities: tuple[float, ...]
     failure: Failure | None
     failed_at: int | None
+    vectors: tuple[Vector | None, ...] = ()
 
 
 def trace(
@@ -41,6 +44,7 @@ def trace(
     similarities = np.zeros((len(chains), len(generations)))
     failures: dict[int, tuple[Failure, int]] = {}
     start: dict[int, Vector] = {}
+    kept: list[list[Vector | None]] = [[] for _ in chains]
     for column, generation in enumerate((0, *generations)):
         able = [i for i, chain in enumerate(chains) if chain.has(generation) and i not in failures]
         results = vectors([chains[i] for i in able], generation, encoder, store)
@@ -50,6 +54,8 @@ def trace(
                 failures[i] = (result, generation)
             else:
                 found[i] = result
+        for i, row in enumerate(kept):
+            row.append(found.get(i))
         if generation == 0:
             start = found
         elif found:
@@ -57,7 +63,12 @@ def trace(
             later = np.stack(list(found.values()))[:, None]
             similarities[list(found), column - 1] = cosine_to_start(before, later)[:, 0]
     return [
-        Trace(chain, tuple(row.tolist()), *failures.get(i, (chain.failure, chain.failed_at)))
+        Trace(
+            chain,
+            tuple(row.tolist()),
+            *failures.get(i, (chain.failure, chain.failed_at)),
+            tuple(kept[i]),
+        )
         for i, (chain, row) in enumerate(zip(chains, similarities, strict=True))
     ]
 

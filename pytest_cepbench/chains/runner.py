@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -29,6 +30,7 @@ from pytest_cepbench.chains.residency import Residency
 from pytest_cepbench.chains.steps import Step, key_of, pieces
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.roles import (
+    CODE,
     Battle,
     BoundRole,
     Describer,
@@ -41,6 +43,9 @@ from pytest_cepbench.models.roles import (
 )
 from pytest_cepbench.models.torch_runtime import device_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+
+_MOST_PROVENANCES = 1000
+"""Different ones that are kept for what people are told: a server may call itself anything."""
 
 _NOTE_SECONDS = 20.0  # between notes of a role's pace
 
@@ -60,6 +65,23 @@ class DamagedInputsError(Exception):
         self.indices = tuple(indices)
 
 
+def codes_of(provenances: Mapping[str, str]) -> set[str]:
+    """The code that results name in what is kept beside them; of earlier versions they name none."""
+    every = map(_read_provenance, set(provenances.values()))
+    return {said[CODE] for said in every if CODE in said}
+
+
+def _read_provenance(text: str) -> dict[str, str]:
+    """What a provenance says in texts; it may have come from anywhere."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {name: value for name, value in said.items() if isinstance(value, str)}
+
+
 @dataclass
 class RoleRunner:
     """A bound role, loaded when the first input is not in the store.
@@ -73,6 +95,7 @@ class RoleRunner:
     given: Holding | None = None
     progress: Progress | None = None
     tally: Tally = field(default_factory=Tally)
+    _answered: bool = field(init=False, default=False)
     _noted: float = field(init=False, default=-inf)
     _storing: float = field(init=False, default=0.0)  # seconds per result of the last batch
 
@@ -189,6 +212,8 @@ class RoleRunner:
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in found
         }
         self._did(hits=len(steps) - len(missing))
+        self._compare_code(found)
+        self._note_provenances(found)
         places = [(i, steps[i]) for i in sorted(missing.values())]
         storing = self._make(places, ask, ahead=ahead) if places else []
 
@@ -198,6 +223,54 @@ class RoleRunner:
             return [found[step.key] for step in steps]
 
         return results
+
+    def _ask(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[Any]:
+        """What the model says. Some read files at their first answers, when a trainer may write there."""
+        model, files = self.model, self.bound.files
+        if files is None or self._answered:
+            return self.caller.call(model, inputs, seeds, ask)
+        with files.unchanged("the first answers were made"):
+            outputs = self.caller.call(model, inputs, seeds, ask)
+        self._answered = True
+        return outputs
+
+    def _compare_code(self, found: Iterable[str]) -> None:
+        """Note under which other code of the user's stored answers were made."""
+        own = self.bound.provenance.get(CODE)
+        if own is not None:
+            self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(found)) - {own})
+
+    def _note_provenances(self, found: Iterable[str]) -> None:
+        """Keep what people are told of stored results."""
+        if self.bound.warn is not None:
+            self._add_provenances(self.store.provenance(found).values())
+
+    def _add_provenances(self, texts: Iterable[str]) -> None:
+        known = self.tally.provenances
+        for text in texts:
+            if len(known) >= _MOST_PROVENANCES:
+                return
+            known[text] = None
+
+    def _told(self) -> Sequence[str]:
+        """What the adapter has to tell of its results, also of those of earlier runs."""
+        if self.bound.warn is None:
+            return ()
+        every = [said for text in list(self.tally.provenances) if (said := _read_provenance(text))]
+        return self.bound.warn(every)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the adapter tells of results, and that stored ones were made by other code than the
+        model's; a sentence for each.
+        """
+        own = self.bound.provenance.get(CODE)
+        return [*self._told()] + [
+            f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is {own} "
+            "now, under the same fingerprint: give the model another one if the change can change an "
+            "answer"
+            for code in self.tally.codes
+        ]
 
     def _make(
         self, places: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
@@ -213,7 +286,7 @@ class RoleRunner:
                 damaged.extend(gone)
                 return None
             steps = [step for _, step in batch]
-            outputs = self.caller.call(self.model, inputs, [step.seed for step in steps], ask)
+            outputs = self._ask(inputs, [step.seed for step in steps], ask)
             self._did(made=len(steps))
             return partial(self._keep, steps, outputs)
 
@@ -269,6 +342,10 @@ class RoleRunner:
                 made = ImageRef(self.store.put_image(made))
             told = provenance | dict(reply.provenance) if reply.provenance else provenance
             entries.append(StoredResult(step.key, made, told))
+        if self.bound.warn is not None:
+            self._add_provenances(
+                json.dumps(dict(one.provenance), sort_keys=True) for one in entries
+            )
         kept = self.store.put(entries) | passing
         self._storing = (time.thread_time() - started) / len(steps)
         return kept

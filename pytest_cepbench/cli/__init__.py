@@ -12,8 +12,9 @@ from pytest_cepbench.cli.arguments import parse
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, the process's own when None.
 
-    Returns the exit code: 0; 1 where something could not be measured, accepted or written; 2 for a
-    mistake in what was asked; 130 when interrupted. Never raises for those.
+    Returns the exit code: 0; 1 where something could not be measured, accepted or written, or where
+    `doctor` found a problem; 2 for a mistake in what was asked; 130 when interrupted. Never raises
+    for those.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -21,11 +22,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # argparse has said what was wrong, or shown its help
         return leaving.code if isinstance(leaving.code, int) else 2
     try:
-        return _run(arguments, given)
+        return _run(arguments, given) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
         from pytest_cepbench.cli.terminal import INTERRUPTED, complain
 
         return complain("interrupted", INTERRUPTED)
+
+
+def _is_whole(arguments: Namespace) -> bool:
+    """Whether no process has left the baselines half-written that the command is about."""
+    if arguments.command not in ("accept", "prune", "calibrate"):
+        return True
+    from pytest_cepbench.cli.recovery import put_right
+
+    return put_right(arguments.baselines)
 
 
 def _run(arguments: Namespace, given: Sequence[str]) -> int:
@@ -45,6 +55,10 @@ def _run(arguments: Namespace, given: Sequence[str]) -> int:
         from pytest_cepbench.cli import store
 
         return store.run(arguments)
+    if arguments.command == "doctor":
+        from pytest_cepbench.cli import doctor
+
+        return doctor.run(arguments, given)
     from pytest_cepbench.cli import study
 
     return study.run(arguments, given)

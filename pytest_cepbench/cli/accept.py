@@ -8,15 +8,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_cepbench.cli.remeasuring import Remeasured, refuse_without, remeasure
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
-from pytest_cepbench.errors import BaselineError, SpecError, unknown_name
+from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
+from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
 from pytest_cepbench.gate.baseline import FORMAT, contradiction
 from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.identities import two_identities
 from pytest_cepbench.report.text import number
 
 _NAMED = 5
@@ -25,25 +29,55 @@ _NAMED = 5
 def run(given: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
     try:
+        refuse_without(given)
         report = read_report(given.results)
         reason = _said(given.reason)
         cases = _chosen(report, given.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    refusals = list(_refusals(report, cases))
-    if refusals:
-        for refusal in refusals:
-            complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    if _refuse(report, cases, insensitive=given.accept_insensitive):
         return NOT_DONE
     root: Path = given.baselines
     accepted = {"reason": reason, "results": report.digest}
+    if given.remeasure is not None:
+        again = remeasure(given, report, cases)
+        return again if isinstance(again, int) else _accept_again(given, report, again, accepted)
     changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
     page = _page(changes, cases, reason, root)
-    if not changes or given.dry_run:
-        show([page], "nothing changed" if not changes else "nothing written: --dry-run")
+    if not changes:
+        show([page], "nothing changed")
+        return 0
+    page = Section(page.title, (*page.blocks, _OF_SEVERAL))
+    if given.dry_run:
+        show([page], "nothing written: --dry-run")
         return 0
     show([page])
     return _write(changes, root)
+
+
+_OF_SEVERAL = (
+    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal checkpoints "
+    "will seem worse: accept with --remeasure SUITE"
+)
+
+
+def _accept_again(
+    given: Namespace, report: RunReport, again: Remeasured, accepted: dict[str, str]
+) -> int:
+    """Accept what was measured again, and have the suite measure like that from now on."""
+    if _refuse(report, again.cases, insensitive=given.accept_insensitive):
+        return NOT_DONE
+    root: Path = given.baselines
+    accepted = accepted | {"remeasured": again.said}
+    proposed = _changes(again.cases, accepted, root, move_anchor=given.move_anchor)
+    changes = list(again.held(proposed))
+    page = [_page(changes, again.cases, accepted["reason"], root), *again.sections()]
+    if given.dry_run:
+        show(page, "nothing written: --dry-run")
+        return 0
+    show(page)
+    code = _write(changes, root) if changes else 0
+    return code or again.write_suite()
 
 
 def _said(reason: str) -> str:
@@ -80,8 +114,23 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
     return chosen
 
 
-def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) -> Iterator[str]:
-    """Why a run can update no baseline, a sentence each; none where it can."""
+def _refuse(
+    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+) -> bool:
+    """Whether nothing is accepted, for reasons that are said."""
+    refusals = list(_refusals(report, cases, insensitive=insensitive))
+    for refusal in refusals:
+        complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    return bool(refusals)
+
+
+def _refusals(
+    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+) -> Iterator[str]:
+    """Why a run can update no baseline, a sentence each; none where it can.
+
+    insensitive: whether what lies at its floor by chance may.
+    """
     if report.incomplete is not None:
         yield f"the run is incomplete: {report.incomplete}; run it again"
         return
@@ -91,12 +140,23 @@ def _refusals(report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]]) 
             "one in which none did; run it again, what was computed is in the store"
         )
         return
+    yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():
         problem = _problem(key, results)
+        if problem is None and not insensitive:
+            problem = _insensitive(results)
         if problem is not None:
             yield f"{key}: {problem}"
+
+
+def _insensitive(results: Sequence[CaseResult]) -> str | None:
+    """Why a case that can fail a run is not to be held to what was measured."""
+    measured = results[0].measured
+    assert measured is not None  # or the case was refused before
+    why = why_not_accepted(measured) if any(one.primary for one in results) else None
+    return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
 
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
@@ -167,6 +227,7 @@ def _page(
         head = ("case", "before", "after", "difference", "n", "verdict", "anchor")
         blocks.append(Table(head, rows))
     blocks += _remarks(changes, root)
+    blocks += _seen(changes)
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {_count(same, 'case')}")
@@ -212,8 +273,20 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
         yield "frozen: what was accepted before stays as the anchor that all later steps are held to"
+    if "again" in steps:
+        yield "again: the anchor was measured once more too, under the same conditions, and stays"
     if "moved" in steps:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
+
+
+def _seen(changes: Sequence[Change]) -> Iterator[str]:
+    """What the set-up can see of these cases, where that is little: each sentence with its cases."""
+    said: dict[str, list[CaseKey]] = {}
+    for change in changes:
+        for remark in remarks_on_accepting(change.after):
+            said.setdefault(remark, []).append(change.key)
+    for remark, keys in said.items():
+        yield f"warning: {_listed(keys)}: {remark}"
 
 
 def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
@@ -221,34 +294,24 @@ def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
     if not path.exists():
         return
     try:
-        load_baseline(path.read_text(encoding="utf-8"), key, path.name)
+        load_baseline(read_text(path), key, path.name)
     except (OSError, UnicodeDecodeError, BaselineError) as error:
         yield f"replaced, since it cannot be used: {error}"
 
 
 def _write(changes: Sequence[Change], root: Path) -> int:
-    """Write the files one by one: what an error leaves behind is said, and the next try resumes."""
-    written: list[Path] = []
+    """Write the files, all or none."""
     try:
-        for change in changes:
-            written += apply([change], root)
-    except OSError as error:
-        failed, why, code = changes[len(written)].key, error.strerror or str(error), NOT_DONE
+        written = apply(changes, root)
+    except WriteError as error:
+        return complain(f"nothing is accepted: {error}; run the same command again then", NOT_DONE)
     except KeyboardInterrupt:
-        failed, why, code = changes[len(written)].key, "interrupted", INTERRUPTED
-    else:
-        show([], f"{_count(len(written), 'baseline')} written below {root}: commit them")
-        return 0
-    done = _listed([change.key for change in changes[: len(written)]]) or "none"
-    return complain(
-        f"the baseline of {failed} could not be written: {why}. {len(written)} of {len(changes)} "
-        f"are written ({done}); mend that and run the same command again, or restore them from "
-        "version control",
-        code,
-    )
+        return complain("nothing is accepted: interrupted", INTERRUPTED)
+    show([], f"{_count(len(written), 'baseline')} written below {root}: commit them")
+    return 0
 
 
-def _listed(keys: Sequence[CaseKey]) -> str:
+def _listed(keys: Sequence[CaseKey | str]) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return ", ".join(map(str, keys[:_NAMED])) + more
 

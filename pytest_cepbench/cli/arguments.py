@@ -26,6 +26,8 @@ _EXIT_CODES_OF_FILES = (
     "in what was asked"
 )
 
+_EXIT_CODES_OF_DOCTOR = "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was asked"
+
 _STORE_CODES = (
     "exit code: 0, 1 where something is damaged, was refused or could not be written, 2 for a "
     "mistake in what was asked"
@@ -51,6 +53,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     about = "measure the noise of a model against itself over seeds, and keep it with the baselines"
     _add_calibrate(
         commands.add_parser("calibrate", help=about, description=f"{about}.", epilog=_EXIT_CODES)
+    )
+    about = "check whether a suite as it is set up can see anything, without gating"
+    _add_doctor(
+        commands.add_parser(
+            "doctor", help=about, description=f"{about}.", epilog=_EXIT_CODES_OF_DOCTOR
+        )
     )
     for name, about, add in (
         ("accept", "accept the results of a run as baselines", _add_accept),
@@ -82,7 +90,25 @@ def _add_accept(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make what is accepted the anchor too: the steps until here are forgotten",
     )
+    parser.add_argument(
+        "--accept-insensitive",
+        "--cep-accept-insensitive",
+        action="store_true",
+        help="accept also what lies at the floor by chance, where a regression could not be seen",
+    )
     _add_dry_run(parser)
+    again = parser.add_argument_group("a checkpoint that was chosen as the best of several")
+    again.add_argument(
+        "--remeasure",
+        metavar="SUITE",
+        type=Path,
+        help="measure it again, on held-out samples or under a fresh seed, and accept that",
+    )
+    again.add_argument("--model", metavar="SPEC", help="default: as in the results")
+    for role in ROLES:
+        _add_role(again, role, "")
+    _add_play(again)
+    _add_store(again)
 
 
 def _add_prune(parser: argparse.ArgumentParser) -> None:
@@ -106,18 +132,39 @@ def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     for role in ROLES:
         _add_role(parser, role, "")
     _add_play(parser)
+    _add_trial(parser, seeds="5")
+    _add_store(parser)
+    _add_baselines(parser)
+    _add_dry_run(parser)
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    _add_suite(parser)
+    parser.add_argument(
+        "--model",
+        metavar="SPEC",
+        help="the model that would be gated; default: the suite's describer",
+    )
+    for role in ROLES:
+        _add_role(parser, role, "")
+    _add_play(parser)
+    _add_trial(parser, seeds="2")
+    _add_store(parser)
+    _add_baselines(parser)
+    _add_out(parser)
+
+
+def _add_trial(parser: argparse.ArgumentParser, seeds: str) -> None:
+    """Under how many seeds a model is played, and by which numbers its cases are looked at."""
     parser.add_argument(
         "--seeds",
         metavar="N",
-        default="5",
+        default=seeds,
         help="how many seeds, from the suite's own on; default: %(default)s",
     )
     whose = "in the place of the suite's, for what is printed"
     _add(parser, "tolerance", metavar="X", help=f"tolerated drop of every case, {whose}")
     _add(parser, "alpha", metavar="X", help=f"error that the cases share, {whose}")
-    _add_store(parser)
-    _add_baselines(parser)
-    _add_dry_run(parser)
 
 
 def _add_store_actions(parser: argparse.ArgumentParser) -> None:
@@ -233,7 +280,7 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_play(parser: argparse.ArgumentParser) -> None:
+def _add_play(parser: argparse._ActionsContainer) -> None:
     """What is played by whom, and over what."""
     _add(parser, "role", choices=(*ROLES, "unified"), help="what the models under test play")
     _add(
@@ -247,7 +294,7 @@ def _add_play(parser: argparse.ArgumentParser) -> None:
     _add(parser, "samples", metavar="N", help="most samples of each category")
 
 
-def _add_store(parser: argparse.ArgumentParser) -> None:
+def _add_store(parser: argparse._ActionsContainer) -> None:
     default = Path(".cepbench/store")
     _add(parser, "store", metavar="DIR", type=Path, default=default, help=_DEFAULT)
 
@@ -275,17 +322,21 @@ def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
         "--parts", metavar="NAME,...", help="categories, groups or mappings, beside the whole"
     )
     _add_store(parser)
+    _add_out(parser)
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
     out = Path(".cepbench/studies")
     parser.add_argument("--out", metavar="DIR", type=Path, default=out, help=_DEFAULT)
 
 
-def _add(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+def _add(parser: argparse._ActionsContainer, name: str, **settings: Any) -> None:
     """An option that pytest has as `--cep-NAME`, which messages speak of and which works here too."""
     parser.add_argument(f"--{name}", **settings)
     parser.add_argument(f"--cep-{name}", dest=name, **settings | {"help": argparse.SUPPRESS})
 
 
-def _add_role(parser: argparse.ArgumentParser, role: str, study: str) -> None:
+def _add_role(parser: argparse._ActionsContainer, role: str, study: str) -> None:
     """A role that is the same for all, or the one that the study, if it is one, exchanges."""
     if study == f"{role}s":
         parser.add_argument(

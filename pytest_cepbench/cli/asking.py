@@ -20,18 +20,18 @@ from pytest_cepbench.suites.policies import Overrides
 
 def read_question(given: Namespace) -> Question:
     """The question. Raises SpecError and SuiteError naming the option that is wrong."""
-    roles, encoders = _fixed_roles(given, given.study.removesuffix("s"))
+    roles, encoders = fixed_roles(given, given.study.removesuffix("s"))
     return Question(
         study=given.study,
-        suite=_suite_file(given.suite),
+        suite=suite_file(given.suite),
         models=_named(given.model),
         variants=_variants(given),
         seat=given.seat if given.study == "encoders" else "encoder",
         role=given.role,
         roles=roles,
         encoders=encoders,
-        data=_data(given.data),
-        samples=_count("--samples", given.samples),
+        data=read_data(given.data),
+        samples=read_count("--samples", given.samples),
         metrics=_names("--metrics", given.metrics),
         parts=_names("--parts", given.parts) or (),
     )
@@ -39,13 +39,13 @@ def read_question(given: Namespace) -> Question:
 
 def read_trial(given: Namespace) -> Trial:
     """What is to be calibrated. Raises as `read_question`."""
-    roles, encoders = _fixed_roles(given)
+    roles, encoders = fixed_roles(given)
     return Trial(
-        suite=_suite_file(given.suite),
+        suite=suite_file(given.suite),
         choices=RoleChoices(given.model, given.role, roles, encoders),
-        seeds=_count("--seeds", given.seeds) or 0,
-        data=_data(given.data),
-        samples=_count("--samples", given.samples),
+        seeds=read_count("--seeds", given.seeds) or 0,
+        data=read_data(given.data),
+        samples=read_count("--samples", given.samples),
         overrides=Overrides(
             tolerance=_number("--tolerance", given.tolerance, check_tolerance),
             alpha=_number("--alpha", given.alpha, check_alpha),
@@ -54,7 +54,8 @@ def read_trial(given: Namespace) -> Trial:
     )
 
 
-def _suite_file(path: Path) -> Path:
+def suite_file(path: Path) -> Path:
+    """The suite's file, which may be named by its folder. Raises SuiteError."""
     file = path / FILE_NAME if path.is_dir() else path
     if not file.is_file():
         msg = f"no suite at {str(path)!r}: a folder with a {FILE_NAME}, or such a file, is expected"
@@ -83,7 +84,7 @@ def _seed(text: str) -> Named:
     return Named(seed, seed)
 
 
-def _fixed_roles(
+def fixed_roles(
     given: Namespace, exchanged: str | None = None
 ) -> tuple[dict[RoleName, str], dict[str, str]]:
     """Specs of the roles that are the same for all, and of the suite's further encoders."""
@@ -96,14 +97,16 @@ def _fixed_roles(
     return {role: spec for role, spec in roles.items() if spec is not None}, encoders
 
 
-def _data(texts: Sequence[str]) -> dict[str, Path]:
+def read_data(texts: Sequence[str]) -> dict[str, Path]:
+    """Data set name -> path of several NAME=PATH. Raises SpecError."""
     with _explained():
         return {
             name: Path(path).absolute() for name, path in (split_pair(t, "--data") for t in texts)
         }
 
 
-def _count(option: str, text: str | None) -> int | None:
+def read_count(option: str, text: str | None) -> int | None:
+    """A number of at least 1; None where the option is not given. Raises SpecError."""
     with _explained():
         return None if text is None else at_least_one(text, option)
 

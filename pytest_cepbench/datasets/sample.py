@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, digest_text, read_image
 from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.files import open_regular
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class EmbeddedImage:
     def load(self) -> ImageArtifact:
         """The image. Raises ImageError naming file, row and field when there is none."""
         try:
-            with self.path.open("rb") as stream:
+            with open_regular(self.path) as stream:
                 stream.seek(self.offset)
                 text = stream.read(self.length)
             body = text.partition(b",")[2] if text.startswith(b"data:") else text
@@ -148,6 +149,15 @@ class Dataset:
             if sample.id in chosen
         )
         return replace(self, samples=kept, whole=self.whole or self)
+
+    def without(self, first: int) -> Dataset | None:
+        """All samples but those that `limited` would choose as so many first ones; None if none is left.
+
+        So what is chosen of these is never among the first ones, also of samples in several categories.
+        """
+        chosen = {sample.id for sample in self.limited(first).samples} if first else set()
+        kept = tuple(sample for sample in self.samples if sample.id not in chosen)
+        return replace(self, samples=kept, whole=self.whole or self) if kept else None
 
     def repeated(self, times: int) -> Dataset:
         """Every sample so many times: itself, and replicates with ids, hence seeds, of their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.errors import BaselineError, WriteError
+from pytest_cepbench.files import MOST_TEXT, read_regular, read_text
 from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
 from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.replacement import replace_files
 
-AnchorStep = Literal["none", "kept", "frozen", "moved"]
+AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
 """What becomes of the anchor: there is none yet; it stays; what was accepted first becomes it; it
-moves to what is accepted now."""
+moves to what is accepted now; its model was measured again."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,14 @@ class Change:
     """A baseline before and after.
 
     before: None for a new case, and for a file that could not be used. anchor: what becomes of it.
+    renewed: the anchor, where its model was measured again.
     """
 
     key: CaseKey
     before: Baseline | None
     after: Baseline
     anchor: AnchorStep
+    renewed: Baseline | None = None
 
     @property
     def text(self) -> str:
@@ -49,7 +54,9 @@ def propose(
     before = readable(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
-    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not unchanged)
+    # A floor that only now is kept is no step away from what was accepted.
+    stays = before is not None and _same(replace(before, floor=after.floor), after)
+    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not stays)
     if unchanged and anchor in ("none", "kept"):
         return None
     if before is not None and comparable and after.noise is None:
@@ -73,33 +80,41 @@ def _anchor_step(
         return "kept"
     if freeze and not move:
         return "frozen"
-    return "moved" if place.exists() else "none"
+    return "moved" if os.path.lexists(place) else "none"
 
 
 def readable(path: Path, key: CaseKey) -> Baseline | None:
     """What a file holds; None where there is none, or nothing that could be compared."""
     try:
-        return load_baseline(path.read_text(encoding="utf-8"), key, path.name)
+        return load_baseline(read_text(path), key, path.name)
     except (OSError, UnicodeDecodeError, BaselineError):
         return None
 
 
 def apply(changes: Iterable[Change], root: Path) -> list[Path]:
-    """Write the changed files, each at once; returns where the baselines are."""
+    """Write the changed files, all or none; returns where the baselines are.
+
+    Raises WriteError, and then nothing is changed.
+    """
+    contents: dict[Path, bytes | None] = {}
     written = []
     for change in changes:
         target, anchor = baseline_path(root, change.key), anchor_path(root, change.key)
         if change.anchor == "frozen":
-            _write(anchor, target.read_text(encoding="utf-8"))
+            contents[anchor] = _accepted_before(target)
         elif change.anchor == "moved":
-            _write(anchor, change.text)
-        _write(target, change.text)
+            contents[anchor] = change.text.encode()
+        elif change.renewed is not None:
+            contents[anchor] = dump_baseline(change.renewed).encode()
+        contents[target] = change.text.encode()
         written.append(target)
+    replace_files(root, contents)
     return written
 
 
-def _write(target: Path, text: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(target)
+def _accepted_before(path: Path) -> bytes:
+    try:
+        return read_regular(path, MOST_TEXT)
+    except OSError as error:
+        msg = f"{path} cannot be read any more: {error.strerror}; nothing was changed"
+        raise WriteError(msg) from error

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.escapes import escape_toml
+from pytest_cepbench.files import parse_toml
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
 FORMAT = 2
@@ -47,7 +49,8 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
     accepted: how it came to be accepted, where `cepbench accept` wrote it. noise: where the model
-    was calibrated.
+    was calibrated. floor: what chance alone gives; None in files of before it was kept, and where it
+    is not known.
     """
 
     format: int
@@ -66,6 +69,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clusters: dict[str, str] = {}
     accepted: dict[str, str] = {}
     noise: Noise | None = None
+    floor: float | None = None
 
 
 def record_of(measurement: Measurement) -> Baseline:
@@ -85,6 +89,7 @@ def record_of(measurement: Measurement) -> Baseline:
         sizes=dict(measurement.sizes),
         blocks={name: dict(part) for name, part in measurement.blocks.items()},
         clusters=dict(measurement.clusters),
+        floor=measurement.floor,
     )
 
 
@@ -101,6 +106,8 @@ def dump_baseline(baseline: Baseline) -> str:
     ]
     if baseline.shares:
         lines.append("shares = true")
+    if baseline.floor is not None:
+        lines.append(f"floor = {_number(baseline.floor)}")
     for name, table in _tables(baseline):
         lines += ["", f"[{name}]"]
         for field, value in table.items():
@@ -133,10 +140,10 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     it should not, belongs to another case, is of a newer format, or contradicts itself.
     """
     try:
-        table = msgspec.toml.decode(text)
+        table = parse_toml(text)
         _refuse_newer(table, where)
         baseline = msgspec.convert(table, Baseline)
-    except msgspec.MsgspecError as error:  # includes what is not TOML at all
+    except (msgspec.MsgspecError, ValueError) as error:
         msg = f"baseline {where} cannot be read: {error}; {REMEDY}"
         raise BaselineError(msg) from error
     problem = contradiction(baseline, key)
@@ -182,6 +189,9 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
         return f"says n = {baseline.n} and holds the scores of {measurement.n}"
     if not abs(baseline.value - value) <= _SLACK:
         return f"says value = {baseline.value} and its scores give {value}"
+    floor = baseline.floor
+    if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
+        return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
     return None if baseline.noise is None else _impossible(baseline.noise)
 
 
@@ -200,10 +210,10 @@ def _quote_or_int(value: str | int) -> str:
 
 
 def _quote(text: str) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's, which also escapes DEL.
+    """A TOML basic string, in which no character is hidden: baselines are reviewed as diffs.
 
-    Lone surrogates (a path on the command line that is not UTF-8) are shown as their escapes: no
-    TOML file can hold them.
+    JSON's escapes are a subset of TOML's. Lone surrogates (a path on the command line that is not
+    UTF-8) are shown as their escapes: no TOML file can hold them.
     """
     text = text.encode("utf-8", "backslashreplace").decode()
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return escape_toml(json.dumps(text, ensure_ascii=False))

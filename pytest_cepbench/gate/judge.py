@@ -9,6 +9,7 @@ from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
 from pytest_cepbench.gate.pairing import IncomparableError, Pair, pair
 from pytest_cepbench.gate.policy import Pairing, Policy
+from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, remarks_on_comparing
 from pytest_cepbench.gate.statistics import Bounds, mean_bounds, smallest_visible
 from pytest_cepbench.gate.verdict import Verdict
 
@@ -39,6 +40,7 @@ class Judgement:
     smallest drop that so many units can see with 80 % power, at this spread.
     reasons: sentences for people, why it does not pass. statements: what else they should know of
     the comparison. losers: the samples that got worse, most first. since_anchor: the same against the anchor.
+    warnings: sentences on what the comparison cannot see, whatever its verdict.
     """
 
     verdict: Verdict
@@ -54,6 +56,7 @@ class Judgement:
     statements: tuple[str, ...] = ()
     losers: tuple[Loser, ...] = ()
     since_anchor: Judgement | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def judge(
@@ -75,6 +78,42 @@ def judge(
         return Judgement(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
+    judgement = _judge(measurement, baseline, policy, anchor, pairing, partial=partial)
+    return _as_far_as_seen(judgement, measurement, baseline, policy)
+
+
+def _as_far_as_seen(
+    judgement: Judgement, measurement: Measurement, baseline: Baseline, policy: Policy
+) -> Judgement:
+    """The same, but what cannot lose as much as is tolerated does not hold: nothing was excluded."""
+    if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE):
+        return judgement
+    warnings = (*judgement.warnings, *remarks_on_comparing(measurement, baseline))
+    judgement = replace(judgement, warnings=warnings)
+    floor = measurement.floor if baseline.floor is None else baseline.floor
+    value = baseline.value if judgement.baseline_value is None else judgement.baseline_value
+    most = largest_drop(value, baseline, floor)
+    if judgement.verdict is not Verdict.HELD or most is None or most > policy.tolerance:
+        return judgement
+    end = "what chance gives" if not baseline.shares else "the worst there is"
+    reason = (
+        f"the baseline of {value:.4g} can lose {most:.4g} down to {end}, and {policy.tolerance:g} is "
+        "tolerated: a regression could not be seen"
+    )
+    reasons = (*judgement.reasons, reason)
+    return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
+
+
+def _judge(
+    measurement: Measurement,
+    baseline: Baseline,
+    policy: Policy,
+    anchor: Baseline | None,
+    pairing: Pairing,
+    *,
+    partial: bool,
+) -> Judgement:
+    """Against both, as far as their numbers tell."""
     if anchor is None or anchor.scores == baseline.scores:
         return _compare(measurement, baseline, policy, pairing, partial=partial)
     half = replace(policy, alpha=policy.alpha / 2)
@@ -133,6 +172,9 @@ def _compare(
             said += f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
         return replace(judgement, verdict=Verdict.HELD, statements=(*judgement.statements, said))
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
+    if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
+        remark = power_remark(both.differences.sd, judgement.units, policy)
+        judgement = replace(judgement, statements=(*judgement.statements, *filter(None, [remark])))
     return replace(judgement, verdict=verdict)
 
 

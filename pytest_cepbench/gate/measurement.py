@@ -72,6 +72,10 @@ class Measurement:
     shares: whether scores are shares of right answers, in [0, 1], rather than points on a scale.
     clusters: sample id -> the cluster that it shares with others, where it does.
     notes: what else a reader should know, a sentence each.
+    floor: what chance alone gives: the value of samples against other samples' starts; None where it
+    is not known.
+    warnings: what makes the number mean less than it seems to, a sentence each; every report shows
+    them.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -88,6 +92,8 @@ class Measurement:
     shares: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    floor: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         rounded = {
@@ -107,6 +113,9 @@ class Measurement:
         }
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
+        if self.floor is not None:
+            floor = round(float(self.floor), DECIMALS) + 0.0  # + 0.0 turns -0.0 into 0.0
+            object.__setattr__(self, "floor", floor)
 
     @cached_property
     def value(self) -> float:

@@ -68,6 +68,23 @@ def check_tolerance(value: float, name: str) -> None:
         raise ValueError(msg)
 
 
+def check_span(policy: Policy, span: float, what: str) -> None:
+    """Raise ValueError for a tolerance that no drop can exceed, naming who set it.
+
+    span: how far apart the best and the worst value of the metric are. what: names the case.
+    """
+    for name, value in (
+        ("tolerance", policy.tolerance),
+        ("anchor_tolerance", policy.anchor_tolerance),
+    ):
+        if value is not None and value >= span:
+            msg = (
+                f"{name} = {value:g} from {policy.origins.get(name) or 'the defaults'}: {what} spans "
+                f"{span:g}, so no drop exceeds it; give one below {span:g}"
+            )
+            raise ValueError(msg)
+
+
 def check_alpha(value: float, name: str) -> None:
     """Raise ValueError for an error probability that is none, or of which no bound could be made."""
     if not 0 < value <= 0.5:

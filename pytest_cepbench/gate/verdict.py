@@ -116,6 +116,18 @@ PRESENTATIONS = {
 """Every verdict has a row; 3 is pytest's "internal error": such a run says nothing of the model."""
 
 
+REFUSED = Presentation(
+    outcome="failed",
+    letter="F",
+    color="red",
+    exit_code=1,
+    meaning="it is not accepted as a baseline, and no other case of the run is",
+    next_step="look at the chains in the HTML report: the models may not be able to read these samples, "
+    "or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the same",
+)
+"""How a case shows whose measurement was to become the baseline and may not."""
+
+
 def present(verdict: Verdict, *, primary: bool = True, strict: bool = False) -> Presentation:
     """How a verdict of a case shows: the one place where a verdict becomes an outcome.
 

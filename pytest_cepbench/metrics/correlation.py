@@ -150,11 +150,22 @@ _COEFFICIENTS: Mapping[str, Callable[[npt.NDArray[np.float64], npt.NDArray[np.fl
 
 
 def _direction(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    # Scaled by the largest entry first, so that neither the sum nor the squares overflow.
-    scaled = column / np.abs(column).max()
-    centred = scaled - scaled.mean()
+    """The column less its mean, of length 1; all digits of scores that differ by little are kept."""
+    # By a power of two, which rounds nothing, so that no sum and no square overflows or vanishes.
+    scaled = _by_power_of_two(column)
+    # The first entry goes before the mean is formed: it takes off what all have in common, and the
+    # rounding of a large mean could be as large as the differences.
+    shifted = _by_power_of_two(scaled - scaled[0])
+    centred = shifted - shifted.mean()
     unit: npt.NDArray[np.float64] = centred / np.linalg.norm(centred)
     return unit
+
+
+def _by_power_of_two(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The column with its largest entry in [1/2, 1)."""
+    _, exponent = np.frexp(np.abs(column).max())
+    scaled: npt.NDArray[np.float64] = np.ldexp(column, -exponent)
+    return scaled
 
 
 def _interval(

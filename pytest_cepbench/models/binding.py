@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pytest_cepbench.errors import RoleError
@@ -16,6 +16,7 @@ from pytest_cepbench.models.roles import (
     UNIFIED_ROLES,
     BindContext,
     BoundRole,
+    Model,
     RoleName,
 )
 from pytest_cepbench.models.spec import API, ENCODER_SCHEMES, ModelSpec
@@ -81,6 +82,20 @@ def bind(
     Raises RoleError when the model cannot play the role, CheckpointError for damaged or missing
     files, SpecError for parameters that are unknown or wrong.
     """
+    bound = _resolve(spec, role, context, force=force)
+    files, load = bound.files, bound.load
+    if files is None:
+        return bound
+
+    def load_unchanged() -> Model:
+        with files.unchanged():
+            return load()
+
+    return replace(bound, load=load_unchanged)
+
+
+def _resolve(spec: ModelSpec, role: RoleName, context: BindContext, *, force: bool) -> BoundRole:
+    """As `bind`; what the adapter gives loads whatever lies there by then."""
     if spec.scheme == "shapes":
         from pytest_cepbench.models.shapes import bind_shapes
 
@@ -92,7 +107,7 @@ def bind(
     if spec.scheme == "python":
         from pytest_cepbench.models.python_model import bind_python
 
-        return bind_python(spec, role)
+        return bind_python(spec, role, context)
     if spec.scheme in ENCODER_SCHEMES:
         from pytest_cepbench.models.encoders import bind_encoder_scheme
 

@@ -12,6 +12,8 @@ role's Protocol. The object states its identity itself, by these attributes:
     batch_size: int         most inputs in one call (default: 8)
     device: str             where it works, as torch names it (default: "cpu"); with --cep-residency=swap
                             its method `move(device)`, if it has one, is told "cpu" and this in turn
+    files: Sequence         paths of the files that the fingerprint covers (default: none known); they are
+                            looked at again before and after the first answers
     what: str               a name for people (default: the spec's target)
 """
 
@@ -19,16 +21,20 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from pytest_cepbench.artifacts import canonical_json, digest_text
+from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.covered import CoveredFiles
 from pytest_cepbench.models.detectors.params import Queries
 from pytest_cepbench.models.roles import (
+    CODE,
     SHORT_FINGERPRINT,
+    BindContext,
     BoundRole,
     Describer,
     Detector,
@@ -38,6 +44,7 @@ from pytest_cepbench.models.roles import (
     Model,
     RoleName,
 )
+from pytest_cepbench.models.source_code import source_of
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 ADAPTER = "python/1"
@@ -66,7 +73,7 @@ def roles_of(model: object) -> tuple[RoleName, ...]:
     return tuple(role for role, protocol in _PROTOCOLS.items() if isinstance(model, protocol))
 
 
-def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
+def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Bind a `python:` model. The object is made here, since it alone knows its identity; a factory
     should put off loading weights to the first call.
 
@@ -93,8 +100,41 @@ def bind_python(spec: ModelSpec, role: RoleName) -> BoundRole:
         batch_size=_batch_size(spec, model),
         lasting=True,
         shares=spec.text,
-        provenance={"device": _attribute(spec, model, "device", str, "cpu")},
+        provenance={
+            "device": _attribute(spec, model, "device", str, "cpu"),
+            CODE: _code(spec, model),
+        },
+        files=_covered(spec, model, context),
     )
+
+
+def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFiles | None:
+    """The files that the model says its fingerprint covers; None where it names none."""
+    named = getattr(model, "files", ())
+    try:
+        paths = [Path(os.fspath(one)).absolute() for one in named]
+    except TypeError as error:
+        msg = (
+            f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the files "
+            f"that its fingerprint covers, got {named!r}"
+        )
+        raise SpecError(msg) from error
+    if not paths:
+        return None
+    files = CoveredFiles(
+        spec.text,
+        context.hash_file,
+        lambda hash_file: digest_json([[str(path), hash_file(path)] for path in paths]),
+    )
+    # From here on they are looked at again; the model's own digest of them is a moment old.
+    assert files.fingerprint
+    return files
+
+
+def _code(spec: ModelSpec, model: object) -> str:
+    """What makes the answers: factory, file and digest of the code as it lies there now."""
+    source = source_of(spec.target.partition(":")[0], type(model).__module__)
+    return f"{spec.target} ({source})" if source else spec.target
 
 
 def make_model(spec: ModelSpec) -> Model:

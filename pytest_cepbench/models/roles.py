@@ -18,6 +18,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.models.covered import CoveredFiles
 
 RoleName = Literal["describer", "generator", "encoder", "detector", "judge"]
 
@@ -28,6 +29,12 @@ UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 
 SHORT_FINGERPRINT = 16
 """Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
+
+CODE = "code"
+"""In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
+
+Warn = Callable[[Sequence[Mapping[str, str]]], Sequence[str]]
+"""Given all different provenances that results have."""
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -222,12 +229,17 @@ class BoundRole:
         key, and equal inputs share one result.
     batch_size: most inputs in one call.
     grows: whether more may be tried where there is memory for it: nobody asked for a size.
+    small: whether it is a small model on the CPU, so that copies of it in other processes cost little.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
     lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
     shares: names what is loaded where several roles of one spec are one model, loaded once for all of
         them: whichever of them loads it first; empty for a model of its own.
     provenance: kept beside results, never in a key (device, library versions).
-    load: makes the model; called again only where it was let go of in between.
+    load: makes the model; called again only where it was let go of in between. Raises IdentityError
+        where a file that the fingerprint covers is another one by then.
+    files: those that the fingerprint covers; None for a model that has none, or names none.
+    warn: what people are to be told of results by what is kept beside them, a sentence each; also of
+        results that an earlier run stored. None where there is nothing to tell.
     """
 
     role: RoleName
@@ -240,10 +252,13 @@ class BoundRole:
     seeded: bool = False
     batch_size: int = 8
     grows: bool = False
+    small: bool = False
     build: str = ""
     lasting: bool = False
     shares: str = ""
     provenance: Mapping[str, str] = field(default_factory=dict)
+    files: CoveredFiles | None = field(default=None, repr=False, compare=False)
+    warn: Warn | None = field(default=None, repr=False, compare=False)
 
     @property
     def short_fingerprint(self) -> str:

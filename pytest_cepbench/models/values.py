@@ -1,8 +1,11 @@
-"""The values of loaded weights: numbers, all of them, and no matrix of zeros without a word about it.
+"""The values of loaded weights: in memory of their own, numbers, and no matrix of zeros without a word.
 
 A model with NaN among its weights writes empty texts and draws nothing, which would be counted as so
 many failures of its own; where the tensor has little say it would even be measured. It is neither
 better nor worse than its baseline: it is broken.
+
+On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that writes into
+the file changes the model that was loaded from it, between one answer and the next.
 """
 
 from __future__ import annotations
@@ -19,6 +22,26 @@ from pytest_cepbench.models.loading import few_of
 
 if TYPE_CHECKING:
     import torch
+
+
+def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+    """Make the weights of a loaded model independent of its files, and look them over.
+
+    parts: its modules by name, "" for a model that is one module; a part without weights is passed
+    over. Raises and warns as `check_values`.
+    """
+    for module in parts.values():
+        if hasattr(module, "named_parameters"):
+            for tensor in (*module.parameters(), *module.buffers()):
+                tensor.data = own_memory(tensor.data)
+    check_values(checkpoint, parts)
+
+
+def own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy of it where its memory is not torch's own: a mapped file, most likely."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
+        return tensor
+    return tensor.clone()
 
 
 def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:

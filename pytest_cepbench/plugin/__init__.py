@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
+from pytest_cepbench.plugin import exit_code, verdict_reports
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
-    RESULTS,
     cep_case,
     cep_gate,
     describer,
@@ -24,10 +25,11 @@ from pytest_cepbench.plugin.fixtures import (
     judge,
     process_of,
 )
-from pytest_cepbench.plugin.ledger import SKIPPED, UNJUDGED
+from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
+from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
+from pytest_cepbench.plugin.run_modes import refuse_modes
 from pytest_cepbench.plugin.settings import Settings, updating
-from pytest_cepbench.plugin.wire import to_wire
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 from pytest_cepbench.plugin.workers.folder import make_folder, remove_folder
 
@@ -48,9 +50,10 @@ _TAKEN = pytest.StashKey[Sequence[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register `--cep-...` and the ini keys, and the hooks of runs on several workers."""
+    """Register `--cep-...` and the ini keys, and the hooks that have modules of their own."""
     add_options(parser)
     pluginmanager.register(workers_hooks, "cepbench_workers")
+    pluginmanager.register(verdict_reports, "cepbench_verdict_reports")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,6 +64,7 @@ def pytest_load_initial_conftests(
     hide_short_values(early_config, args)
     yield
     early_config.stash[_TAKEN] = add_short_options(parser)
+    early_config.pluginmanager.register(exit_code, "cepbench_exit_code")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,7 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
     if not hasattr(config, "workerinput"):
         settings = Settings.from_config(config)
-        controller = Controller(settings, lambda: process_of(config))
+        ledger = Ledger(config.rootpath)
+        controller = Controller(settings, lambda: process_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
             with _usage_errors():
                 from pytest_cepbench.plugin.workers.leases import plan_leases
@@ -85,7 +90,10 @@ def pytest_configure(config: pytest.Config) -> None:
             config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter
         config.stash[CONTROLLER] = controller
         # Hooks that get no config are the ledger's own methods.
-        config.pluginmanager.register(controller.ledger, "cepbench_ledger")
+        config.pluginmanager.register(ledger, "cepbench_ledger")
+    # After the ledger, so that it is asked before it: what a report carries, it puts there.
+    config.stash[RECORDS] = Records()
+    config.pluginmanager.register(config.stash[RECORDS], "cepbench_records")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -100,7 +108,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is gated against what."""
     controller = config.stash.get(CONTROLLER, None)
-    return [f"cepbench: {line}" for line in controller.lines] if controller else []
+    return [f"cepbench: {visible(line)}" for line in controller.lines] if controller else []
 
 
 @contextmanager
@@ -110,13 +118,13 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except CepError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(visible(str(error))) from None
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say of each suite who plays which role, also where nobody was named."""
     controller = config.stash.get(CONTROLLER, None)
-    return list(controller.lineups()) if controller else []
+    return [visible(line) for line in controller.lineups()] if controller else []
 
 
 # -- collection --------------------------------------------------------------------------------------
@@ -132,12 +140,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what is a case, so that `-m cep` selects all of them."""
-    if _is_case(item):
+    if is_case(item):
         item.add_marker("cep")
-
-
-def _is_case(item: pytest.Item) -> bool:
-    return "cep_case" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(tryfirst=True)  # the terminal asks for its lines in the same hook
@@ -146,25 +150,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     xdist's controller hears of them by its own hook.
     """
-    cases = [item for item in session.items if _is_case(item)]
-    if cases:
-        from pytest_cepbench.plugin.collecting import assign_policies, leave_outlines
-
-        process = process_of(session.config)
-        assign_policies(cases, process)
-        if hasattr(session.config, "workerinput"):
-            leave_outlines(cases, process)
-    config = session.config
-    controller = config.stash.get(CONTROLLER, None)
-    if config.option.collectonly or (controller is not None and controller.settings.plan):
+    cases = [item for item in session.items if is_case(item)]
+    if not cases:
         return
+    from pytest_cepbench.plugin.collecting import assign_policies, leave_outlines
+
+    config, process = session.config, process_of(session.config)
+    assign_policies(cases, process)
+    if hasattr(config, "workerinput"):
+        leave_outlines(cases, process)
+    if process.settings.listing or process.settings.plan:
+        return
+    controller = config.stash.get(CONTROLLER, None)
     if controller is not None:
-        controller.ledger.expect(item.nodeid for item in cases)
-        if cases:
-            with _usage_errors():
-                controller.plan_pools()
-    if cases:
-        _show_progress(config, process_of(config))
+        refuse_modes(config, cases)
+        controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
+        with _usage_errors():
+            controller.plan_pools()
+    _show_progress(config, process)
 
 
 def _show_progress(config: pytest.Config, process: Process) -> None:
@@ -196,66 +199,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
     for line in plan_lines(process_of(session.config), session.config.stash[_LEASES]):
-        reporter.write_line(line)
+        reporter.write_line(visible(line))
     return True
-
-
-# -- judging -----------------------------------------------------------------------------------------
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the verdicts on the report: they travel with it, and survive a worker that dies later."""
-    report = yield
-    if not _is_case(item):
-        return report
-    if report.skipped:
-        report.cepbench = SKIPPED  # type: ignore[attr-defined]
-    if call.when == "call":
-        results = item.stash.get(RESULTS, [])
-        if results:
-            import msgspec
-
-            from pytest_cepbench.report.text import explain
-
-            report.cepbench = to_wire(msgspec.to_builtins(results, enc_hook=to_wire))  # type: ignore[attr-defined]
-            failing = [result for result in results if not result.passes]
-            swallowed = not report.failed and not hasattr(report, "wasxfail")
-            if failing and swallowed:
-                report.outcome, report.longrepr = "failed", explain(failing[0])
-        elif report.passed:
-            report.cepbench = UNJUDGED  # type: ignore[attr-defined]
-    return report
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(
-    report: pytest.CollectReport | pytest.TestReport,
-) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Show the verdict in the place of PASSED and FAILED."""
-    payload = getattr(report, "cepbench", None)
-    if not isinstance(payload, list) or hasattr(report, "wasxfail"):
-        return None
-    from pytest_cepbench.plugin.ledger import read_results
-    from pytest_cepbench.report.wording import word_of
-
-    results = read_results(payload)
-    worst = next((result for result in results if not result.passes), results[-1])
-    if worst.passes != report.passed:  # something else in the test failed
-        return None
-    shown = worst.presentation
-    if worst.accepted:
-        return "passed", ".", ("ACCEPTED", {"green": True})
-    return shown.outcome, shown.letter, (word_of(worst), {shown.color: True})
 
 
 # -- the end -----------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
     """Judge the run as a whole, accept baselines, write reports.
 
     After all others, who may change the exit status, and also when one of them raises.
@@ -263,6 +215,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     _clear_terminal(session.config)
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is not None:
+        controller.pytests_code = exitstatus
         if controller.ledger.active:
             process_of(session.config).dismiss_helpers()
         controller.tell_junit(session.config)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import CepError, unknown_name
+from pytest_cepbench.escapes import visible
+from pytest_cepbench.gate import Policy
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.process import Assigned, Process
 from pytest_cepbench.plugin.settings import updating
@@ -34,7 +37,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         path = mark.suite_file(metafunc.definition.path)
         loaded = process.suites.get(path)
         # A list of cases and a plan need no models.
-        if not (metafunc.config.option.collectonly or process.settings.plan):
+        if not (process.settings.listing or process.settings.plan):
             check_installed(loaded.suite, loaded.lineup)
         cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
         if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
@@ -44,7 +47,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
     except NotConcernedError as reason:
         _skip(metafunc, str(reason), "not-concerned")
     except CepError as error:
-        raise pytest.Collector.CollectError(str(error)) from error
+        raise pytest.Collector.CollectError(visible(str(error))) from error
     else:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
 
@@ -58,9 +61,20 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
             mark = mark_of(item)
             path = mark.suite_file(item.path)
             cases[item.nodeid] = path, case
-            claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
+            claim = claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
+            # What a worker raises here is no usage error of the run: there the cases are refused.
+            if not hasattr(item.config, "workerinput"):
+                _check_policy(process, path, case, claim.policy)
     for nodeid, policy in settle(claims).items():
         process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
+
+
+def _check_policy(process: Process, path: Path, case: Case, policy: Policy) -> None:
+    """Raise pytest.UsageError for a policy that lets everything pass."""
+    try:
+        process.suites.check_policy(path, case.key, policy)
+    except CepError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def leave_outlines(items: Sequence[pytest.Item], process: Process) -> None:
@@ -82,7 +96,7 @@ def case_of(item: pytest.Item) -> Case | PooledCase | None:
 
 
 def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
-    marks = pytest.mark.skip(reason=reason)
+    marks = pytest.mark.skip(reason=visible(reason))
     metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
 
 

@@ -15,10 +15,11 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import SpecError, StoreError, WriteError
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import run_folder
+from pytest_cepbench.replacement import recover
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
@@ -35,9 +36,10 @@ class Controller:
     process: gives that process's suites, store and models; called only when they are needed.
     started: when, in seconds since the epoch.
     lines: who is gated against what, for header and reports. changes: the baselines that were
-    taken over. refused: whether there was reason to take over none. written: reports. beside: what
-    processes did outside of cases. remarks: on memory, from workers that helped.
-    pools: of a cluster, in a line.
+    taken over. refused: whether there was reason to take over none. unwritten: whether they could
+    not be written. written: reports. unreported: why there are none. beside: what processes did
+    outside of cases. remarks: on memory, from workers that helped.
+    pools: of a cluster, in a line. pytests_code: the exit code that pytest itself gave the session.
     """
 
     settings: Settings
@@ -48,10 +50,13 @@ class Controller:
     lines: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     refused: bool = False
+    unwritten: bool = False
     written: list[Path] = field(default_factory=list)
+    unreported: str | None = None
     beside: list[Effort] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
+    pytests_code: int = 0
 
     @cached_property
     def deaths(self) -> Deaths:
@@ -70,6 +75,8 @@ class Controller:
 
         taken: short options that other plugins own. Raises CepError kinds.
         """
+        told = recover(self.settings.baselines)
+        self.remarks += [] if told is None else [told]
         self.lines = list(self._setup(taken))
 
     def _setup(self, taken: Sequence[str]) -> Iterator[str]:
@@ -129,6 +136,15 @@ class Controller:
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"
 
+    @property
+    def identities(self) -> dict[str, str]:
+        """The models that were named on the command line, as workers have to find them."""
+        if not self.settings.names_models:
+            return {}
+        from pytest_cepbench.plugin.workers.agreement import identities_of
+
+        return identities_of(runner.bound for runner in self.process().runners)
+
     def plan_pools(self) -> None:
         """Divide the cluster among the models of what was collected. Raises CepError kinds."""
         self.pools = self.process().plan_pools()
@@ -144,9 +160,9 @@ class Controller:
         for name in self.settings.encoders:
             if name not in known and loaded_suites:
                 yield f"cepbench: no suite here has an encoder {name!r} (--encoder {name}=...)"
-        parameters = {nodeid.partition("[")[2].removesuffix("]") for nodeid in self.ledger.expected}
+        selected = set(self.ledger.cases.values())
         for loaded in loaded_suites:
-            if not any(case.id in parameters for case in loaded.cases):
+            if not any(str(case.key) in selected for case in loaded.cases):
                 continue  # all of its cases were deselected
             lineup = loaded.lineup
             rest = ", ".join(
@@ -165,19 +181,14 @@ class Controller:
         ledger = self.ledger
         if not ledger.active:
             return
-        from pytest_cepbench.gate import PRESENTATIONS, Verdict
-
         self._publish(session)
         if updating and self.deaths.all:
             ledger.fail(
                 "a worker died, and baselines are accepted only from a run in which none did: run it "
                 "again, what was computed is in the store"
             )
-        ledger.sort()
-        if ledger.problems() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = PRESENTATIONS[Verdict.INCOMPLETE].exit_code
-        elif ledger.nothing_compared and session.exitstatus == 0:
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        ledger.close()
+        session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # an int
         if updating:
             self._accept(session)
             staged = self.process().staged
@@ -187,6 +198,28 @@ class Controller:
         if ledger.results:
             self.beside.append(self.process().beside)
             self._write_reports()
+
+    def exit_code(self, code: int | str | None) -> int | str | None:
+        """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.
+
+        A code that says that something is wrong is left as it is.
+        """
+        ledger = self.ledger
+        nothing = pytest.ExitCode.NO_TESTS_COLLECTED
+        # The system passes on the lowest eight bits alone.
+        harmless = not code or (isinstance(code, int) and code % 256 in (0, nothing))
+        if not harmless or self.settings.plan or self.settings.listing:
+            return code
+        failing = [result for result in ledger.results if not result.passes]
+        if failing:
+            return max(result.presentation.exit_code for result in failing)
+        if ledger.active and ledger.problems():
+            from pytest_cepbench.gate import PRESENTATIONS, Verdict
+
+            return PRESENTATIONS[Verdict.INCOMPLETE].exit_code
+        # Who names a model wants to know of it, and no test ran.
+        unasked = self.settings.names_models and self.pytests_code == nothing
+        return nothing if ledger.nothing_compared or unasked else code
 
     def _publish(self, session: pytest.Session) -> None:
         """Wait until results of this process are where they are published."""
@@ -219,7 +252,8 @@ class Controller:
     def infrastructure(self) -> list[str]:
         """What went wrong with machines and was made good, a sentence each."""
         own = self.process().infrastructure if self.ledger.active else []
-        return list(dict.fromkeys([*self.deaths.lines(), *self.remarks, *own]))
+        lines = [*self.deaths.lines(), *self.ledger.repeated, *self.remarks, *own]
+        return list(dict.fromkeys(lines))
 
     def _accept(self, session: pytest.Session) -> None:
         from pytest_cepbench.gate import CaseKey
@@ -227,17 +261,26 @@ class Controller:
 
         results = self.ledger.results
         errors = [result for result in results if not result.passes]
-        self.refused = bool(self.ledger.problems() or errors or session.exitstatus)
+        failed = session.exitstatus or self.pytests_code
+        self.refused = bool(self.ledger.problems() or errors or failed)
         if not self.refused:
             root = self.settings.baselines
-            proposed = [
-                propose(CaseKey(one.suite, one.part, one.metric), one.measured, root)
+            measured = {  # once, where several tests judged a case
+                CaseKey(one.suite, one.part, one.metric): one.measured
                 for one in results
                 if one.accepted and one.measured is not None
-            ]
-            self.changes = [change for change in proposed if change is not None]
-            apply(self.changes, root)
-            return
+            }
+            proposed = [propose(key, baseline, root) for key, baseline in measured.items()]
+            changes = [change for change in proposed if change is not None]
+            try:
+                apply(changes, root)
+            except WriteError as error:
+                self.unwritten = True
+                self.ledger.fail(f"nothing was accepted: {error}")
+                session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # as above
+            else:
+                self.changes = changes
+                return
         from msgspec.structs import replace
 
         self.ledger.results[:] = [replace(r, accepted=False) for r in self.ledger.results]
@@ -271,12 +314,21 @@ class Controller:
             ".html": html_page(facts, results, self._stored_image),
             ".md": markdown_summary(facts, results),
         }
-        self.written = write_reports(self.settings.report, documents)
-        keep_out_of_git(self.settings.home, self.settings.report)
+        try:
+            # What an earlier run reported would be taken for the report of this one.
+            self.written = write_reports(self.settings.report, documents, stale=False)
+        except WriteError as error:  # the run is judged, and its exit code says how
+            self.unreported = str(error)
+            return
+        with suppress(OSError):
+            keep_out_of_git(self.settings.home, self.settings.report)
 
     def _stored_image(self, digest: str) -> ImageArtifact | None:
         """An image for the report; the store is opened for the first one only."""
-        return self.process().store.get_image(digest)
+        try:
+            return self.process().store.get_image(digest)
+        except StoreError:  # the store was removed, or its disk is full: the page does without
+            return None
 
     def _setup_lines(self) -> list[str]:
         """The header, or what the results say where nothing was named on the command line."""

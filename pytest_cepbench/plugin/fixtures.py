@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER
+from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,25 +18,32 @@ if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
 
-RESULTS = pytest.StashKey[list["CaseResult"]]()
-"""What the gate found in a test, until its report is made."""
-
 
 def process_of(config: pytest.Config) -> Process:
     """Suites, store and models of this process, made at the first call."""
     from pytest_cepbench.plugin.process import PROCESS, Process
 
     if PROCESS not in config.stash:
-        worker = getattr(config, "workerinput", None)
         controller = config.stash.get(CONTROLLER, None)
-        config.stash[PROCESS] = Process(
-            controller.settings if controller else Settings.from_config(config),
-            run_id=controller.run_id if controller else worker["cepbench_run"],  # type: ignore[index]
-            started=controller.started if controller else worker["cepbench_started"],  # type: ignore[index]
-            workers=worker["workercount"] if worker else 1,
-            name=worker["workerid"] if worker else "",
-        )
+        if controller is not None:
+            made = Process(controller.settings, controller.run_id, controller.started)
+        else:
+            made = _process_of_worker(config)
+        config.stash[PROCESS] = made
     return config.stash[PROCESS]
+
+
+def _process_of_worker(config: pytest.Config) -> Process:
+    from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.plugin.workers.agreement import Agreement
+    from pytest_cepbench.plugin.workers.folder import run_folder
+
+    told: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
+    settings, run_id, name = Settings.from_config(config), told["cepbench_run"], told["workerid"]
+    folder = run_folder(settings.home, run_id)
+    agreement = Agreement(settings.home, folder, name, told["cepbench_models"])
+    started, count = told["cepbench_started"], told["workercount"]
+    return Process(settings, run_id, started, count, name, agreement.check)
 
 
 @pytest.fixture
@@ -52,6 +61,8 @@ def cep_gate(
     Returns the result of a case that passes; one that is inconclusive and passes is warned of.
     `tolerance=` replaces the suite's for this test.
     """
+    from msgspec.structs import replace
+
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.plugin.collecting import mark_of
     from pytest_cepbench.plugin.judging import Judge
@@ -61,23 +72,29 @@ def cep_gate(
     from pytest_cepbench.suites.policies import Overrides
 
     mark = mark_of(request.node)
-    judge = Judge(process_of(request.config), mark.suite_file(request.path), snapshot)
+    records = request.config.stash[RECORDS]
+    process = process_of(request.config)
+    judge = Judge(process, mark.suite_file(request.path), snapshot)
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):
             msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
             pytest.fail(msg, pytrace=False)
+        record = records.of(request.node)
+        if record.after_error:
+            process.forget(judge.suite_file)
+            record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         result = judge(case, request.node.nodeid, here.over(mark.overrides))
-        request.node.stash.setdefault(RESULTS, []).append(result)
-        request.node.user_properties.extend(properties_of(result))
-        if not result.passes:
-            pytest.fail(explain(result), pytrace=False)
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:
                 request.node.warn(InconclusiveWarning(one_line(result)))
-            except InconclusiveWarning:  # -W error: what is not known is to fail
-                pytest.fail(explain(result), pytrace=False)
+            except InconclusiveWarning:  # -W error: what is not known is to fail, in the ledger too
+                result = replace(result, strict=True)
+        record.add(result)
+        request.node.user_properties.extend(properties_of(result))
+        if not result.passes:
+            pytest.fail(explain(result), pytrace=False)
         return result
 
     return gate
@@ -122,4 +139,4 @@ def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
             mark_of(request.node).suite_file(request.path), role
         )
     except CepError as error:
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(visible(str(error)), pytrace=False)

@@ -13,16 +13,18 @@ from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.noise import tolerance_remark
 from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.gate.snapshot import BaselineExtension
 from pytest_cepbench.plugin.chains_shown import show_chains
 from pytest_cepbench.plugin.examining import Examined, References, examine, read_references
 from pytest_cepbench.plugin.pooling import judge_pooled
 from pytest_cepbench.plugin.process import Process
-from pytest_cepbench.report import AnchorShown, CaseResult, HopShown
+from pytest_cepbench.report import AnchorShown, CaseResult, HopShown, ModelShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.attribution import attribute
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.policies import Overrides
+from pytest_cepbench.suites.roster import describe_role
 
 MOST_LOSERS = 5
 """Samples that are shown of a case that got worse."""
@@ -46,6 +48,7 @@ class Judge:
         damage_before = len(self.process.damage)
         policy = self._policy(case, nodeid, test)
         try:
+            self.process.suites.check_policy(self.suite_file, case.key, policy)
             if isinstance(case, PooledCase):
                 fields = judge_pooled(self.process, self.suite_file, case)
             else:
@@ -99,6 +102,7 @@ class Judge:
         examined = examine(self.process, self.suite_file, case, policy, references, whole=accepting)
         measurement, judgement = examined.measurement, examined.judgement
         self._tell_syrupy(measurement, path, judgement, accepting=accepting)
+        refused = self._refusal(measurement, policy) if accepting else ""
         run = self.process.run(self.suite_file)
         shown = judgement.losers[:MOST_LOSERS]
         return {
@@ -116,7 +120,8 @@ class Judge:
             "looks": list(examined.looks),
             "partial": examined.partial,
             "n": measurement.n,
-            "accepted": accepting,
+            "accepted": accepting and not refused,
+            "refused": refused,
             "failures": dict(measurement.failures),
             "curve": list(measurement.curve),
             "notes": [
@@ -126,14 +131,35 @@ class Judge:
                 *_calibrated(examined, policy),
                 *_beginnings(examined, policy),
             ],
+            "floor": measurement.floor,
+            "baseline_floor": None if references.baseline is None else references.baseline.floor,
+            "warnings": [
+                *measurement.warnings,
+                *run.warnings(measurement),
+                *judgement.warnings,
+                *(remarks_on_accepting(measurement) if accepting and not refused else ()),
+            ],
             "reasons": list(judgement.reasons),
             "model": dict(measurement.model),
             "identity": dict(measurement.identity),
             "anchor": _anchor(examined, policy),
             "chains": show_chains(run, case, shown, self.process.store),
             "measured": record_of(measurement),
+            "models": [
+                ModelShown(seat, bound.spec, bound.fingerprint, describe_role(bound))
+                for seat, bound in run.models(measurement).items()
+            ],
             **(self._attributed(case, examined) if policy.primary and not accepting else {}),
         }
+
+    def _refusal(self, measurement: Measurement, policy: Policy) -> str:
+        """Why a measurement may not become the baseline of its case; empty where it may.
+
+        A case that cannot fail a run cannot let a worse checkpoint pass either.
+        """
+        if self.process.settings.accept_insensitive or not policy.primary:
+            return ""
+        return why_not_accepted(measurement) or ""
 
     def _attributed(self, case: Case, examined: Examined) -> dict[str, Any]:
         """At which hop of the chain a regressed case lost."""
@@ -174,7 +200,9 @@ class Judge:
         assertion = self.snapshot.use_extension(extension)
         agreed = bool(assertion(name=str(measurement.key)) == measurement)
         if accepting and not (agreed and (staged.exists() or path.exists())):
-            msg = f"the new baseline {path.name} could not be written to {staged.parent}"
+            errors = [one.exception for one in assertion.executions.values() if one.exception]
+            why = f" ({errors[-1]})" if errors else ""
+            msg = f"the new baseline {path.name} could not be written to {staged.parent}{why}"
             raise BaselineError(msg)
 
 

@@ -6,7 +6,7 @@ a test that passed without a verdict each make the run incomplete, whatever else
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,6 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
-
-UNJUDGED = "unjudged"
-SKIPPED = "skipped"
-"""What the report of a case carries that was not judged."""
 
 RETRIED = "retried"
 """What the report of a case carries that is judged again, as xdist's reruns are told."""
@@ -30,64 +26,120 @@ _NAMED = 5
 class Ledger:
     """The books of one run.
 
-    expected: node ids of cases. collected: ids by their place in the order of collection; all of
-    them under xdist, the cases in a single process. reported: ids whose last report came.
-    skipped: cases that were not to be judged, with the reason. unjudged: cases without a verdict.
-    results: the judged cases. failures: what else makes the run incomplete.
+    root: what node ids begin from.
+    expected: node ids of cases, and under xdist of what lies beside a suite file.
+    collected: ids by their place in the order of collection; all of them under xdist, the cases in
+    a single process.
+    cases: what each case's test was given to judge (`suite/part/metric`), by node id; None where
+    it was given nothing, or that is not known yet.
+    reported: ids whose last report came.
+    skipped: cases that were not to be judged, with the reason.
+    cut_short: ids of tests that failed, for whatever reason, or were not called.
+    uncollected: modules of suites that could not be collected.
+    results: the judged cases.
+    failures: what else makes the run incomplete.
+    repeated: what became of tests that ran again after an error, a sentence each.
     """
 
+    root: Path = Path()
     expected: set[str] = field(default_factory=set)
     reported: set[str] = field(default_factory=set)
+    cases: dict[str, str | None] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    unjudged: set[str] = field(default_factory=set)
+    cut_short: set[str] = field(default_factory=set)
+    uncollected: set[str] = field(default_factory=set)
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
     collected: dict[str, int] = field(default_factory=dict)
+    _attempts: dict[tuple[str, str], str] = field(default_factory=dict)
+    _contradicted: dict[str, str] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
         """Whether this run has anything to do with cepbench."""
-        return bool(self.expected or self.results or self.skipped or self.unjudged)
+        return bool(self.expected or self.cases or self.results or self.uncollected)
 
-    def expect(self, nodeids: Iterable[str]) -> None:
-        """Cases that this run is to judge."""
-        for nodeid in nodeids:
+    def expect(self, cases: Mapping[str, str | None]) -> None:
+        """Cases that this run is to judge, by node id; see `Ledger.cases`."""
+        for nodeid, case in cases.items():
             self.expected.add(nodeid)
             self.collected.setdefault(nodeid, len(self.collected))
+            if case is not None or nodeid not in self.cases:
+                self.cases[nodeid] = case
 
-    def expect_collected(self, nodeids: Iterable[str], root: Path) -> None:
+    def expect_collected(self, nodeids: Iterable[str]) -> None:
         """Ids that an xdist worker collected; those beside a suite file are cases."""
         suites: dict[str, bool] = {}
         for nodeid in nodeids:
             self.collected.setdefault(nodeid, len(self.collected))
             module = nodeid.partition("::")[0]
             if module not in suites:
-                suites[module] = (root / module).with_name("suite.toml").exists()
+                suites[module] = self._is_suite(module)
             if suites[module]:
                 self.expected.add(nodeid)
 
+    def _is_suite(self, module: str) -> bool:
+        return (self.root / module).with_name("suite.toml").exists()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Enter one report, from wherever the test ran."""
+        """Enter one report, from wherever the test ran; of its outcome other plugins have the say."""
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
         outcome: str = report.outcome
+        if isinstance(payload, dict):
+            self._enter(nodeid, payload)
         if outcome == "rerun":  # the word of plugins that run a test again; not pytest's own
             self.reported.discard(nodeid)  # there is more to come
-            return
         # A worker that died reports once, as neither of the three phases; and a report that could
         # not be sent is followed by none.
-        if report.when not in ("setup", "call"):
+        elif report.when not in ("setup", "call"):
             self.reported.add(nodeid)
-        if payload is None:
+
+    def _enter(self, nodeid: str, payload: Mapping[str, Any]) -> None:
+        """What the records of a test's process say of it; see `pytest_cepbench.plugin.records`."""
+        self.expected.add(nodeid)
+        self.cases[nodeid] = payload["case"]
+        self.cut_short.discard(nodeid)
+        if payload["cut_short"]:
+            self.cut_short.add(nodeid)
+        for attempt, result in read_results(payload):
+            self._enter_result(attempt, result)
+        self.skipped.pop(nodeid, None)
+        if payload["skipped"] is not None and not self._judges(nodeid):
+            self.skipped[nodeid] = payload["skipped"]
+
+    def _enter_result(self, attempt: str, result: CaseResult) -> None:
+        """Enter the result of an attempt at a test; what is said of a case counts once.
+
+        An error says nothing of the model, so the last attempt counts. A verdict does: where one
+        that fails is followed by another, it stays, since the answers in the store are the same.
+        """
+        nodeid, case = result.nodeid, case_of(result)
+        before = [r for r in self.results if r.nodeid == nodeid and case_of(r) == case]
+        latest = self._attempts.setdefault((nodeid, case), attempt)
+        if attempt == latest:  # the test gated its case twice
+            self.results.append(result)
             return
-        if payload == SKIPPED:
-            self.skipped[nodeid] = _reason(report)
-        elif payload == UNJUDGED:
-            self.unjudged.add(nodeid)
-        else:
-            self.expected.add(nodeid)
-            # A test that is run again, by whichever plugin, has its last word.
-            self.results[:] = [one for one in self.results if one.nodeid != nodeid]
-            self.results += read_results(payload)
+        standing = next((r for r in before if not r.passes and r.verdict != "error"), None)
+        if standing is not None:
+            if result.passes:
+                self._contradicted[nodeid] = (
+                    f"{standing.verdict}, then {result.verdict} when the test ran again: the first "
+                    "verdict counts"
+                )
+            return
+        self._attempts[nodeid, case] = attempt
+        self.results[:] = [r for r in self.results if not any(r is other for other in before)]
+        self.results.append(result)
+        reasons = [reason for r in before if not r.passes for reason in r.reasons]
+        if reasons:
+            self.repeated.append(f"{nodeid} ran again after an error ({reasons[0]})")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A suite whose module could not be collected has cases that nobody will judge."""
+        if report.failed and self._is_suite(report.nodeid.partition("::")[0]):
+            self.uncollected.add(report.nodeid)
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """A run with an internal error is incomplete, whatever its exit code would be."""
@@ -97,13 +149,45 @@ class Ledger:
         """Something happened after which the run cannot be trusted to be whole."""
         self.failures.append(reason)
 
-    def sort(self) -> None:
-        """Put the results in the order of collection: workers report as they please."""
+    def close(self) -> None:
+        """Put the results in the order of collection, and what is odd about who judged them on them.
+
+        Workers report as they please.
+        """
         self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
+        tests = self._tests()
+        for place, result in enumerate(self.results):
+            notes = self._oddities(result, tests)
+            if notes:
+                from msgspec.structs import replace
+
+                self.results[place] = replace(result, notes=[*result.notes, *notes])
+
+    def _tests(self) -> dict[str, list[str]]:
+        """The tests that judged each case."""
+        tests: dict[str, list[str]] = {}
+        for result in self.results:
+            tests.setdefault(case_of(result), []).append(result.nodeid)
+        return tests
+
+    def _oddities(self, result: CaseResult, tests: Mapping[str, list[str]]) -> list[str]:
+        """What is odd about who judged a case, and leaves the run as complete as it is."""
+        case, notes = case_of(result), []
+        if len(tests[case]) > 1:
+            notes.append(f"judged more than once: by {', '.join(tests[case])}")
+        if case not in self.cases.values():
+            notes.append(f"judged by {result.nodeid}, and no test was collected for it")
+        if result.nodeid in self._contradicted:
+            notes.append(self._contradicted[result.nodeid])
+        return notes
 
     def problems(self) -> list[str]:
         """Why the run is incomplete; empty when it is complete."""
         problems = list(self.failures)
+        if self.uncollected:
+            problems.append(
+                f"{len(self.uncollected)} modules could not be collected: {_names(self.uncollected)}"
+            )
         # Under xdist a case outside a suite's folder is known by its report alone: once there are
         # cases, every collected id must have reported.
         missing = (
@@ -111,16 +195,58 @@ class Ledger:
         ) - self.reported
         if missing:
             problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
-        if self.unjudged:
-            problems.append(
-                f"{len(self.unjudged)} tests passed without calling cep_gate: {_names(self.unjudged)}"
-            )
-        return problems
+        return [*problems, *self._unjudged(), *self._two_identities()]
+
+    def _two_identities(self) -> list[str]:
+        """A sentence for each model that was not the same one in all cases."""
+        if not self.results:
+            return []
+        from pytest_cepbench.report.identities import two_identities
+
+        return list(two_identities(self.results, _names))
+
+    def _unjudged(self) -> Iterator[str]:
+        """Tests that came to their end and left their own case unjudged, by what they did instead."""
+        judged: dict[str, list[str]] = {}
+        for result in self.results:
+            judged.setdefault(result.nodeid, []).append(case_of(result))
+        kinds: dict[str, list[str]] = {}
+        for nodeid in self.cases.keys() & self.reported - self.skipped.keys():
+            if self._judges(nodeid):
+                continue
+            named = nodeid
+            if nodeid in judged:
+                kind = "judged another case than their own"
+                named = f"{nodeid} (judged {', '.join(judged[nodeid])})"
+            elif nodeid in self.cut_short:
+                kind = "ended before cep_gate judged their case"
+            else:
+                kind = "passed without calling cep_gate"
+            kinds.setdefault(kind, []).append(named)
+        for kind, nodeids in sorted(kinds.items()):
+            yield f"{len(nodeids)} tests {kind}: {_names(nodeids)}"
+
+    def _judges(self, nodeid: str) -> bool:
+        """Whether a test has judged the case that it was given."""
+        own = self.cases.get(nodeid)
+        return any(
+            result.nodeid == nodeid and own in (None, case_of(result)) for result in self.results
+        )
+
+    def remarks(self) -> list[str]:
+        """What is odd about who judged what, for the whole run."""
+        tests = self._tests()
+        kinds = {
+            "judged more than once": [case for case, by in tests.items() if len(by) > 1],
+            "judged, and no test was collected for them": tests.keys() - self.cases.values(),
+        }
+        remarks = [f"{len(of)} cases {kind}: {_names(of)}" for kind, of in kinds.items() if of]
+        return [*remarks, *(f"{nodeid}: {said}" for nodeid, said in self._contradicted.items())]
 
     @property
     def judged(self) -> set[str]:
         """Ids of the cases that have a result, or a reason for none."""
-        return {one.nodeid for one in self.results} | self.skipped.keys() | self.unjudged
+        return {one.nodeid for one in self.results} | self.skipped.keys()
 
     @property
     def nothing_compared(self) -> bool:
@@ -136,18 +262,20 @@ class Ledger:
         return "passed" if all(result.passes for result in self.results) else "failed"
 
 
-def read_results(payload: Any) -> list[CaseResult]:
-    """The results that a report carries."""
+def read_results(payload: Mapping[str, Any]) -> list[tuple[str, CaseResult]]:
+    """The results that a report carries, each with its attempt at the test."""
+    if not payload["results"]:
+        return []
     import msgspec
 
     from pytest_cepbench.report import CaseResult
 
-    return msgspec.convert(payload, list[CaseResult])
+    return msgspec.convert(payload["results"], list[tuple[str, CaseResult]])
 
 
-def _reason(report: pytest.TestReport) -> str:
-    where = report.longrepr
-    return str(where[2]).removeprefix("Skipped: ") if isinstance(where, tuple | list) else ""
+def case_of(result: CaseResult) -> str:
+    """`suite/part/metric` of a result."""
+    return f"{result.suite}/{result.part}/{result.metric}"
 
 
 def _names(nodeids: Iterable[str]) -> str:

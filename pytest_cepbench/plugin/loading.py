@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.policy import GateName
+from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.gate import CaseKey, Policy
+from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.roles import RoleName
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.suites import (
@@ -97,6 +97,16 @@ class Suites:
             sources=settings.sources,
         )
         return claim_of(self.get(path).suite, key, run.over(test))
+
+    def check_policy(self, path: Path, key: CaseKey, policy: Policy) -> None:
+        """Raise SuiteError for a tolerance that no drop of the case's metric can exceed."""
+        measure = self.get(path).measures.get(key.metric)
+        if measure is None or measure.span is None:
+            return
+        try:
+            check_span(policy, measure.span, f"{key} ({measure.label})")
+        except ValueError as error:
+            raise SuiteError(str(error)) from None
 
     def measuring(self, path: Path, roster: Roster) -> SuiteRun:
         """The measuring of a suite by the models of a roster."""

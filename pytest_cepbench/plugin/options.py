@@ -153,6 +153,12 @@ OPTIONS = (
         choices=RESIDENCIES,
     ),
     Option(
+        "helpers",
+        "N|auto",
+        "Processes beside this one that grow chains for it: auto (default) starts them where all models "
+        "are small and on the CPU, and there is enough to do",
+    ),
+    Option(
         "engine",
         "WHICH",
         "Where models play: local, in pytest's own processes (default), or ray, on a Ray cluster",
@@ -169,6 +175,12 @@ OPTIONS = (
         "With --cep-engine=ray: actors, gpus and cpus of a role's pool, such as "
         "describer:actors=4,gpus=0.5 (several allowed)",
         multiple=True,
+    ),
+    Option(
+        "accept-insensitive",
+        "",
+        "Accept also what lies at the floor by chance, where a regression could not be seen",
+        switch=True,
     ),
     Option("plan", "", "Print what would be judged, and how well, without judging it", switch=True),
 )

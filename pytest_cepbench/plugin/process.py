@@ -20,7 +20,8 @@ from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.host import usable_cores
-from pytest_cepbench.models.roles import Model, RoleName
+from pytest_cepbench.models.roles import BoundRole, Model, RoleName
+from pytest_cepbench.plugin.helpers import Helpers
 from pytest_cepbench.plugin.loading import Suites
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import STOP, run_folder
@@ -56,11 +57,18 @@ class Process:
 
     run_id: shared by all processes of a run. started: when that began, in seconds since the epoch.
     workers: how many of them share this machine. name: of this one among them. assigned: node id ->
-    how the case is judged, of every case that was collected; known when collection ends.
+    how the case is judged, of every case that was collected; known when collection ends. agree: told of
+    every model that is bound; raises where other processes of the run have bound another one.
     """
 
     def __init__(
-        self, settings: Settings, run_id: str, started: float, workers: int = 1, name: str = ""
+        self,
+        settings: Settings,
+        run_id: str,
+        started: float,
+        workers: int = 1,
+        name: str = "",
+        agree: Callable[[BoundRole], None] = lambda _: None,
     ) -> None:
         self.settings = settings
         self.run_id = run_id
@@ -72,6 +80,7 @@ class Process:
         self._unopened: CepError | None = None
         self._unreached: CepError | None = None
         self._name = name
+        self._agree = agree
         self._charged = Effort()
         self._told: set[str] = set()
         self._stopped, self._look_again = False, 0.0
@@ -104,7 +113,21 @@ class Process:
         threads = max(1, usable_cores() // self._workers) if unsaid else None
         swap = self.settings.residency == "swap"
         place = None if self.engine is None else self.engine.place
-        return Roster(self.store, threads, swap=swap, progress=self.progress, place=place)
+        begin = self.helpers.begin if place is None else None
+        return Roster(
+            self.store,
+            threads,
+            swap=swap,
+            progress=self.progress,
+            place=place,
+            begin=begin,
+            agree=self._agree,
+        )
+
+    @cached_property
+    def helpers(self) -> Helpers:
+        """Processes that grow chains beside this one, where that is worth it."""
+        return Helpers(self)
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -122,6 +145,11 @@ class Process:
         except CepError as error:
             self._unreached = error
             raise
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this is one of several processes of the run, which share its work."""
+        return bool(self._name)
 
     @property
     def cluster_line(self) -> str:
@@ -161,10 +189,11 @@ class Process:
     @property
     def infrastructure(self) -> list[str]:
         """What happened to the cluster and was made good."""
-        return [] if self._engine is None else self._engine.lines()
+        return [*self.helpers.lines, *([] if self._engine is None else self._engine.lines())]
 
     def dismiss_helpers(self) -> None:
         """Have nobody work any more but the thread that asks."""
+        self.helpers.close()
         if self._engine is not None:
             self._engine.close()
 
@@ -180,6 +209,7 @@ class Process:
             stopped=self.stopped,
             let_go=self.roster.residency.clear,
             swap=self.roster.residency.swap,
+            packs=self.engine is None,
             progress=self.progress,
         )
 
@@ -219,7 +249,8 @@ class Process:
     @property
     def beside(self) -> Effort:
         """What this process did outside of cases: for those of others, or in tests of the user."""
-        return between(self._charged, self.effort, 0.0, self._name)
+        own = between(self._charged, self.effort, 0.0, self._name)
+        return together([own, *self.helpers.efforts]) if self.helpers.efforts else own
 
     def told(self) -> list[str]:
         """What had to be done about memory, and what models had to say, since this was asked last."""
@@ -269,6 +300,12 @@ class Process:
         if path not in self._runs:
             self._runs[path] = self.suites.measuring(path, self.roster)
         return self._runs[path]
+
+    def forget(self, path: Path) -> None:
+        """Forget what is in memory of a suite's chains: what failed in passing is asked for again."""
+        self._runs.pop(path, None)
+        if "work" in self.__dict__:
+            self.work.forget()
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model that plays a role, in the suite if there is one, else by its option.

@@ -16,6 +16,7 @@ from typing import TypeVar
 import pytest
 
 from pytest_cepbench.conventions import at_least_one, is_url, named_specs, split_pair
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.options import OPTIONS, ROLES, Option
 from pytest_cepbench.plugin.pool_options import check_engine, read_pools
 
@@ -25,6 +26,9 @@ _ATTRIBUTED = 16
 """Samples on which a regression is followed where nothing is said."""
 
 _BUDGET = re.compile(r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s")
+
+_LISTINGS = ("collectonly", "showfixtures", "show_fixtures_per_test")
+"""Options of pytest with which tests are collected and shown, and no session of tests begins."""
 
 T = TypeVar("T")
 
@@ -47,8 +51,10 @@ class Settings:
     roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
     home: folder of everything a run leaves behind by default, never to be committed. shared: folders
     and URLs of results that are only read. publish: where results are written as well. residency: whether models share a device or take turns. attribute: on
-    how many samples a regression is followed. engine: where models play. ray_pools: role ->
-    actors, gpus, cpus, as far as they were given. listing: whether cases are only listed. sources: for every value that is not a default, where
+    how many samples a regression is followed. helpers: processes that grow chains beside this one, None
+    where the run decides. engine: where models play. ray_pools: role ->
+    actors, gpus, cpus, as far as they were given. accept_insensitive: whether a baseline may lie at
+    its floor by chance. listing: whether cases are only listed. sources: for every value that is not a default, where
     it came from.
     """
 
@@ -73,10 +79,12 @@ class Settings:
     seeds: int | None
     attribute: int
     residency: str
+    helpers: int | None
     engine: str
     ray_address: str | None
     ray_pools: Mapping[str, Mapping[str, float]]
     plan: bool
+    accept_insensitive: bool
     listing: bool
     sources: Mapping[str, str]
 
@@ -143,11 +151,13 @@ class Settings:
             seeds=read("seeds", at_least_one),
             attribute=_ATTRIBUTED if attribute is None else attribute,
             residency=single.get("residency", "all"),
+            helpers=read("helpers", _helpers),
             engine=single.get("engine", "local"),
             ray_address=single.get("ray-address"),
             ray_pools=pools,
             plan=read("plan", _switch) or False,
-            listing=config.option.collectonly,
+            accept_insensitive=read("accept-insensitive", _switch) or False,
+            listing=any(config.getoption(name, default=False) for name in _LISTINGS),
             sources=sources,
         )
 
@@ -170,7 +180,7 @@ def _given(config: pytest.Config) -> tuple[dict[str, list[str]], dict[str, str]]
         for value in found[0]:
             if option.choices is not None and value not in option.choices:
                 msg = f"{found[1]} {value!r}: one of {', '.join(option.choices)} is expected"
-                raise pytest.UsageError(msg)
+                raise pytest.UsageError(visible(msg))
     return values, sources
 
 
@@ -198,7 +208,7 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(visible(str(error))) from None
 
 
 def _number(text: str) -> float:
@@ -227,6 +237,15 @@ def _alpha(text: str, source: str) -> float:
 
 def _count_or_none(text: str, source: str) -> int:
     return 0 if text == "0" else at_least_one(text, source)
+
+
+def _helpers(text: str, source: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal():
+        msg = f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
+        raise ValueError(msg)
+    return int(text)
 
 
 def _switch(text: str, source: str) -> bool:

@@ -7,6 +7,15 @@ from pytest_cepbench.report.result import (
     Effort,
     HopShown,
     LinkShown,
+    ModelShown,
 )
 
-__all__ = ["AnchorShown", "CaseResult", "ChainShown", "Effort", "HopShown", "LinkShown"]
+__all__ = [
+    "AnchorShown",
+    "CaseResult",
+    "ChainShown",
+    "Effort",
+    "HopShown",
+    "LinkShown",
+    "ModelShown",
+]

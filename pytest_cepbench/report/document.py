@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -13,9 +15,12 @@ from pathlib import Path
 
 import jinja2
 import msgspec
+from markupsafe import Markup
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.escapes import escape_json, visible
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.efforts import effort_line, together
 from pytest_cepbench.report.figures import (
@@ -87,7 +92,7 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     }
     # Python's own indentation takes several times as long. Lone surrogates are no UTF-8.
     text = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-    return msgspec.json.format(text, indent=2).decode() + "\n"
+    return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
 
 
 def html_page(
@@ -95,7 +100,7 @@ def html_page(
     results: Sequence[CaseResult],
     image: Callable[[str], ImageArtifact | None],
 ) -> str:
-    """The run as HTML. Everything that models, files or users named is escaped.
+    """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
     """
@@ -104,6 +109,7 @@ def html_page(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_displayed,
     )
     environment.tests |= {"calm": _calm, "noteworthy": _noteworthy}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
@@ -126,6 +132,13 @@ def html_page(
     )
 
 
+def _displayed(value: object) -> object:
+    """Any text of the page with nothing hidden in it; what macros made is of such texts already."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value.replace("\r\n", "\n"))
+    return value
+
+
 def _calm(result: CaseResult) -> bool:
     """Whether nothing happened: the chains of such a case are not shown, there can be thousands."""
     return result.accepted or result.verdict == Verdict.HELD
@@ -133,7 +146,9 @@ def _calm(result: CaseResult) -> bool:
 
 def _noteworthy(result: CaseResult) -> bool:
     """Whether the details of a case are shown by themselves, rather than folded away with others."""
-    said = bool(result.reasons or result.notes or result.failures)
+    said = bool(
+        result.reasons or result.notes or result.failures or result.warnings or result.refused
+    )
     return result.primary and (said or not _calm(result))
 
 
@@ -149,17 +164,38 @@ def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
     return lines if better is None else [*lines, better]
 
 
-def write_reports(path: Path, documents: dict[str, str]) -> list[Path]:
-    """Write each text beside `path` under its suffix, each at once; returns the files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = []
-    for suffix, text in documents.items():
-        target = path.with_suffix(suffix)
-        fresh = target.with_name(f".{target.name}.new")
-        fresh.write_text(text, encoding="utf-8", errors="replace")
-        fresh.replace(target)
-        written.append(target)
-    return written
+def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
+    """Write each text beside `path` under its suffix, each at once; returns the files.
+
+    stale: whether earlier ones stay where one cannot be written, or are removed. Raises WriteError
+    then.
+    """
+    targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
+    fresh = {target: target.with_name(f".{target.name}.new") for target in targets}
+    at = path.parent
+    try:
+        at.mkdir(parents=True, exist_ok=True)
+        for at, text in targets.items():
+            fresh[at].unlink(missing_ok=True)
+            with fresh[at].open("x", encoding="utf-8", errors="replace") as stream:
+                stream.write(text)
+        for at in targets:
+            fresh[at].replace(at)
+    except OSError as error:
+        left = _remove([*fresh.values(), *([] if stale else targets)])
+        msg = f"{at} could not be written: {error.strerror or error}"
+        if left:
+            msg += f"; {left[0]} cannot be removed, and is of an earlier run"
+        raise WriteError(msg) from error
+    return list(targets)
+
+
+def _remove(paths: Sequence[Path]) -> list[Path]:
+    """Those that are still there after it was tried."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _data_uri(image: ImageArtifact) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.wording import (
     between,
@@ -65,7 +66,24 @@ def figures_of(result: CaseResult) -> Iterator[Figure]:
     if result.visible is not None:
         remark = "the smallest that so many samples see with 80 % power"
         yield Figure("visible drop", number(result.visible), remark)
+    found = range_shown(result)
+    if found is not None:
+        yield Figure("chance", number(found.floor), str(found))
     yield from _since_anchor(result)
+
+
+def range_shown(result: CaseResult) -> Range | None:
+    """Where the baseline lies between chance and the best, or what is to become it.
+
+    None where that is not known. A baseline of before floors were kept is seen with the floor now.
+    """
+    value, floor = result.value, result.floor
+    if result.baseline is not None and not (result.accepted or result.refused):
+        value = result.baseline
+        floor = result.floor if result.baseline_floor is None else result.baseline_floor
+    if value is None or floor is None or not result.higher_is_better:
+        return None
+    return Range(value, floor)
 
 
 def _bounds(result: CaseResult) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.document import RunFacts
 from pytest_cepbench.report.efforts import effort_line
-from pytest_cepbench.report.figures import HEADS, cells_of
+from pytest_cepbench.report.figures import HEADS, cells_of, range_shown
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.text import one_line
+from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
-from pytest_cepbench.report.wording import printable
+from pytest_cepbench.report.wording import name_of, printable
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
 
@@ -34,6 +34,8 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
     lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
     lines += [f"- {line}" for line in _said(results)]
+    lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
+    lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:
         lines += ["", _HEAD, *map(_row, loud)]
     failing = [one for one in results if not one.passes]
@@ -43,6 +45,11 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
+    ranges = [(one, found) for one in results if (found := range_shown(one)) is not None]
+    if ranges:
+        lines += ["", "<details><summary>what the set-up can see</summary>", ""]
+        lines += [f"- {escaped(f'{name_of(one)}: {found}', 500)}" for one, found in ranges]
+        lines += ["", "</details>"]
     lines += ["", effort_line(facts.efforts(results))] if results else []
     lines += ["", "**Set-up:**", "", *(f"- {escaped(line, 500)}" for line in facts.lines)]
     lines += ["", f"pytest-cepbench {escaped(facts.version)}"]

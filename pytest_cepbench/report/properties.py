@@ -15,6 +15,7 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
 
     Texts of type str exactly, without control characters and lone surrogates: a report that xdist
     cannot send is lost. Numbers are read back as they were by `float`; `primary` is true or false.
+    There is a `warning` for each.
     """
     case = f"{result.suite}/{result.part}/{result.metric}"
     fields = {
@@ -23,4 +24,5 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
         **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
         "primary": "true" if result.primary else "false",
     }
-    return [(PREFIX + name, text) for name, text in fields.items()]
+    warnings = [("warning", printable(said, 700)) for said in result.warnings]
+    return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]

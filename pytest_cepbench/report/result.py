@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
+from pytest_cepbench.gate.verdict import REFUSED
 from pytest_cepbench.models.roles import Usage
 
 
@@ -74,6 +75,21 @@ class HopShown(msgspec.Struct, frozen=True):
     cost: float
 
 
+class ModelShown(msgspec.Struct, frozen=True):
+    """A model that a case was measured with.
+
+    seat: the role it plays, or the name of a further encoder.
+    spec: what the user or the suite typed.
+    fingerprint: all of it.
+    identity: what it is in one line, its parameters included.
+    """
+
+    seat: str
+    spec: str
+    fingerprint: str
+    identity: str
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -88,7 +104,10 @@ class CaseResult(msgspec.Struct, frozen=True):
     mean at each iteration or generation. notes: what else a reader should know of the number.
     anchor: the same against the anchor. attribution: at which hop it lost, in words; hops: in
     numbers. measured: all of the measurement, as `cepbench accept` takes it. damage: what the store
-    found broken meanwhile.
+    found broken meanwhile. floor: what chance alone gives; baseline_floor: the
+    baseline's, where its file has it. warnings: what makes the number mean less
+    than it seems to, shown in every report. refused: why it may not become the baseline, where that
+    was asked for. models: those that it was measured with.
     """
 
     nodeid: str
@@ -131,10 +150,17 @@ class CaseResult(msgspec.Struct, frozen=True):
     measured: Baseline | None = None
     effort: Effort = Effort()
     damage: list[str] = []
+    floor: float | None = None
+    baseline_floor: float | None = None
+    warnings: list[str] = []
+    refused: str = ""
+    models: list[ModelShown] = []
 
     @property
     def presentation(self) -> Presentation:
         """How its verdict shows."""
+        if self.refused:
+            return REFUSED
         return present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
 
     @property
@@ -145,6 +171,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     @property
     def word(self) -> str:
         """Its verdict in one word, as shown."""
+        if self.refused:
+            return "REFUSED"
         return "ACCEPTED" if self.accepted else self.verdict.upper()
 
     @property

@@ -12,6 +12,7 @@ from pytest_cepbench.report.figures import (
     figures_of,
     hops_of,
     looks_of,
+    range_shown,
     settings_of,
 )
 from pytest_cepbench.report.result import CaseResult
@@ -24,8 +25,10 @@ __all__ = [
     "one_line",
     "printable",
     "promise_lines",
+    "refusal_lines",
     "summary_table",
     "verbose_lines",
+    "warning_lines",
 ]
 
 _WIDTH = 100  # of sentences that are wrapped
@@ -48,7 +51,7 @@ def explain(result: CaseResult) -> str:
         [f"  next: {result.presentation.next_step}"],
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
-    word = result.verdict if result.primary else f"{result.verdict} (informational)"
+    word = result.word.lower() if result.primary else f"{result.verdict} (informational)"
     lines = [f"{word}: {case} ({result.presentation.meaning})"]
     for block in blocks:
         shown = list(block)
@@ -63,9 +66,9 @@ def _numbers(result: CaseResult) -> Iterator[str]:
         yield f"  {figure.label:12} {figure.shown:>10}{remark}"
     if result.curve:
         yield f"  {'course':12} " + "  ".join(map(number, result.curve))
-    for note in result.notes:
+    for note in (*result.notes, *result.warnings):
         yield f"  {printable(note, 500)}"
-    for reason in result.reasons:
+    for reason in (*result.reasons, *filter(None, [result.refused])):
         for line in reason.splitlines():
             yield f"  {printable(line, 500)}"
 
@@ -105,6 +108,8 @@ def _attribution(result: CaseResult) -> Iterator[str]:
 
 def one_line(result: CaseResult) -> str:
     """A case and its verdict in one sentence, as warnings show it."""
+    if result.refused:
+        return f"{name_of(result)} refused: {printable(result.refused, 500)}"
     named = f"{name_of(result)} {result.verdict}"
     if result.difference is None:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning
@@ -153,6 +158,26 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
     return lines if better is None else [*lines, better]
 
 
+def warning_lines(results: Sequence[CaseResult]) -> list[str]:
+    """What makes numbers mean less than they seem to: each sentence once, with its cases."""
+    cases: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            cases.setdefault(warning, []).append(name_of(result))
+    return [f"{_several(names)}: {printable(said, 500)}" for said, names in cases.items()]
+
+
+def refusal_lines(results: Sequence[CaseResult]) -> list[str]:
+    """Every measurement that may not become a baseline, and what to do about it."""
+    refused = [result for result in results if result.refused]
+    lines = [f"{name_of(one)}: {printable(one.refused, 500)}" for one in refused]
+    return [*lines, refused[0].presentation.next_step] if refused else []
+
+
+def _several(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
 def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
     """For every case a line on how it is judged, each setting with who said so."""
     if not results:
@@ -160,6 +185,8 @@ def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
     lines = ["judged by (alpha: the share of the case):"]
     for result in results:
         settings = [f"{one.label} {one.shown} ({one.remark})" for one in settings_of(result)]
+        found = range_shown(result)
+        settings += [] if found is None else [str(found)]
         settings += [] if result.primary else ["informational"]
         lines.append(f"  {name_of(result)}: {', '.join(settings)}")
     return lines

@@ -11,10 +11,11 @@ from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.wording import counted, percent
 from pytest_cepbench.suites.cases import POOLED
 
-ACCEPTED, INFORMATIONAL = "accepted", "informational"
+ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
 
 _ORDER = (
     ACCEPTED,
+    REFUSED,
     Verdict.HELD,
     Verdict.IMPROVED,
     Verdict.INCONCLUSIVE,
@@ -35,8 +36,8 @@ _PROMISES = {
 def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
     """How many cases there are of each verdict, each case once; what there is none of is left out.
 
-    A case that was accepted counts as "accepted", one that cannot fail the run as "informational",
-    whatever its verdict is.
+    A case that was accepted counts as "accepted", one that may not be as "refused", one that cannot
+    fail the run as "informational", whatever its verdict is.
     """
     found = Counter(_counts_as(result) for result in results)
     return {str(name): found[name] for name in _ORDER if found[name]}
@@ -45,6 +46,8 @@ def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
 def _counts_as(result: CaseResult) -> str:
     if result.accepted:
         return ACCEPTED
+    if result.refused:
+        return REFUSED
     return result.verdict if result.primary else INFORMATIONAL
 
 

@@ -1,14 +1,11 @@
-"""Single words of every report: numbers, bounds, shares, and text that came from elsewhere."""
+"""Single words of every report: numbers, bounds, shares, and text that came from elsewhere (`printable`)."""
 
 from __future__ import annotations
 
+from pytest_cepbench.escapes import one_line as printable
 from pytest_cepbench.report.result import CaseResult
 
-
-def printable(text: str, most: int = 200) -> str:
-    """Untrusted text on one line: no control characters, which terminals obey, and not too long."""
-    clean = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
-    return clean if len(clean) <= most else clean[: most - 3] + "..."
+__all__ = ["between", "counted", "name_of", "number", "percent", "printable", "word_of"]
 
 
 def number(value: float | None, *, signed: bool = False, decimals: int = 4) -> str:

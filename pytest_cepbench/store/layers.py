@@ -9,9 +9,10 @@ from pathlib import Path
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.store.images import image_path, read_image_of
-from pytest_cepbench.store.lookup import results_under
+from pytest_cepbench.store.lookup import among, results_under
 from pytest_cepbench.store.reading import Reader
 from pytest_cepbench.store.results import Result
+from pytest_cepbench.store.rows import MOST_PAYLOAD
 
 
 class Layer:
@@ -36,7 +37,7 @@ class Layer:
         if self._lost:
             return {}
         try:
-            found, damaged = results_under(self._reader.read, keys)
+            found, damaged = results_under(self._reader.read, keys, MOST_PAYLOAD)
         except StoreError as error:
             self._lost = True
             self._note(f"{error}; nothing of it is used any more")
@@ -44,6 +45,16 @@ class Layer:
         for key in damaged:
             self._note_once(key, f"result {key[:12]} in {self.folder}: damaged")
         return found
+
+    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
+        """How the results under these keys came about; see `Store.provenance`."""
+        if self._lost:
+            return {}
+        query = "SELECT key, provenance FROM results WHERE key"
+        try:
+            return {str(key): str(said) for key, said in among(self._reader.read, query, keys)}
+        except StoreError:  # it is told of when results are asked for
+            return {}
 
     def get_image(self, digest: str) -> ImageArtifact | None:
         """The image, or None when it is absent or damaged."""
@@ -93,6 +104,14 @@ class Layers:
         wanted = [key for key in keys if key not in self._refused]
         for layer in self._layers:
             found |= layer.get([key for key in wanted if key not in found])
+        return found
+
+    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
+        """How the results under these keys came about, as the first says that has them."""
+        found: dict[str, str] = {}
+        wanted = set(keys) - self._refused
+        for layer in self._layers:
+            found |= layer.provenance(wanted - found.keys())
         return found
 
     def refuse(self, keys: Iterable[str]) -> None:

@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
+from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store.claims import Claims
 from pytest_cepbench.store.database import explained
@@ -34,8 +36,6 @@ INSERT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
 _AWAY = "away "  # before the digest of an image in a note that says in which shared store it lies
 
 _STALE_SECONDS = 3600.0
-
-_RACY_NS = 2_000_000_000  # a file this young can change again without changing its time stamp
 
 
 class Store:
@@ -71,7 +71,7 @@ class Store:
             (root / "new").mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
-                ignore.write_text("*\n")
+                write_whole(ignore, "*\n")
             self._sweep()
             self.claims = Claims(root / "claims")
         folders = [Path(one) for one in shared if not _is_remote(one)]
@@ -122,6 +122,7 @@ class Store:
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
         """The results that are there, undamaged, under these keys."""
+        self.claims.beat()
         wanted = list(dict.fromkeys(keys))
         found = self._own(wanted)
         self._uses.add(found)
@@ -153,6 +154,13 @@ class Store:
             self._drop(damaged, "its row does not match its seal")
         return found
 
+    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
+        """How the results under these keys came about, as JSON; whatever a shared store says of them."""
+        wanted = set(keys)
+        query = "SELECT key, provenance FROM results WHERE key"
+        found = {str(key): str(said) for key, said in among(self.index.read, query, wanted)}
+        return self._layers.provenance(wanted - found.keys()) | found
+
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; whether it is undamaged shows when it is read."""
         wanted = set(keys)
@@ -169,6 +177,7 @@ class Store:
 
         Raises StoreFullError without space; nothing is confirmed then.
         """
+        self.claims.beat()
         shared = self._layers.get({entry.key for entry in entries}) if self._layers else {}
         kept = self._put_own([entry for entry in entries if entry.key not in shared])
         self._remotes.publish(kept)
@@ -267,19 +276,20 @@ class Store:
     def file_digest(self, path: Path, what: str, compute: Callable[[Path], str]) -> str:
         """`compute(path)`, remembered until the file's size, times or inode change.
 
-        what: names the kind of digest ("bytes", "pixels"). A file changed in the last two seconds
-        is not remembered: another change could leave the same stamp.
+        what: names the kind of digest ("bytes", "pixels"). Of a file that was written to in the two
+        seconds before it was looked at nothing is remembered: see `FileStamp.settled`.
         """
         resolved = path.resolve()
         name = str(resolved).encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
-        stamp = _stamp(resolved)
+        seen = FileStamp.of(resolved)
+        stamp = str(seen)
 
         query = "SELECT stamp, digest FROM files WHERE path = ? AND what = ?"
         for known, digest in self.index.read(query, (name, what)):
             if known == seal_stamp(name, what, stamp, str(digest)):
                 return str(digest)
         digest = compute(resolved)
-        if stamp == _stamp(resolved) and time.time_ns() - resolved.stat().st_mtime_ns > _RACY_NS:
+        if seen.settled and seen == FileStamp.of(resolved):
             row = (name, what, seal_stamp(name, what, stamp, digest), digest)
             self.index.write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
         return digest
@@ -320,8 +330,3 @@ def images_away(read: Read) -> set[str]:
 def _is_remote(place: Place) -> bool:
     """Whether a shared store is one of objects; a folder of such has no index."""
     return isinstance(place, str) or ((place / MARKER).exists() and not (place / INDEX).exists())
-
-
-def _stamp(path: Path) -> str:
-    status = path.stat()
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"

@@ -57,7 +57,7 @@ def _cell(model: str, variant: str, one: Measurement | str) -> Cell:
         n=one.n,
         failures=dict(one.failures),
         identity=dict(one.identity),
-        notes=one.notes,
+        notes=(*one.notes, *one.warnings),
     )
 
 

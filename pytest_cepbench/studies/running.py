@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pytest_cepbench.chains import Modality, Tally, total
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
@@ -73,7 +74,9 @@ def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | s
             found.append(broken)
             continue
         try:
-            found.append(run.measure(case))
+            measured = run.measure(case)
+            warnings = (*measured.warnings, *run.warnings(measured))
+            found.append(replace(measured, warnings=warnings))
         except MeasurementError as error:
             found.append(str(error))
         except StoreError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,23 @@ def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None)
         found = type(dataset).__name__
         msg = f"suite {suite.name!r}: loader {data.loader} returned {found}, a Dataset is expected"
         raise SuiteError(msg)
+    if data.skip:
+        dataset = _without_first(suite, dataset)
     return dataset if most is None else dataset.limited(most)
+
+
+def _without_first(suite: Suite, dataset: Dataset) -> Dataset:
+    """Without the samples that the suite leaves out. Raises SuiteError where a category loses all."""
+    skip = suite.table.data.skip
+    left = dataset.without(skip)
+    gone = [name for name in dataset.categories if left is None or name not in left.categories]
+    if left is None or gone:
+        msg = (
+            f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of {', '.join(gone[:3])}: "
+            "skip fewer, or add samples"
+        )
+        raise SuiteError(msg)
+    return left
 
 
 def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path | None:
@@ -77,7 +94,11 @@ def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path |
     if name in places:
         return places[name]
     if data.path is not None:
-        return (suite.folder / data.path).resolve()
+        if "\0" in data.path:
+            msg = f"suite {suite.name!r}: data.path = {data.path!r} is no path: it holds a NUL byte"
+            raise SuiteError(msg)
+        # Not `resolve`, which ends at links that lead round in a circle; the loader says what is there.
+        return Path(os.path.realpath(suite.folder / data.path))
     if not required:
         return None
     msg = f"data set {name!r} is not here: give it with --cep-data {name}=PATH. {data.how_to_get}"

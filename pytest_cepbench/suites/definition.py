@@ -12,6 +12,7 @@ import msgspec
 from pytest_cepbench.chains import ChainPlan, Modality, Wording
 from pytest_cepbench.chains.plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.policy import BoundsName, GateName
 from pytest_cepbench.models.roles import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
@@ -39,6 +40,8 @@ class DataTable(_Strict, frozen=True):
     needed: whether a path is needed although the loader has data of its own.
     how_to_get: one sentence shown where the data set is absent.
     options: keyword arguments of the loader.
+    skip: samples of each category that are left out: those that `--cep-samples` of as many would
+    choose. `cepbench accept --remeasure` sets it.
     """
 
     loader: str
@@ -47,6 +50,7 @@ class DataTable(_Strict, frozen=True):
     needed: bool = False
     how_to_get: str = ""
     options: dict[str, Any] = {}
+    skip: int = 0
 
 
 class ChainTable(_Strict, frozen=True):
@@ -200,11 +204,11 @@ class Suite(msgspec.Struct, frozen=True):
 def load_suite(path: Path) -> Suite:
     """Read a suite's TOML file. Raises SuiteError naming the file and the key that is wrong."""
     try:
-        table = msgspec.toml.decode(path.read_bytes(), type=SuiteTable)
+        table = msgspec.convert(parse_toml(read_regular(path, MOST_TEXT)), SuiteTable)
     except OSError as error:
         msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
         raise SuiteError(msg) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # includes what is not TOML at all
+    except (msgspec.MsgspecError, ValueError) as error:  # the latter for what is not TOML at all
         msg = f"suite file {str(path)!r}: {error}"
         raise SuiteError(msg) from error
     metrics, problems = _read_metrics(table)
@@ -235,6 +239,8 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
     yield from _chain_problems(table)
+    if table.data.skip < 0:
+        yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
     for name, case in table.cases.items():
         yield from (f"case {name!r}: {problem}" for problem in number_problems(case))

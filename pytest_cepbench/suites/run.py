@@ -13,12 +13,14 @@ from pytest_cepbench.chains.remembered import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.models.roles import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.casting import Lineup
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.evidence import Cell, Evidence
 from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
 from pytest_cepbench.suites.measures.measure import by_category, everyone, population
+from pytest_cepbench.suites.measures.sameness import same_answers
 from pytest_cepbench.suites.roster import Roster, describe_role
 
 _LONGEST_PROMPT_SHOWN = 60
@@ -165,7 +167,23 @@ class SuiteRun:
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
             notes=(*measured.notes, *self._cut_prompts(measure, measured)),
+            floor=measured.floor,
+            warnings=(*measured.warnings, *self._same_answers(measure, measured)),
         )
+
+    def models(self, measurement: Measurement) -> dict[str, BoundRole]:
+        """Who was needed for a measurement, by seat."""
+        return {name: runner.bound for name, runner in self._needed(measurement).items()}
+
+    def warnings(self, measurement: Measurement) -> list[str]:
+        """What makes the answers of those who were needed mean less than they seem to."""
+        runners = self._needed(measurement).values()
+        return list(dict.fromkeys(said for one in runners for said in one.warnings))
+
+    def _needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
+        seats = self.lineup.seats
+        needed = [n for n in seats if n in self.lineup.gated or n in measurement.identity]
+        return {name: self._runner(name) for name in needed}
 
     def show(self, case: Case, sample_id: str) -> Shown | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""
@@ -177,6 +195,17 @@ class SuiteRun:
         plans = measure.plans if measured.plans is None else measured.plans
         notes = [self.evidence.cut_prompts(plan, measured.samples) for plan in plans]
         return [note for note in dict.fromkeys(notes) if note]
+
+    def _same_answers(self, measure: Measure, measured: Measured) -> list[str]:
+        plans = measure.plans if measured.plans is None else measured.plans
+        said = [
+            one
+            for plan in plans
+            for one in same_answers(
+                plan, self.evidence.chains(plan.start, measured.samples).values()
+            )
+        ]
+        return list(dict.fromkeys(said))
 
     def _runner(self, seat: str) -> RoleRunner:
         return self._roster.runner(self.lineup.seats[seat])

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.cli.accepting import WORSE, accept
+from pytest_cepbench.gate import Measurement
+from tests.cli.accepting import WORSE, accept, by_name
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
     CASES,
     Measured,
+    altered,
     edit_report,
     result_of,
     write_report,
@@ -56,7 +58,10 @@ def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
     also = result_of(count, verdict="error")
     ended = accept(home, [broken, also, *map(result_of, rest)])
     refused(
-        home, ended, "toy/color/gc: it was not measured: no  [31mGPU", "toy/count/gc: it was not"
+        home,
+        ended,
+        "toy/color/gc: it was not measured: no \\x1b[31mGPU",
+        "toy/count/gc: it was not",
     )
 
 
@@ -136,3 +141,34 @@ def test_the_verdict_of_a_suite_is_passed_over(home: Home, measured: Measured) -
     verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
     assert accept(home, [*map(result_of, measured()), verdict]).code == 0
     assert len(contents(home.path / "baselines")) == CASES
+
+
+def _blind(measured: Measured) -> Measurement:
+    """A measurement of the lossy model whose value is all but what chance gives."""
+    one = by_name(measured(WORSE))["overall/gc"]
+    return altered(one, floor=one.value - 0.001)
+
+
+def test_what_lies_at_chance(home: Home, measured: Measured) -> None:
+    """It would see nothing: each such case is named, and none of the others is accepted either."""
+    good, blind = altered(measured(WORSE)[0], floor=0.1), _blind(measured)
+    ended = accept(home, [result_of(good), result_of(blind)])
+    refused(home, ended, f"{blind.key}: {blind.value:.4g} of a range from ")
+    assert "sees nothing; --accept-insensitive accepts it all the same" in ended.err
+
+
+def test_what_cannot_fail_a_run_may_lie_at_chance(home: Home, measured: Measured) -> None:
+    """An informational case lets no checkpoint pass: it is remarked on."""
+    blind = _blind(measured)
+    ended = accept(home, [result_of(blind, primary=False)])
+    assert ended.code == 0
+    flat = " ".join(ended.out.split())
+    assert f"warning: {blind.key}: {blind.value:.4g} of a range from " in flat
+
+
+@pytest.mark.parametrize("option", ["--accept-insensitive", "--cep-accept-insensitive"])
+def test_it_can_be_asked_for(home: Home, measured: Measured, option: str) -> None:
+    """In pytest's spelling too; what the set-up can see stands under the table."""
+    ended = accept(home, [result_of(_blind(measured))], option)
+    assert ended.code == 0
+    assert "can see a drop of at most 0.001" in " ".join(ended.out.split())

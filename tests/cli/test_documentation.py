@@ -1,4 +1,4 @@
-"""docs/studies.md, docs/accepting.md and docs/store.md: every option of the commands, and what is said of the files."""
+"""docs/studies.md, accepting.md, store.md and doctor.md: every option of the commands, and what is said of the files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 
 from pytest_cepbench.cli import main
 from pytest_cepbench.studies import Agreement, Cell, Grid, ModelSpread, Study, Weighting
+from pytest_cepbench.studies.doctor import Check, Diagnosis, Figures
 from pytest_cepbench.studies.question import STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 ACCEPTING = PAGE.with_name("accepting.md")
 STORE = PAGE.with_name("store.md")
+DOCTOR = PAGE.with_name("doctor.md")
 
 
 def options(command: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -62,4 +64,17 @@ def test_every_study_has_a_section() -> None:
 def test_fields_of_the_file_are_documented(kind: type) -> None:
     """The page names every field of the JSON file."""
     named = set(re.findall(r"`(\w+)`", PAGE.read_text()))
+    assert {field.name for field in dataclasses.fields(kind)} <= named
+
+
+def test_every_option_of_the_doctor_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table of options has every option, and no other."""
+    listed = re.findall(r"^\| `(--[a-z]+)", DOCTOR.read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(options(["doctor"], capsys))
+
+
+@pytest.mark.parametrize("kind", [Diagnosis, Check, Figures])
+def test_fields_of_the_diagnosis_are_documented(kind: type) -> None:
+    """The page names every field of the JSON file."""
+    named = set(re.findall(r"`(\w+)`", DOCTOR.read_text()))
     assert {field.name for field in dataclasses.fields(kind)} <= named

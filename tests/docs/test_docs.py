@@ -70,6 +70,9 @@ _FOREIGN_OPTIONS = {
     "--images", "--repeats", "--quick", "--runs", "--json",  # of the scripts in benchmarks/
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
+    "--against", "--page", "--power",
+    "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
+    "--continue-on-collection-errors", "--forked", "--timeout-method",
     "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
@@ -78,8 +81,9 @@ _FOREIGN_OPTIONS = {
     "--served-model-name", "--port", "--silent", "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
-    "--reason", "--case", "--move-anchor", "--dry-run", "--delete", "--suite", "--baselines",
+    "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run", "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
+    "--remeasure",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import asin, atanh, pi, sqrt
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -70,6 +71,35 @@ def test_no_magnitude_overflows_or_vanishes(method: Method, scale: float) -> Non
     """Scores in any unit correlate the same."""
     x, y = np.array([1.0, 2.0, 4.0, 3.0, -9.0]), np.array([2.0, 1.0, 5.0, 3.0, -7.0])
     assert value_of(x * scale, y, method) == pytest.approx(value_of(x, y, method), abs=1e-12)
+
+
+@pytest.mark.parametrize("shift", [1e3, 2.0**49])
+@given(PAIRS)
+@settings(max_examples=40)
+def test_what_all_scores_have_in_common_costs_no_digits(shift: float, pair: Array) -> None:
+    """Quarters stay exact beside 2**49: the coefficient of shifted columns is that of the columns."""
+    assume(all(len(set(column)) > 1 for column in pair.tolist()))
+    for method in METHODS:
+        found = value_of(pair[0] + shift, pair[1] - shift, method)
+        assert found == pytest.approx(value_of(pair[0], pair[1], method), abs=1e-14)
+
+
+@given(st.floats(1e-3, 1e12), st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_close_scores_correlate_as_exact_arithmetic_says(shift: float, seed: int) -> None:
+    """Nine models whose scores agree in their first digits, against fractions without rounding."""
+    x, y = np.random.default_rng(seed).normal(size=(2, 9)) + shift
+
+    def less_mean(column: Array) -> list[Fraction]:
+        exact = [Fraction(value) for value in column.tolist()]
+        return [value - sum(exact, Fraction()) / len(exact) for value in exact]
+
+    a, b = less_mean(x), less_mean(y)
+    assume(any(a) and any(b))
+    product = sum((p * q for p, q in zip(a, b, strict=True)), Fraction())
+    squares = sum(p * p for p in a) * sum(q * q for q in b)
+    expected = sqrt(product * product / squares) * (1 if product > 0 else -1)
+    assert value_of(x, y, "pearson") == pytest.approx(expected, abs=1e-14)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_cepbench.metrics.geneval import (
     Settings,
     judge,
 )
+from pytest_cepbench.metrics.geneval.selection import keep_objects
 from tests.metrics.geneval_scenes import (
     DOG,
     RED_DOG,
@@ -72,6 +74,16 @@ def test_the_order_given_does_not_matter() -> None:
     sure, unsure = seen("dog", 0.9, color="red"), seen("dog", 0.5, color="blue")
     assert right(RED_DOG, {"dog": [unsure, sure]})
     assert right(RED_DOG, {"dog": [sure, unsure]})
+
+
+@pytest.mark.parametrize("beside", [(), (0.9,), (0.4, 0.9), (0.9, 0.4, 0.95, 0.35)])
+def test_equally_sure_ones_stay_in_the_order_of_the_detector(beside: tuple[float, ...]) -> None:
+    """The same on every machine, whatever else is found: an unstable sort would not say which is first."""
+    equal = [seen("dog", 0.6, 100 * place) for place in range(5)]
+    others = [seen("dog", score, 1000 + 100 * place) for place, score in enumerate(beside)]
+    mixed = [one for pair in zip_longest(equal, others) for one in pair if one is not None]
+    kept = keep_objects(DOG, {"dog": mixed}, Settings())["dog"]
+    assert [one for one in kept if one.score == 0.6] == equal
 
 
 @pytest.mark.parametrize(

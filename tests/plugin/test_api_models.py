@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
+from html import unescape
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -15,6 +18,19 @@ from tests.models.api.fake_server import Answer, FakeServer, Seen, drawn, fault,
 from tests.plugin.project import SHAPES, Project, contents
 
 KEY = "sk-proj-0123456789abcdef"
+
+ECHOES = [
+    KEY,
+    KEY[::-1],
+    quote(KEY, safe="").replace("-", "%2D"),
+    "".join(f"%{ord(char):02x}" for char in KEY),
+    b64encode(f"Bearer {KEY}".encode()).decode(),
+    urlsafe_b64encode(f"k={KEY}".encode()).decode().rstrip("="),
+    KEY.encode().hex(),
+]
+"""How the server repeats the key."""
+
+SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
 
 PRICES = "price_in=2&price_out=10"
 
@@ -31,7 +47,7 @@ def _play(seen: Seen) -> Answer:
 def shapes_server() -> Iterator[FakeServer]:
     """A provider of the world's models, whose first answers are faults that hold the key."""
     with serving() as server:
-        echo = f"no worker for {KEY}"
+        echo = f"no worker for {', '.join(ECHOES)}"
         server.in_turn(fault(500, echo), fault(429, echo, retry_after_ms="10"), _play)
         yield server
 
@@ -80,8 +96,57 @@ def test_models_behind_a_server_are_gated_like_others(
     assert project.effort() == (0, 0)
 
     said = result.stdout.str() + result.stderr.str() + "".join(capfd.readouterr())
-    assert KEY not in said
-    assert not [name for name, data in contents(project.path).items() if KEY.encode() in data]
+    assert not [echo for echo in ECHOES if echo in said]
+    files = contents(project.path).items()
+    assert not [name for name, data in files if any(echo.encode() in data for echo in ECHOES)]
+
+
+def _said_everywhere(project: Project, terminal: str) -> list[int]:
+    """How often each report says that another model answered: terminal, JSON, HTML, Markdown, JUnit."""
+    report = project.path / ".cepbench" / "report"
+    texts = [
+        terminal,
+        report.with_suffix(".json").read_text(),
+        unescape(report.with_suffix(".html").read_text()),
+        unescape(report.with_suffix(".md").read_text()).replace("\\", ""),
+        (project.path / "junit.xml").read_text(),
+    ]
+    return [text.count(SERVED) for text in texts]
+
+
+def test_a_server_that_names_another_model_is_told_of_in_every_report(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first run on, with both names; and as long as its answers come out of the store."""
+    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
+    project.suite(SHAPES)
+    with serving() as server:
+        server.answer = _play
+        model = f"--model={server.spec(model='eye')}"
+        first = project.run("-n", "2", model, "--snapshot-update", "--junitxml=junit.xml")
+        assert first.ret == pytest.ExitCode.OK
+        assert all(_said_everywhere(project, first.stdout.str()))
+
+    stored = project.run_here(model, "--junitxml=junit.xml")  # and there is no server any more
+    assert stored.ret == pytest.ExitCode.OK
+    assert project.effort() == (0, 0)
+    assert all(_said_everywhere(project, stored.stdout.str()))
+    cases = project.report()["cases"]
+    assert all(any(SERVED in said for said in case["warnings"]) for case in cases)
+
+
+def test_a_server_that_names_the_model_that_was_asked_for_is_not_told_of(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is odd about it."""
+    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
+    project.suite(SHAPES)
+    with serving() as server:
+        server.answer = _play
+        project.run_here(f"--model={server.spec(model='tiny-2026')}", "--snapshot-update")
+
+    warnings = [said for case in project.report()["cases"] for said in case["warnings"]]
+    assert not [said for said in warnings if "openai:" in said]
 
 
 def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:

@@ -142,7 +142,7 @@ ODD_NAMES = [
 def test_odd_file_names_from_end_to_end(project: Project, arguments: list[str]) -> None:
     """Whatever a file system allows comes through collection, baseline, comparison and reports."""
     project.suite(PHOTOS)
-    project.photos(dict.fromkeys(ODD_NAMES, RED))
+    project.photos({name: (200, 12 * i, 10) for i, name in enumerate(ODD_NAMES)})
     project.photos({f"odd 'folder' [{i}]::x/{name}": BLUE for i, name in enumerate(ODD_NAMES[:3])})
     assert project.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
     held = project.run(*arguments)

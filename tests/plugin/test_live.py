@@ -195,7 +195,7 @@ def test_a_long_name_is_cut_before_what_changes() -> None:
     """The figures stay on a narrow terminal; what a data set calls its parts cannot move the cursor."""
     named = replace(NOW, case="sdp \x1b[2J漢" + "字" * 80 + " MCD")
     (line,) = lines_of([named], 100)
-    assert line.startswith("gw0 sdp  [2J漢字")
+    assert line.startswith(r"gw0 sdp \x1b[2J漢字")
     assert line.endswith(
         "5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left"
     )

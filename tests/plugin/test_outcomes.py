@@ -174,6 +174,7 @@ def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject,
     ended = accepted.run(*MODES[mode], "-W", "error", CANDIDATE, "-k", "unclear")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     ended.lines.fnmatch_lines(["inconclusive: scored, unclear, GC@1 (the samples do not tell *"])
+    assert ended.report["verdict"] == "failed"
     assert "Traceback" not in ended.output
     assert "test_scored.py:2:" not in ended.output
 

@@ -25,6 +25,7 @@ from pytest_cepbench.report.document import (
 from pytest_cepbench.report.totals import run_alpha
 from tests.report.pages import assert_self_contained, read_page
 from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS, SECRET
+from tests.test_escapes import hides_nothing
 
 FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
@@ -38,7 +39,9 @@ IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
 @given(st.lists(RESULTS, min_size=1, max_size=3))
 def test_json_keeps_every_field(results: list[CaseResult]) -> None:
     """What was judged is read back from the document as it was, under a versioned schema."""
-    document = json.loads(json_document(FACTS, results))
+    text = json_document(FACTS, results)
+    assert hides_nothing(text, "\n")
+    document = json.loads(text)
     assert (document["schema"], document["cepbench"], document["verdict"]) == (
         SCHEMA, "1.2.3", "failed",
     )  # fmt: skip
@@ -54,6 +57,7 @@ def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult]) -> None
     """The page stays whole and self-contained, whatever texts it is made of."""
     html = html_page(FACTS, results, lambda _: None)
     assert_self_contained(html)
+    assert hides_nothing(html, "\n\t")
     assert all(" ".join(result.part.split()) in " ".join(read_page(html).text.split())
                for result in results if result.part.isprintable())  # fmt: skip
 
@@ -80,6 +84,38 @@ def test_markup_in_names_and_captions_is_text() -> None:
     assert "<script" not in html
     assert read_page(html).text.count(bad) == 12
     assert "img" not in read_page(html).tags
+
+
+def test_characters_that_do_not_show_themselves_are_shown() -> None:
+    """In every place where a text of the run stands; the lines of a reason stay lines."""
+    bad = "a\x1b[2Jb\u202ec\u200bd"
+    (chain,) = REGRESSED.chains
+    links = [msgspec.structs.replace(link, text=bad) for link in chain.links]
+    result = msgspec.structs.replace(
+        REGRESSED,
+        suite=bad,
+        part=bad,
+        label=bad,
+        reasons=[f"{bad}\r\n{bad}"],
+        failures={bad: 1},
+        notes=[bad],
+        origins={"gate": bad},
+        attribution=bad,
+        hops=[HopShown(bad, "describer", 1, 0.5)],
+        chains=[msgspec.structs.replace(chain, sample=bad, failure=bad, remark=bad, links=links)],
+    )
+    facts = RunFacts(bad, bad, [bad], [bad], [bad])
+    html = html_page(facts, [result], lambda _: None)
+    assert hides_nothing(html, "\n")
+    shown = r"a\x1b[2Jb\u202ec\u200bd"
+    assert read_page(html).text.count(shown) == 21
+    assert f"{shown}\n{shown}" in read_page(html).text
+
+
+def test_letters_from_right_to_left_do_not_turn_their_neighbours() -> None:
+    """Every inline element stands for itself; blocks do so anyway."""
+    html = html_page(FACTS, [REGRESSED], lambda _: None)
+    assert "b, span, summary { unicode-bidi: isolate; }" in html
 
 
 def test_images_are_inlined_small() -> None:
@@ -221,7 +257,9 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
     """Open details for what failed; closed ones for what holds with a note; one that is closed for
     all that hold without, or cannot fail the run.
     """
-    quiet = msgspec.structs.replace(FULL, verdict="held", notes=[], failures={}, part="quiet")
+    quiet = msgspec.structs.replace(
+        FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet"
+    )
     told = msgspec.structs.replace(FULL, primary=False, part="told")
     noted = msgspec.structs.replace(FULL, verdict="held", part="noted")
     html = html_page(FACTS, [noted, quiet, FULL, told, quiet], lambda _: None)

@@ -14,6 +14,7 @@ from pytest_cepbench.report.document import RunFacts
 from pytest_cepbench.report.markdown import escaped, markdown_summary
 from tests.report.pages import Page, read_page
 from tests.report.results import FULL, REGRESSED, RESULTS, SECRET
+from tests.test_escapes import hides_nothing
 
 markdown_it = pytest.importorskip("markdown_it", reason="Markdown is read with markdown-it-py")
 
@@ -39,7 +40,9 @@ def _read(text: str) -> Page:
 @given(st.lists(RESULTS, max_size=3), st.text(max_size=30))
 def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult], text: str) -> None:
     """Whatever it is made of, a summary has a row for each case and no markup but its own."""
-    html = _html(markdown_summary(RunFacts("failed", "1", [text], [text]), results))
+    summary = markdown_summary(RunFacts("failed", "1", [text], [text]), results)
+    assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
+    html = _html(summary)
     assert read_page(html).tags <= OURS
     assert html.count("<td") == 8 * len(results)
 
@@ -53,9 +56,10 @@ def test_escaped_text_is_read_as_it_was(text: str) -> None:
     assert [one for one in page.texts if one.startswith("x")] == [f"x{wanted}x"] * 2
 
 
-def test_control_characters_do_not_indent() -> None:
-    """Spaces in their place would make a block of code of a line."""
-    assert escaped("\x1b \x08 0\x00") == "0"
+def test_control_characters_are_read_as_their_escapes() -> None:
+    """And indent nothing: spaces in their place would make a block of code of a line."""
+    assert escaped("\x1b \u202e 0\x00") == r"\\x1b \\u202e 0\\x00"
+    assert _read(escaped("\x1b \u202e 0\x00")).text.split() == [r"\x1b", r"\u202e", r"0\x00"]
 
 
 def test_markup_in_names_is_text() -> None:
@@ -64,7 +68,7 @@ def test_markup_in_names_is_text() -> None:
     failing = replace(FULL, part=bad)
     page = _read(markdown_summary(FACTS, [failing, replace(failing, verdict="held")]))
     assert page.tags <= OURS
-    assert sum(bad in text for text in page.texts) == 3
+    assert sum(bad in text for text in page.texts) == 6
     facts = RunFacts("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
     page = _read(markdown_summary(facts, []))
     assert page.tags <= OURS
@@ -83,6 +87,7 @@ def test_a_summary_in_full() -> None:
         "- 1 held, 1 regressed, 1 no-baseline\n"
         "- false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases\n"
         "- no promise on error: 1 case judged by threshold alone\n"
+        "- **warning:** toy color GC@2 and 1 more: the measurement is close to what chance gives\n"
         "\n"
         "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
         "|---|---|---:|---:|---:|---:|---:|---:|\n"
@@ -102,6 +107,15 @@ def test_a_summary_in_full() -> None:
         "|---|---|---:|---:|---:|---:|---:|---:|\n"
         "| HELD | toy overall GC@2 | 0.5000 | 0.7500 | +0.0000 | \\[-0.0050, +0.0050\\] | 0.0100 "
         "| 50 |\n"
+        "\n"
+        "</details>\n"
+        "\n"
+        "<details><summary>what the set-up can see</summary>\n"
+        "\n"
+        "- toy color GC@2: 0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at "
+        "most 0.5\n"
+        "- toy overall GC@2: 0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at "
+        "most 0.5\n"
         "\n"
         "</details>\n"
         "\n"

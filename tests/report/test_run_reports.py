@@ -8,6 +8,7 @@ import pytest
 from pytest_cepbench.report import CaseResult
 from tests.plugin.project import PHOTOS, REGRESSED, Project
 from tests.report.pages import assert_self_contained, read_page
+from tests.test_escapes import hides_nothing
 
 
 def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
@@ -55,24 +56,32 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     """A file name and a caption that are markup reach the page as text, the terminal as text."""
     project.suite(PHOTOS)
     name = "<script>x<img src=y onerror=z>.png"
-    project.photos({name: (200, 10, 10), "e\x1b[31m.png": (10, 10, 200)})
+    turned = "e\x1b[31m\u202egnp.\u200b.png"
+    project.photos({name: (200, 10, 10), turned: (10, 10, 200)})
     assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     project.write(
         "hostile.py",
         "import user_models\n\nclass Hostile(user_models.Describer):\n"
         "    def _tell(self, image):\n"
-        "        return \"90 10 10 <script>alert('caption')</script>\\x1b]0;title\\x07 \\ud83d\"\n\n"
+        "        return \"90 10 10 <script>alert('caption')</script>\\x1b]0;title\\x07 \\ud83d\\u2066\"\n\n"
         "def describer():\n    return Hostile('hostile')\n",
     )
-    result = project.run("-n", "2", "--model=python:hostile:describer")
+    result = project.run("-n", "2", "--model=python:hostile:describer", "--junitxml=junit.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert project.verdicts()["overall-gc"] == "regressed"
-    assert "\x1b" not in result.stdout.str()
+    assert hides_nothing(result.stdout.str() + result.stderr.str(), "\n")
+    assert r"e\x1b[31m\u202egnp.\u200b.png" in result.stdout.str()
+    written = [*(project.path / ".cepbench").glob("report.*"), project.path / "junit.xml"]
+    assert len(written) == 4
+    written += (project.path / "baselines").rglob("*.toml")
+    assert all(hides_nothing(path.read_text(encoding="utf-8"), "\n") for path in written)
     html = (project.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
     assert "<script" not in html
     text = read_page(html).text
     assert name in text
+    assert r"e\x1b[31m\u202egnp.\u200b.png" in text
+    assert r"</script>\x1b]0;title\x07 \ud83d\u2066" in text
     assert "<script>alert('caption')</script>" in text
     assert "<script" not in (project.path / ".cepbench" / "report.md").read_text()
 

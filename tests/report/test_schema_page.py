@@ -11,7 +11,15 @@ import pytest
 
 from pytest_cepbench.gate import Baseline, Noise, Verdict
 from pytest_cepbench.models.roles import Usage
-from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, Effort, HopShown, LinkShown
+from pytest_cepbench.report import (
+    AnchorShown,
+    CaseResult,
+    ChainShown,
+    Effort,
+    HopShown,
+    LinkShown,
+    ModelShown,
+)
 from pytest_cepbench.report.document import SCHEMA, RunFacts, json_document
 from pytest_cepbench.report.properties import PREFIX, properties_of
 from tests.docs.markdown import DOCS, column, tables
@@ -21,6 +29,7 @@ PAGE = DOCS / "report-schema.md"
 
 _NAMES: dict[Any, str] = {
     CaseResult: "Case",
+    ModelShown: "Model",
     AnchorShown: "Anchor",
     HopShown: "Hop",
     ChainShown: "Chain",
@@ -89,6 +98,6 @@ def test_verdicts_are_described() -> None:
 def test_properties_are_described() -> None:
     """The table has every property of a test in a JUnit file."""
     (rows,) = tables(PAGE, "In JUnit files")
-    full = msgspec.structs.replace(REGRESSED, low=-0.3, high=-0.2, alpha=0.05)
+    full = msgspec.structs.replace(REGRESSED, low=-0.3, high=-0.2, alpha=0.05, warnings=["odd"])
     named = [name.removeprefix(PREFIX) for name, _ in properties_of(full)]
     assert column(rows) == named

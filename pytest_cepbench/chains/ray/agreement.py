@@ -16,6 +16,11 @@ from pytest_cepbench.chains.ray.wire import Ready
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.roles import BoundRole
 
+_DIFFER = (
+    "the weights or configurations differ: copy them, or share the folder, and let no trainer write "
+    "there meanwhile"
+)
+
 _GREETING = 60.0  # seconds for a node to start a process and say which versions it has
 
 
@@ -84,7 +89,7 @@ def difference(name: str, first: BoundRole, said: Ready) -> str:
     except SpecError as error:
         return str(error)
     for what, hint in (
-        ("fingerprint", "the weights or configurations differ: copy them, or share the folder"),
+        ("fingerprint", _DIFFER),
         ("adapter", "install the same packages on all nodes"),
         ("params", "give device= and dtype= in the spec, or only nodes of one kind"),
     ):

@@ -7,6 +7,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
@@ -18,6 +19,7 @@ from PIL import Image
 
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.chains.admit import (
     admit_detections,
     admit_image,
@@ -29,14 +31,17 @@ from pytest_cepbench.chains.admit import (
 from pytest_cepbench.chains.calling import in_words
 from pytest_cepbench.chains.ray.wire import Answer, Asked, Fault, Order, Ready, fault_of, not_here
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import bind
+from pytest_cepbench.models.covered import CoveredFiles
 from pytest_cepbench.models.roles import Battle, BindContext, BoundRole, CountsTokens, Model, Reply
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import release_memory
 
 _HIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
-_RACY_NS = 2_000_000_000  # as in the store: a file this young can change and keep its stamp
+
+_FIRST = "the first answers were made"
 
 
 class Player:
@@ -46,6 +51,7 @@ class Player:
         self._order = order
         self._node = node
         self._model: Model | None = None
+        self._unread: CoveredFiles | None = None  # files that the first answers may read
         self._digests: dict[str, str] = dict(order.digests)
         if order.gpus == 0:  # Ray may leave them visible to those that asked for none
             os.environ.update(dict.fromkeys(_HIDE, ""))
@@ -67,6 +73,7 @@ class Player:
                 warnings.simplefilter("default")
                 bound = self._bound()
                 self._model = bound.load()
+                self._unread = bound.files
         except Exception as error:  # noqa: BLE001 - as above
             fault = fault_of(error)
         else:
@@ -80,9 +87,13 @@ class Player:
         """What the model makes of a batch, checked, and made plain."""
         assert self._model is not None
         try:
-            return _answer(self._model, asked)
+            with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST):
+                answer = _answer(self._model, asked)
         except Exception as error:  # noqa: BLE001 - an outcome; the caller in the driver tells which
             fault = fault_of(error)
+        else:
+            self._unread = None
+            return answer
         if fault.memory:
             release_memory()  # not before the error and the tensors in its traceback are gone
         return fault
@@ -94,28 +105,27 @@ class Player:
 
     def _ready(self, bound: BoundRole) -> Ready:
         return Ready(
-            replace(bound, load=not_here),
+            replace(bound, load=not_here, files=None),
             self._node,
             f"{__version__} {platform.python_version()}",
             digests=dict(self._digests),
         )
 
     def _hash(self, path: Path) -> str:
-        stamp = stamp_of(path)
-        if stamp not in self._digests:
-            with path.open("rb") as stream:
+        stamp = FileStamp.of(path)
+        name = stamp_of(path, stamp)
+        if name not in self._digests:
+            with open_regular(path) as stream:
                 found = file_digest(stream, "sha256").hexdigest()
-            if stamp != stamp_of(path) or time.time_ns() - path.stat().st_mtime_ns < _RACY_NS:
+            if stamp != FileStamp.of(path) or not stamp.settled:
                 return found
-            self._digests[stamp] = found
-        return self._digests[stamp]
+            self._digests[name] = found
+        return self._digests[name]
 
 
-def stamp_of(path: Path) -> str:
+def stamp_of(path: Path, stamp: FileStamp) -> str:
     """What a file has in common with none of other content: nobody sets its change time at will."""
-    status = path.stat()
-    about = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    return f"{path.resolve()} {' '.join(map(str, about))}"
+    return f"{path.resolve()} {stamp}"
 
 
 def _answer(model: Any, asked: Asked) -> Answer:

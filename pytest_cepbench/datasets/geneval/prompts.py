@@ -44,11 +44,11 @@ def write_prompts(
 ) -> tuple[WrittenPrompt, ...]:
     """A prompt suite, task by task.
 
-    prompts_per_task: how many are drawn for each task; fewer stay, because a prompt that was there
-    is dropped and single_object has each of the 80 classes at most once.
+    prompts_per_task: how many are drawn for each task but single_object, which has each of the 80
+    classes once, whatever the number; fewer stay, because a prompt that was there is dropped.
     Seed 43 with 100 is the published suite: 80 single_object, 99 two_object, 80 counting, 94 colors,
     100 position and 100 color_attr. One stream of choices runs through all tasks, so another number
-    of prompts gives other ones.
+    of prompts gives other ones: those of the released `create_prompts.py` with the same seed and `-n`.
     Raises DatasetError unless seed >= 0 and prompts_per_task >= 1.
     """
     if seed < 0 or prompts_per_task < 1:
@@ -58,7 +58,7 @@ def write_prompts(
         )
         raise DatasetError(msg)
     draws = Draws(seed)
-    classes = draws.some(min(prompts_per_task, len(OBJECTS)), len(OBJECTS))
+    classes = draws.some(len(OBJECTS), len(OBJECTS))
     written = [_single_object(OBJECTS[index]) for index in classes]
     for draw in (_two_object, _counting, _colors, _position, _color_attr):
         written += _different(draw, draws, prompts_per_task)

@@ -68,7 +68,10 @@ MGG_CODE = Settings(threshold=0.1, variant="mgg-code")
 def keep_objects(prompt: Prompt, found: Found, settings: Settings) -> dict[str, list[Detection]]:
     """The detections that count, for each class that the prompt names, most confident first.
 
-    Equally confident ones stay in the order given; the released evaluator leaves theirs open.
+    Equally confident ones stay in the order given, on every machine. The released evaluator reverses
+    `numpy.argsort`, which is not stable: of boxes that are all equally confident it takes the last
+    first, but beside others their order depends on NumPy's version and the processor, also for a
+    handful of boxes. There is no order of its own to follow, and a gate needs the same one everywhere.
     """
     named = [one.name for one in prompt.include] + [one.name for one in prompt.exclude]
     return {name: _keep(prompt, found.get(name, ()), settings) for name in named}

@@ -85,7 +85,7 @@ def _text(message: Mapping[str, Any], ended: object) -> str | Failure:
     if ended == "content_filter":
         return Failure("refused", "stopped by the provider's content filter")
     if isinstance(refusal, str) and refusal and not content:
-        return Failure("refused", refusal[:300])
+        return Failure("refused", refusal)  # shortened when keys are taken out of it
     if content is not None and not isinstance(content, str):
         msg = f"the message's content is a {type(content).__name__}"
         raise NoAnswerError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from pytest_cepbench.models.api.chat import ApiDescriber
 from pytest_cepbench.models.api.drawing import ApiGenerator
 from pytest_cepbench.models.api.endpoint import find_endpoint, shown_url
 from pytest_cepbench.models.api.judging import PROMPT, ApiJudge
+from pytest_cepbench.models.api.listening import warnings_of
 from pytest_cepbench.models.api.params import ChatParams, ImageParams, ServerParams, parse_parts
 from pytest_cepbench.models.api.secrecy import refuse_secrets
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
+from pytest_cepbench.models.covered import CoveredFiles, HashFile
 from pytest_cepbench.models.roles import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec
 
@@ -62,11 +65,16 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
     decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
     if role == "judge":
         decisive["prompt"] = PROMPT
+    files = CoveredFiles(
+        server.weights or what,
+        context.hash_file,
+        lambda hash_file: _identify(spec, server, hash_file),
+    )
     return BoundRole(
         role=role,
         spec=spec.text,
         what=what,
-        fingerprint=_identify(spec, server, context),
+        fingerprint=files.fingerprint,
         adapter=ADAPTER,
         load=lambda: _load(spec, role, server, request),
         params={name: value for name, value in decisive.items() if value is not None},
@@ -75,6 +83,8 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         lasting=True,
         # Not a device of this machine: with --cep-residency=swap it drives nobody out.
         provenance={"device": "server", "server": shown_url(server)},
+        warn=partial(warnings_of, role, spec.target),
+        files=files,
     )
 
 
@@ -88,7 +98,7 @@ def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -
     return (ApiJudge if role == "judge" else ApiDescriber)(asker, spec.target, request)
 
 
-def _identify(spec: ModelSpec, server: ServerParams, context: BindContext) -> str:
+def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:
     """Digest of what is served: its weights, or what the user calls them.
 
     The address is left out: a server on another port is the same model.
@@ -106,4 +116,4 @@ def _identify(spec: ModelSpec, server: ServerParams, context: BindContext) -> st
     served = ModelSpec(server.weights, "", server.weights, {})
     checkpoint = inspect_checkpoint(served)
     complete_checkpoint(served, checkpoint)
-    return digest_json({**about, "weights": fingerprint(checkpoint, context.hash_file)})
+    return digest_json({**about, "weights": fingerprint(checkpoint, hash_file)})

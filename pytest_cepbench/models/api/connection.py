@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pytest_cepbench.errors import MissingDependencyError
 from pytest_cepbench.models.api.endpoint import Endpoint
 from pytest_cepbench.models.api.faults import Fault, fault_of
+from pytest_cepbench.models.api.logs import keep_out_of_logs
 from pytest_cepbench.models.api.remedies import UNREACHABLE
 from pytest_cepbench.models.host import usable_cores
 
@@ -35,17 +36,21 @@ _MOST_THREADS = 4  # that encode and decode images
 def load_client(endpoint: Endpoint, timeout: float) -> AsyncOpenAI:
     """The official client. Raises MissingDependencyError where it is not installed."""
     try:
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     except ImportError as error:
         msg = 'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
         raise MissingDependencyError(msg) from error
-    return AsyncOpenAI(
+    client = AsyncOpenAI(
+        # A redirect would take the image, and what was asked, to wherever the server says.
+        http_client=DefaultAsyncHttpxClient(follow_redirects=False),
         api_key=endpoint.api_key,
         base_url=endpoint.address.reveal(),
         default_headers=endpoint.headers,
         timeout=timeout,
         max_retries=0,  # its own know nothing of the other requests
     )
+    keep_out_of_logs(endpoint.secrets)  # by now its libraries have their loggers
+    return client
 
 
 class Connection:

@@ -6,7 +6,7 @@ import os
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.params import ServerParams
@@ -28,7 +28,8 @@ class Endpoint:
 
     model: its name there. role: what it plays here. url: without user, password and query, for
     people. address: what the client is given, still with its query. key: None where none is sent.
-    user: of basic authentication, None for none. key_env: where the key was looked for.
+    user: of basic authentication, None for none. key_env: where the key was looked for. others: what
+    else of the address nobody is to see, its password and the values of its query.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Endpoint:
     key: Secret | None
     user: Secret | None
     key_env: str | None
+    others: tuple[Secret, ...] = ()
 
     @property
     def name(self) -> str:
@@ -61,7 +63,7 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be seen."""
-        return tuple(one for one in (self.key, self.user) if one is not None)
+        return tuple(one for one in (self.key, self.user, *self.others) if one is not None)
 
 
 def shown_url(params: ServerParams) -> str:
@@ -87,8 +89,11 @@ def find_endpoint(
         )
         raise ModelError(msg)
     user = None
+    others = [value for _, value in parse_qsl(parts.query)]
     if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        password = unquote(parts.password or "")
+        others.append(password)
+        pair = f"{unquote(parts.username)}:{password}"
         user = Secret(b64encode(pair.encode()).decode())
         # Taken out, since libraries log the addresses that they call.
         address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
@@ -106,7 +111,8 @@ def find_endpoint(
         msg = f"{name}: what {params.key_env} holds is no key (it is not shown). Set it anew"
         raise ModelError(msg)
     key = Secret(value) if value else None
-    return Endpoint(model, role, url, Secret(address), key, user, params.key_env)
+    hidden = tuple(map(Secret, others))
+    return Endpoint(model, role, url, Secret(address), key, user, params.key_env, hidden)
 
 
 def _parts(address: str) -> SplitResult | None:

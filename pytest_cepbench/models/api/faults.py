@@ -16,6 +16,10 @@ FaultKind = Literal["again", "throttled", "content", "parameter", "rejected", "f
 provider's policy forbids this input. parameter: one that this server does not take. rejected: this
 request is wrong to the server. fatal: every request would end like this one."""
 
+_LONGEST = 100_000
+"""Bytes of a body that are read for people. What is shown is far less; but where it is cut before keys
+are taken out of it, a part of one would stay."""
+
 _AGAIN = (408, 409, 425)
 _WEB_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -34,7 +38,8 @@ class Fault:
 
     words: the server's or the network's own. status: of HTTP, None where there was no answer at all.
     wait: seconds that the server asks to wait. parameter: which one it does not take. code: its own
-    name of the fault, lower case.
+    name of the fault, lower case. pointed: the address that a redirect points to, as the server wrote
+    it.
     """
 
     kind: FaultKind
@@ -43,6 +48,7 @@ class Fault:
     wait: float | None = None
     parameter: str | None = None
     code: str = ""
+    pointed: str = ""
 
 
 def fault_of(status: int, headers: Mapping[str, str], body: bytes, sent: Collection[str]) -> Fault:
@@ -50,6 +56,8 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes, sent: Collect
     document = read_json(body)
     words, code, named = _said(document, body)
     wait = wait_asked(headers)
+    if 300 <= status < 400:
+        return Fault("fatal", words, status, code=code, pointed=headers.get("location", ""))
     if status == 429 and code not in _QUOTA:
         return Fault("throttled", words, status, wait, code=code)
     if status in _AGAIN or (status >= 500 and status != 501):
@@ -60,7 +68,7 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes, sent: Collect
         parameter = _not_taken(words, code, named, sent)
         if parameter is not None:
             return Fault("parameter", words, status, parameter=parameter, code=code)
-    lasting = status < 400 or status in (401, 402, 403, 404, 405, 429)
+    lasting = status < 300 or status in (401, 402, 403, 404, 405, 429)
     return Fault("fatal" if lasting else "rejected", words, status, code=code)
 
 
@@ -84,7 +92,7 @@ def read_json(body: bytes) -> Any:
 
 def in_words(body: bytes) -> str:
     """What a body that is no JSON is, for people."""
-    text = body[:4000].decode("utf-8", "replace")
+    text = body[:_LONGEST].decode("utf-8", "replace")
     if _WEB_PAGE.match(text):
         title = _TITLE.search(text)
         return f"a web page ({title[1].strip()})" if title else "a web page"

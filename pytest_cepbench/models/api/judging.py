@@ -87,7 +87,7 @@ def read_winner(text: str) -> Winner | Failure:
     found |= {"A" if one == "A" else "B" for one in _BETTER.findall(_TIE.sub(" ", text))}
     if len(found) == 1:
         return found.pop()
-    return Failure("no-verdict", f"named {len(found)} of the four verdicts: {text[:200]!r}")
+    return Failure("no-verdict", f"named {len(found)} of the four verdicts: {text!r}")
 
 
 def _read(document: Any) -> Answer:

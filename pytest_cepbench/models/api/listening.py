@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_cepbench.models.api.answers import Answer
 from pytest_cepbench.models.api.endpoint import Endpoint
+from pytest_cepbench.models.api.secrecy import without_secrets
+from pytest_cepbench.models.roles import RoleName
 
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
 """Parameters that newer servers know by another name."""
 
 _MATTERS_NOT = ("response_format",)
 """Parameters that change no answer: one that is not taken is no news."""
+
+
+_SERVED, _UNHEEDED = "server served", "not honoured"
+"""In the provenance of results: the name under which a server answered, and what it did not honour."""
+
+_NAMED = 3
+
+_LONGEST_NAME = 100
+
+
+def warnings_of(role: RoleName, model: str, provenances: Sequence[Mapping[str, str]]) -> list[str]:
+    """What every report says of results of a server, whether they were asked for now or long ago.
+
+    model: the name that was asked for. provenances: of results. A name that only adds a date is another
+    name too: which weights an alias stands for changes.
+    """
+    asked = without_secrets(model)
+    name = f"{role} openai:{asked}"
+    served = _different(provenances, _SERVED, asked[:_LONGEST_NAME])
+    unheeded = _different(provenances, _UNHEEDED, "")
+    found = []
+    if served:
+        found.append(
+            f"{name}: the server answered as {_listed(served)}, and {asked!r} was asked for: see that "
+            "it is the model that is meant, and name it as the server does"
+        )
+    if unheeded:
+        found.append(f"{name}: answers were made without what was asked for: {_listed(unheeded)}")
+    return found
+
+
+def _different(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
+    """What is said under a name otherwise than usual, each once; it may come from anybody's store."""
+    said = (one[field] for one in provenances if one.get(field, usual) != usual)
+    return list(dict.fromkeys(map(without_secrets, said)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+    return ", ".join(map(repr, names[:_NAMED])) + more
 
 
 class Listener:
@@ -52,7 +94,7 @@ class Listener:
     def hear(self, answer: Answer) -> tuple[dict[str, str], tuple[str, ...]]:
         """Provenance of an answer's result, and what is to be told of it."""
         remarks = list(self._notes)
-        reported = {k: self._endpoint.clean(v)[:100] for k, v in answer.reported.items()}
+        reported = {k: self._endpoint.clean(v)[:_LONGEST_NAME] for k, v in answer.reported.items()}
         remarks += self._changes(reported)
         unheeded = [v for name, v in self._left_out.items() if name not in _MATTERS_NOT]
         if answer.odd:
@@ -67,7 +109,7 @@ class Listener:
                 )
         provenance = {f"server {name}": text for name, text in reported.items()}
         if unheeded:
-            provenance["not honoured"] = ", ".join(unheeded)
+            provenance[_UNHEEDED] = ", ".join(unheeded)
         return provenance, tuple(remarks)
 
     def _changes(self, reported: Mapping[str, str]) -> list[str]:

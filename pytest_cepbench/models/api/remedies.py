@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.locations import place_of
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
 from pytest_cepbench.models.api.faults import Fault
 
@@ -28,9 +29,21 @@ def fatal(endpoint: Endpoint, fault: Fault, listed: Sequence[str] = ()) -> Model
         )
     if fault.status in (402, 429):
         return ModelError(f"{where} wants to be paid ({said}): the quota of the key is used up")
+    if fault.pointed:
+        return redirected(endpoint, fault)
     if fault.status == 404 and (listed or _is_about(endpoint.model, fault)):
         return unknown_model(endpoint, said, listed)
     return ModelError(f"{where} has no such interface ({said}). {_base_url()}")
+
+
+def redirected(endpoint: Endpoint, fault: Fault) -> ModelError:
+    """The error of a server that points to another address."""
+    place = endpoint.clean(place_of(fault.pointed, f"{endpoint.url}/"))
+    return ModelError(
+        f"{endpoint.name}: {endpoint.url} points to {place} ({fault.status}), and "
+        "redirects are not followed: images and prompts would go wherever a server says. If the model "
+        f"is served there, write that address: base_url= in its spec, or {URL_VARIABLE}"
+    )
 
 
 def unknown_model(endpoint: Endpoint, said: str, listed: Sequence[str]) -> ModelError:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from urllib.parse import urlsplit
 
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.models.api.redaction import Redactor
 from pytest_cepbench.models.spec import ModelSpec
 
 HIDDEN = "[key]"
@@ -28,10 +31,12 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 class Secret:
     """A key that does not show: neither in a traceback's locals nor in any other repr."""
 
-    __slots__ = ("_value",)
-
     def __init__(self, value: str) -> None:
         self._value = value
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor(self._value)
 
     def __repr__(self) -> str:
         return HIDDEN
@@ -41,8 +46,11 @@ class Secret:
         return self._value
 
     def out_of(self, text: str) -> str:
-        """The text without the key. A short one is no secret, and would be found in any text."""
-        return text.replace(self._value, HIDDEN) if len(self._value) >= _SECRET_FROM else text
+        """The text without the key, in any of the forms that a `Redactor` knows.
+
+        A short one is no secret, and would be found in any text.
+        """
+        return self._redactor.redact(text, HIDDEN) if len(self._value) >= _SECRET_FROM else text
 
 
 def refuse_secrets(spec: ModelSpec) -> None:
@@ -103,5 +111,4 @@ def without_secrets(text: str, secrets: Iterable[Secret] = ()) -> str:
     text = _LOOKS_LIKE_KEY.sub(HIDDEN, text)
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _USERINFO.sub("", text)
-    text = " ".join("".join(c if c.isprintable() else " " for c in text[: 20 * _LONGEST]).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return one_line(text[: 20 * _LONGEST], _LONGEST)

@@ -4,6 +4,7 @@ from pytest_cepbench.models.checkpoints.files import component_names, list_files
 from pytest_cepbench.models.checkpoints.fingerprinting import fingerprint
 from pytest_cepbench.models.checkpoints.inspection import (
     Checkpoint,
+    check_configuration,
     complete_checkpoint,
     file_options,
     inspect_checkpoint,
@@ -12,6 +13,7 @@ from pytest_cepbench.models.checkpoints.inspection import (
 
 __all__ = [
     "Checkpoint",
+    "check_configuration",
     "complete_checkpoint",
     "component_names",
     "file_options",

@@ -5,6 +5,7 @@ Reads JSON and file headers only; no model library is imported.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -101,6 +102,25 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
             raise CheckpointError(_adapter(folder))
     readable = _readable(spec, checkpoint, list_files(checkpoint.path))
     check_weights(checkpoint.path, readable, checkpoint.config, checkpoint.kind)
+
+
+def check_configuration(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where the configuration is another one than when it was inspected.
+
+    It says which files are read, so that a fingerprint by another one could miss some.
+    """
+    kind, config = _identify(checkpoint.path)
+    if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
+        msg = (
+            f"{checkpoint.path}: its configuration is another one than a moment before: let no trainer "
+            "write there"
+        )
+        raise CheckpointError(msg)
+
+
+def _canonical(config: Mapping[str, Any]) -> str:
+    """A configuration as text, the same for equal ones; NaN, which some hold, equals NaN."""
+    return json.dumps(dict(config), sort_keys=True)
 
 
 def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:

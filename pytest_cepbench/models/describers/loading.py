@@ -19,7 +19,7 @@ from pytest_cepbench.models.loading import (
 )
 from pytest_cepbench.models.plan import LoadPlan
 from pytest_cepbench.models.torch_runtime import to_torch_dtype
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 from pytest_cepbench.models.vocabulary import (
     check_image_token,
     check_tokens,
@@ -80,7 +80,7 @@ def load_describer(
             # Padded on the right, a decoder would write on after the padding.
             tokenizer.padding_side = "left"
         generation_config = _generation_config(model, tokenizer, settings)
-    check_values(plan.checkpoint, {"": model})
+    take_weights(plan.checkpoint, {"": model})
     return LoadedDescriber(
         model=model,
         processor=processor,

@@ -8,7 +8,7 @@ from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
 from pytest_cepbench.models.loading import from_pretrained, loading, refuse_missing
 from pytest_cepbench.models.plan import LoadPlan
 from pytest_cepbench.models.torch_runtime import to_torch_dtype
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 
 
 def load_parts(
@@ -35,5 +35,5 @@ def load_parts(
         )
         model = model.to(plan.device).eval()
     refuse_missing(plan.checkpoint, info["missing_keys"])
-    check_values(plan.checkpoint, {"": model})
+    take_weights(plan.checkpoint, {"": model})
     return model, processor

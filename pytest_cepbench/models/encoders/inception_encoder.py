@@ -31,7 +31,7 @@ from pytest_cepbench.models.plan import LoadPlan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet, require
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 
 ADAPTER = "cleanfid-inception/1"
 
@@ -118,7 +118,7 @@ def _load(plan: LoadPlan[InceptionParams]) -> InceptionEncoder:
         folder = str(plan.checkpoint.path.parent)
         model = InceptionV3W(folder, download=False, resize_inside=False).to(plan.device).eval()
         resize = build_resizer(_MODE)
-    check_values(plan.checkpoint, {"": model})
+    take_weights(plan.checkpoint, {"": model})
     return InceptionEncoder(plan, model, resize)
 
 

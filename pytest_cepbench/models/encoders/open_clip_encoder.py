@@ -18,7 +18,7 @@ from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.truncation import TruncationNotice
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 
 ADAPTER = "open_clip-encoder/1"
 
@@ -62,7 +62,7 @@ def _load(plan: LoadPlan[EncoderParams]) -> OpenClipEncoder:
         model, transform = open_clip.create_model_from_pretrained(name)
         tokenizer = open_clip.get_tokenizer(name)
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
-    check_values(plan.checkpoint, {"": model})
+    take_weights(plan.checkpoint, {"": model})
     return OpenClipEncoder(plan, model, transform, tokenizer)
 
 

@@ -25,7 +25,7 @@ from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.truncation import TruncationNotice
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 from pytest_cepbench.models.vocabulary import check_vocabulary
 
 ADAPTER = "sentence-transformers-encoder/1"
@@ -75,7 +75,7 @@ def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
         ).eval()
     first = plan.checkpoint.config["modules"][0]["path"]
     check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
-    check_values(plan.checkpoint, {"": model})
+    take_weights(plan.checkpoint, {"": model})
     return SentenceTransformersEncoder(plan, model)
 
 

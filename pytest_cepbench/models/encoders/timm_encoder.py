@@ -23,7 +23,7 @@ from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 
 ADAPTER = "timm-encoder/1"
 
@@ -71,7 +71,7 @@ def _load(plan: LoadPlan[TimmEncoderParams], weights: Path) -> TimmEncoder:
             **resolve_model_data_config(model, args=dict(plan.params.preprocessing))
         )
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
-    check_values(plan.checkpoint, {"": model})
+    take_weights(plan.checkpoint, {"": model})
     return TimmEncoder(plan, model, transform)
 
 

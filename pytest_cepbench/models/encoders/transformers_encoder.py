@@ -24,7 +24,7 @@ from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.truncation import TruncationNotice
-from pytest_cepbench.models.values import check_values
+from pytest_cepbench.models.values import take_weights
 from pytest_cepbench.models.vocabulary import check_tokens, check_vocabulary
 
 ADAPTER = "transformers-encoder/1"
@@ -68,8 +68,8 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
             model.config.mask_ratio = 0.0
         model = model.to(plan.device).eval()
     pooling = settle_pooling(checkpoint, model, set(info["missing_keys"]), params.pooling)
-    check_values(checkpoint, {"": model})
-    return TransformersEncoder(checkpoint, model, processor, pooling, params)
+    take_weights(checkpoint, {"": model})
+    return TransformersEncoder(plan, model, processor, pooling)
 
 
 def _model_class(checkpoint: Checkpoint) -> Any:
@@ -87,18 +87,18 @@ class TransformersEncoder:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        plan: LoadPlan[TransformersEncoderParams],
         model: Any,
         processor: Any,
         pooling: str,
-        params: TransformersEncoderParams,
     ) -> None:
-        self._checkpoint = checkpoint
+        self._checkpoint = plan.checkpoint
+        self._files = plan.files
         self._model = model
         self._processor = processor
         self._pooling = pooling
-        self._params = params
-        self._notice = TruncationNotice(checkpoint.what)
+        self._params = plan.params
+        self._notice = TruncationNotice(plan.checkpoint.what)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -159,7 +159,12 @@ class TransformersEncoder:
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        with explained(self._checkpoint), quiet():
+        # Only what reads texts needs it, so it is loaded late, when a trainer may have been here.
+        with (
+            self._files.unchanged("the tokenizer was loaded"),
+            explained(self._checkpoint),
+            quiet(),
+        ):
             tokenizer = AutoTokenizer.from_pretrained(
                 self._checkpoint.path, trust_remote_code=self._params.trust_remote_code
             )

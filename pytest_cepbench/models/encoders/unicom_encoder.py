@@ -32,6 +32,7 @@ from pytest_cepbench.models.plan import LoadPlan
 from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+from pytest_cepbench.models.values import own_memory
 
 if TYPE_CHECKING:
     import torch
@@ -100,8 +101,7 @@ def _read(file: Path) -> Mapping[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     if file.suffix == ".safetensors":
-        stored: Mapping[str, torch.Tensor] = load_file(file)
-        return stored
+        return {name: own_memory(tensor) for name, tensor in load_file(file).items()}
     loaded = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(loaded, dict) or not all(torch.is_tensor(t) for t in loaded.values()):
         msg = (

@@ -9,6 +9,7 @@ from typing import Any
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.covered import CoveredFiles
 from pytest_cepbench.models.plan import CheckpointParams, LoadPlan, bind_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, Encoder
 from pytest_cepbench.models.spec import ModelSpec
@@ -44,7 +45,8 @@ def plan_file(
     checkpoint = Checkpoint(file, "weights_file", what, ("encoder",), config)
     device = resolve_device(params.device)
     dtype = resolve_dtype(params.dtype, device, config)
-    return LoadPlan("encoder", spec, checkpoint, context, params, device, dtype)
+    files = CoveredFiles(file, context.hash_file, lambda hash_file: hash_file(file))
+    return LoadPlan("encoder", spec, checkpoint, context, params, device, dtype, files)
 
 
 def bind_file(
@@ -60,6 +62,6 @@ def bind_file(
     adapter, load, params: as in `BoundRole`. code: versions of code that takes part in the answers
     and has no place in the file.
     """
-    weights = plan.context.hash_file(plan.checkpoint.path)
+    weights = plan.files.fingerprint
     identified = digest_json({"version": _VERSION, "weights": weights, "code": dict(code)})
     return bind_plan(plan, adapter=adapter, load=load, params=params, identified=identified)

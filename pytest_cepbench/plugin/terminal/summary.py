@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import Controller, shown_path
 
 _LONGEST_REASON = 400
@@ -27,23 +28,29 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
         *((line, None) for line in _acceptance(controller, updating=updating)),
     ]
     for line, color in lines:
-        reporter.write_line(line, **({} if color is None else {color: True}))
+        reporter.write_line(visible(line), **({} if color is None else {color: True}))
     for path in controller.written:
-        reporter.write_line(f"report: {shown_path(path)}")
+        reporter.write_line(visible(f"report: {shown_path(path)}"))
+    if controller.unreported is not None:
+        reporter.write_line(visible(f"no report: {controller.unreported}"), red=True)
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
     from pytest_cepbench.report.efforts import effort_line
     from pytest_cepbench.report.text import (
         promise_lines,
+        refusal_lines,
         summary_table,
         verbose_lines,
+        warning_lines,
     )
 
     results = controller.ledger.results
     if results:
         yield from summary_table(results)
         yield from ((line, None) for line in promise_lines(results))
+        yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
+        yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
         yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
         efforts = [*(result.effort for result in results), *controller.beside]
         yield effort_line(efforts), None
@@ -59,6 +66,8 @@ def _problems(controller: Controller) -> Iterator[Line]:
         yield f"skipped: {printable(reason, _LONGEST_REASON)}", "yellow"
     for line in controller.infrastructure:
         yield f"infrastructure: {line.removeprefix('infrastructure: ')}", "yellow"
+    for remark in ledger.remarks():
+        yield f"note: {printable(remark, _LONGEST_REASON)}", "yellow"
     for problem in ledger.problems():
         yield f"INCOMPLETE: {problem}", "red"
     if ledger.nothing_compared:
@@ -73,6 +82,8 @@ def _acceptance(controller: Controller, *, updating: bool) -> Iterator[str]:
         files = "baseline" if count == 1 else "baselines"
         place = shown_path(controller.settings.baselines)
         yield f"{count} {files} written below {place}: commit them"
+    elif controller.unwritten:
+        return  # the problem that was told says what lies there now
     elif controller.refused:
         yield "no baseline was changed: only a complete run without failures can be accepted"
     elif updating:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import process_of
 from pytest_cepbench.plugin.ledger import RETRIED
+from pytest_cepbench.plugin.run_modes import refuse_modes
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.wire import to_wire
-from pytest_cepbench.plugin.workers.folder import STOP, leave_word
+from pytest_cepbench.plugin.workers.folder import CASES, STOP, leave_word
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.leases import Leases
@@ -45,7 +48,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     try:
         count, why = count_workers(settings)
     except CepError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(visible(str(error))) from None
     config.stash[_COUNTED] = f"-n auto: {count}, {why}"
     return count
 
@@ -87,6 +90,7 @@ def pytest_configure_node(node: Any) -> None:
     controller = node.config.stash[CONTROLLER]
     node.workerinput["cepbench_run"] = controller.run_id
     node.workerinput["cepbench_started"] = controller.started
+    node.workerinput["cepbench_models"] = controller.identities
     node.workerinput["cepbench_live"] = live.is_wanted(node.config)
 
 
@@ -107,7 +111,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
         found = read_outlines(controller.folder, nodeids)
         # Also those outside a suite's folder, which no id gives away.
         pairs = zip(nodeids, found, strict=True)
-        controller.ledger.expect(nodeid for nodeid, one in pairs if one.models)
+        controller.ledger.expect({nodeid: None for nodeid, one in pairs if one.models})
         return found
 
     made = CaseScheduling(config, outlines)
@@ -119,8 +123,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     """Enter what a worker collected in the ledger."""
     controller = node.config.stash[CONTROLLER]
-    controller.ledger.expect_collected(ids, node.config.rootpath)
+    controller.ledger.expect_collected(ids)
     if controller.ledger.expected:
+        refuse_modes(node.config)
         from pytest_cepbench.plugin.terminal import live
 
         live.show(node.config, lambda: live.told(controller.folder))
@@ -149,7 +154,11 @@ class StopWord:
         """Leave the word, where there is anybody who reads it."""
         folder = self.config.stash[CONTROLLER].folder
         if folder.exists() and not (folder / STOP).exists():
-            leave_word(folder, STOP, "")
+            try:
+                leave_word(folder, STOP, "")
+            except OSError:  # a full disk: a name can be changed there still
+                with suppress(OSError):
+                    (folder / CASES).rename(folder / STOP)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,7 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.store.reading import INDEX
 from pytest_cepbench.store.remote.folder import FolderObjects
 from pytest_cepbench.store.remote.objects import FORMAT, MARKER, Objects, format_of, marker
+from pytest_cepbench.store.remote.redirects import WEB, refusing
 from pytest_cepbench.store.remote.troubles import Kind, Trouble, trouble_of, unwritten
 
 _SECONDS = 10.0
@@ -44,6 +45,7 @@ _REMEDIES: dict[Kind, str] = {
     "nobody": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or what else its library reads (FSSPEC_...)",
     "refused": "look at the keys in the environment, whether they have expired, and at the clock",
     "silent": "look at the network, and at AWS_ENDPOINT_URL where the server is not Amazon's",
+    "elsewhere": "name the place that it points to, if it is yours",
     "region": "set AWS_DEFAULT_REGION to the region of the bucket",
     "full": "make room, or name another place",
     "odd": "look at the URL, and at AWS_ENDPOINT_URL where the server is not Amazon's",
@@ -156,11 +158,13 @@ def _bucket(protocol: str, url: str, named: str) -> Objects:
 
 
 def _settings(protocol: str) -> dict[str, Any]:
-    """What the libraries' own defaults are too slow for: ten connections, minutes of patience."""
-    if protocol not in ("s3", "s3a"):
+    """What the libraries' own defaults are too slow or too trusting for."""
+    if protocol not in ("s3", "s3a", *WEB):
         return {}
     from fsspec.config import conf
 
+    if protocol in WEB:
+        return {"client_kwargs": refusing(conf.get(protocol, {}).get("client_kwargs", {}))}
     said = conf.get(protocol, {}).get("config_kwargs", {})
     ours = {
         "max_pool_connections": 64,

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_cepbench.store.remote.redirects import RedirectError
+
 Kind = Literal[
-    "absent", "bucket", "nobody", "refused", "forbidden", "silent", "region", "full", "odd"
-]
+    "absent", "bucket", "nobody", "refused", "forbidden", "silent", "elsewhere", "region", "full",
+    "odd",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Trouble:
 
     kind: absent: the object is not there. bucket: nor is the bucket or folder. nobody: no credentials.
     refused: credentials are not accepted. forbidden: they may not do this. silent: no answer.
-    region: another one is meant. full: no space. odd: anything else.
+    elsewhere: it points to another place. region: another one is meant. full: no space. odd: anything else.
     """
 
     kind: Kind
@@ -104,7 +107,9 @@ _MEANINGS: tuple[tuple[Kind, str, Callable[[_Signs], bool]], ...] = (
 
 def trouble_of(error: BaseException) -> Trouble:
     """What an error of a file system, or of the libraries below it, means."""
-    code, status = _answer(error)
+    if isinstance(error, RedirectError):
+        return Trouble("elsewhere", f"it points to {error}, and redirects are not followed")
+    code, status = answer_of(error)
     number = error.errno if isinstance(error, OSError) else None
     signs = _Signs(code, status, number, frozenset(kind.__name__ for kind in type(error).__mro__))
     odd: tuple[Kind, str] = ("odd", "it cannot be used")
@@ -122,7 +127,7 @@ def unwritten(trouble: Trouble) -> Trouble:
     return trouble
 
 
-def _answer(error: BaseException) -> tuple[str | None, int | None]:
+def answer_of(error: BaseException) -> tuple[str | None, int | None]:
     """(code, HTTP status) of a server's answer: botocore's behind s3fs, aiohttp's, or gcsfs's."""
     for one in (error, error.__cause__):
         response: Any = getattr(one, "response", None)

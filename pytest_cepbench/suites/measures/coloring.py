@@ -11,6 +11,7 @@ import numpy as np
 from pytest_cepbench.artifacts import Detection, Failure, digest_json, digest_text
 from pytest_cepbench.chains import Chain, RoleRunner, Step, load_link, naming_damage
 from pytest_cepbench.errors import MeasurementError, ModelError
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.geneval import (
     Prompt,
     Settings,
@@ -21,9 +22,13 @@ from pytest_cepbench.metrics.geneval import (
     zero_shot_color,
 )
 from pytest_cepbench.store import Store, Vector
+from pytest_cepbench.suites.measures.floors import one_vector
 
 CROP_VERSION = 1
 """Enters the keys of cut-outs; raised when they are cut in another way."""
+
+_FEWEST_CUTS = 8
+"""Of which one vector is too much: a few objects may all have the same color."""
 
 NO_COLOR = "no color"
 """Of a cut-out that the encoder gives no usable vector for: right for no prompt."""
@@ -62,6 +67,7 @@ def tell_colors(
     ]
     with naming_damage(chains, generation):
         vectors = encoder.encode("image", steps)
+    _refuse_one_vector(steps, vectors, encoder)
     names = {one.name: _name_vectors(one.name, encoder) for _, one in wanted}
     told: list[dict[ToColor, str]] = [{} for _ in pictures]
     for (number, one), vector in zip(wanted, vectors, strict=True):
@@ -71,6 +77,21 @@ def tell_colors(
             assert isinstance(vector, np.ndarray)
             told[number][one] = zero_shot_color(vector[None], names[one.name])[0]
     return told
+
+
+def _refuse_one_vector(
+    steps: Sequence[Step], vectors: Sequence[object], encoder: RoleRunner
+) -> None:
+    """Raise MeasurementError where many different cut-outs have one vector, and so one color."""
+    different = {
+        step.key: vector
+        for step, vector in zip(steps, vectors, strict=True)
+        if isinstance(vector, np.ndarray)
+    }
+    if len(different) < _FEWEST_CUTS:
+        return
+    if spread_of_directions(np.stack(list(different.values()))) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder.bound.spec, len(different), "cut-out"))
 
 
 def _crop_step(
@@ -105,4 +126,7 @@ def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
     if any(isinstance(vector, Failure) for vector in vectors):
         msg = f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
         raise MeasurementError(msg)
-    return np.stack(vectors).reshape(len(texts), len(texts[0]), -1)  # type: ignore[arg-type] # no failure is left
+    rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
+    if spread_of_directions(rows) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder.bound.spec, len(rows), "text"))
+    return rows.reshape(len(texts), len(texts[0]), -1)

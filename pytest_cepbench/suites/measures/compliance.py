@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from pytest_cepbench.artifacts import Detections, Failure, canonical_json, diges
 from pytest_cepbench.chains import Chain, ChainPlan, Game, boxes
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.metrics.constancy import most_common
 from pytest_cepbench.metrics.geneval import (
     GENEVAL,
     MGG_CODE,
@@ -57,12 +58,14 @@ class Marked:
     """How the pictures of one chain were judged.
 
     correct: at each generation; False too where there is no picture. reasons: why not, of the first
-    that is wrong. outcome: what stopped the chain, if anything did.
+    that is wrong. outcome: what stopped the chain, if anything did. seen: digest of each picture, and
+    a number that stands for the boxes found in it.
     """
 
     correct: tuple[bool, ...]
     reasons: tuple[str, ...]
     outcome: Outcome
+    seen: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class ComplianceMeasure:
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
+    span: float | None = 1.0
 
     @property
     def label(self) -> str:
@@ -147,6 +151,7 @@ class ComplianceMeasure:
             curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
             identity={"clauses": digest_json(clauses)[:16]},
             shares=True,
+            warnings=_same_boxes(marked.values()),
         )
 
     def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
@@ -177,6 +182,7 @@ class ComplianceMeasure:
         asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
         judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
         failures: dict[str, Failure] = {}
+        seen: dict[str, list[tuple[str, int]]] = {name: [] for name in prompts}
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
             pictures = []
@@ -187,6 +193,7 @@ class ComplianceMeasure:
                 if isinstance(found, Failure):
                     failures[name] = found
                 else:
+                    seen[name].append((chain.links[generation].digest, _boxes_found(found)))
                     objects = objects_by_class(found, asked[name])
                     pictures.append(Picture(chain, prompts[name], objects))
             colors = self._colors(pictures, generation, evidence)
@@ -194,8 +201,9 @@ class ComplianceMeasure:
                 verdict = judge(picture.prompt, picture.objects, told, self.settings)
                 judged[picture.chain.sample.id].append((generation, verdict))
         return {
-            chain.sample.id: self._sum_up(chain, judged[chain.sample.id], failures)
+            name: replace(self._sum_up(chain, judged[name], failures), seen=tuple(seen[name]))
             for chain in chains
+            for name in (chain.sample.id,)
         }
 
     def _look(
@@ -256,6 +264,24 @@ class ComplianceMeasure:
         if chain.failure is None and name in failures:
             outcome = Outcome(name, failures[name], DETECTOR)
         return Marked(tuple(g in right for g in self.generations), reasons, outcome)
+
+
+_NOTHING_FOUND = hash(())
+
+
+def _boxes_found(found: Detections) -> int:
+    """Equal for equal boxes of equal confidence, whatever was asked for."""
+    return hash(tuple((one.box, one.score) for one in found.found))
+
+
+def _same_boxes(marked: Iterable[Marked]) -> tuple[str, ...]:
+    """A sentence where a detector does not tell pictures apart."""
+    common = most_common(pair for one in marked for pair in one.seen)
+    if common is None or not common.constant:
+        return ()
+    if common.answer == _NOTHING_FOUND:
+        return (f"the detector found nothing in {common} different images",)
+    return (f"the detector found the same boxes in {common} different images",)
 
 
 def make_compliance(

@@ -40,6 +40,7 @@ class FailureMeasure:
     label: str = "failure rate"
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
+    span: float | None = 1.0
 
     @property
     def identity(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from pytest_cepbench.suites.measures.blocks import (
     too_few_units,
     unbounded,
 )
+from pytest_cepbench.suites.measures.floors import NO_FLOOR, floor_of, refuse_one_vector
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Outcome,
@@ -77,6 +79,11 @@ class MappingMeasure:
         return not self.rates
 
     @property
+    def span(self) -> float | None:
+        """Of cosines; a rate has no end."""
+        return None if self.rates else 2.0
+
+    @property
     def per_sample(self) -> bool:
         """A rate is that of the mean curve."""
         return not self.rates
@@ -125,6 +132,9 @@ class MappingMeasure:
         (samples,) = by_category(case, evidence).values()
         own = replace(self, courses=self._courses_of(case))
         traces = {name: one.traces(evidence, samples) for name, one in own.courses.items()}
+        for name, one in own.courses.items():
+            spec = evidence.runner(one.encoder).bound.spec
+            refuse_one_vector(list(traces[name].values()), one.generations, spec)
         curves = {
             name: np.array([trace.similarities for trace in found.values()])
             for name, found in traces.items()
@@ -152,7 +162,9 @@ class MappingMeasure:
             return _with_rate(measured, case, own.courses[first], curves[first], rates[first])
         means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
         scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
-        return replace(measured, scores={part: scores})
+        floor = _floor(case, samples, traces)
+        notes = (*measured.notes, *([NO_FLOOR] if floor is None else []))
+        return replace(measured, scores={part: scores}, floor=floor, notes=notes)
 
     def show(self, case: Case, sample_id: str, evidence: Evidence) -> Shown:
         """The chain of the mapping, or of the first one for the mean, with its similarities."""
@@ -167,6 +179,16 @@ class MappingMeasure:
 
 
 _ALL = "all chains"
+
+
+def _floor(
+    case: Case, samples: Sequence[Sample], traces: Mapping[str, Mapping[str, Trace]]
+) -> float | None:
+    """The mean over the mappings of what chance gives in each; None where one has none."""
+    parts = {case.key.part: samples}
+    floors = [floor_of(case, parts, found, mcd_of_mapping) for found in traces.values()]
+    known = [floor for floor in floors if floor is not None]
+    return fsum(known) / len(known) if len(known) == len(floors) else None
 
 
 def _outcomes(

@@ -35,7 +35,7 @@ class Measured:
     scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the numbers come from.
     outcomes: one for every chain that was read. identity: what else must be equal for the numbers
     to be comparable, "metric" among it where only a part of the measure was at work. plans, seats: in
-    that case, the chains and readers of the part.
+    that case, the chains and readers of the part. floor, warnings: as in `Measurement`.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -49,6 +49,8 @@ class Measured:
     identity: Mapping[str, str] = field(default_factory=dict)
     plans: tuple[ChainPlan, ...] | None = None
     seats: tuple[str, ...] | None = None
+    floor: float | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,12 @@ class Measure(Protocol):
     @property
     def per_sample(self) -> bool:
         """Whether every sample has a score of its own, rather than all of them one together."""
+
+    @property
+    def span(self) -> float | None:
+        """How far apart its best and its worst value are: 2 for cosines, 1 for shares, None for
+        what has no end.
+        """
 
     def readings(self, case: Case) -> tuple[Reading, ...]:
         """All that the scores of a case depend on."""

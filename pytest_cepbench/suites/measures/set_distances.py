@@ -12,11 +12,14 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
 from pytest_cepbench.metrics.moments import TooFewError
 from pytest_cepbench.suites.evidence import Evidence
 from pytest_cepbench.suites.measures.blocks import block_of_each, part_key, too_few_units
+from pytest_cepbench.suites.measures.floors import one_vector
 
 FEWEST = 2
 """Images that a set must have; one alone has no spread."""
@@ -29,12 +32,13 @@ class Rows:
     """Features of all images at a generation, in an order that depends on the samples alone.
 
     features: (n, D) float32. blocks: (n,) the block of each. failed: sample -> why it has none,
-    where that was the encoder's failure.
+    where that was the encoder's failure. different: how many different images they are of.
     """
 
     features: npt.NDArray[np.float32]
     blocks: npt.NDArray[np.intp]
     failed: dict[str, Failure]
+    different: int
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,22 @@ class Sets:
         width = starts.features.shape[1]
         if min(sizes) < FEWEST:
             return Step(sizes, width, None, (), "", failed)
+        self._refuse_one_vector(starts, images)
         count = max(self._block_of_each.values(), default=-1) + 1
         whole, without, why = distance(starts, images, count)
         return Step(
             sizes, width, whole, without, why if count else too_few_units(self.samples), failed
         )
+
+    def _refuse_one_vector(self, starts: Rows, images: Rows) -> None:
+        """Raise MeasurementError where images that differ have one vector: no distance sees them."""
+        if starts.different < FEWEST or spread_of_vectors(starts.features) > SAME_VECTORS:
+            return
+        both = np.concatenate([starts.features[:1], images.features])
+        if spread_of_vectors(both) <= SAME_VECTORS:
+            count = max(starts.different, images.different)
+            spec = self.evidence.runner(self.encoder).bound.spec
+            raise MeasurementError(one_vector(spec, count, "image"))
 
     @cached_property
     def _block_of_each(self) -> dict[str, int]:
@@ -110,6 +125,7 @@ class Sets:
         features: list[npt.NDArray[np.float32]] = []
         blocks: list[int] = []
         failed: dict[str, Failure] = {}
+        digests: set[str] = set()
         shards = self.evidence.features(self.plan.start, self.encoder, generation, self.samples)
         for shard in shards:
             able = []
@@ -118,11 +134,12 @@ class Sets:
                     failed[chain.sample.id] = found
                 else:
                     able.append(found)
+                    digests.add(chain.links[generation].digest)
                     blocks.append(self._block_of_each.get(chain.sample.id, 0))
             if able:
                 features.append(np.stack(able))
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
-        return Rows(rows, np.array(blocks, dtype=np.intp), failed)
+        return Rows(rows, np.array(blocks, dtype=np.intp), failed, len(digests))
 
 
 def _frechet(starts: Rows, images: Rows, count: int) -> tuple[float, tuple[float, ...], str]:

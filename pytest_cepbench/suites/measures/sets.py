@@ -82,6 +82,7 @@ class SetMeasure:
     higher_is_better: bool = False
     own_parts: tuple[str, ...] = ()
     per_sample: bool = False
+    span: float | None = None
 
     @property
     def label(self) -> str:

@@ -14,6 +14,7 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics import gc_at_t, mean_similarity
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.measures.floors import NO_FLOOR, floor_of, refuse_one_vector
 from pytest_cepbench.suites.measures.measure import (
     Measured,
     Reading,
@@ -67,6 +68,7 @@ class SimilarityMeasure:
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
+    span: float | None = 2.0
 
     @property
     def label(self) -> str:
@@ -102,6 +104,8 @@ class SimilarityMeasure:
         parts = by_category(case, evidence)
         samples = everyone(parts)
         traces = self._traces(evidence, samples)
+        spec = evidence.runner(self.encoder).bound.spec
+        refuse_one_vector(list(traces.values()), self._generations, spec)
         scores = {}
         for name, part in parts.items():
             similarities = np.array([traces[sample.id].similarities for sample in part])
@@ -110,12 +114,14 @@ class SimilarityMeasure:
         compared = (0, *self._generations)
         note = evidence.cut_texts(self.plan.start, self.encoder, compared, samples)
         curve = mean_similarity(np.array([trace.similarities for trace in traces.values()]))
+        floor = floor_of(case, parts, traces, FORMULAS[self.kind].score)
         return Measured(
             scores=scores,
             samples=samples,
             outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
             curve=tuple(curve.tolist()),
-            notes=(note,) if note else (),
+            notes=tuple(filter(None, (note, NO_FLOOR if floor is None else ""))),
+            floor=floor,
         )
 
     def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:

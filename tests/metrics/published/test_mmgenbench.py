@@ -66,6 +66,27 @@ def test_agreement_with_single_votes(items: int, voters: int, right: int, percen
     assert round(100 * (found.votes.share or 0), 2) == percent
 
 
+def test_agreement_with_majorities() -> None:
+    """90.0 % is 900 of 1,000 majorities, which 7,944 of 9,000 single votes allow.
+
+    The votes themselves are not printed. With three choices nine votes need not have a majority; the
+    paper divides by all 1,000 items, so here every item has one.
+    """
+    right = [9] * 344 + [8] * 556 + [4] * 100  # of nine votes on each item
+    votes = [[AGREES] * one + [DIFFERS] * (9 - one) for one in right]
+    found = alignment([AGREES] * 1000, votes)
+    assert (found.votes.right, found.votes.total) == (7944, 9000)
+    assert (found.majorities.right, found.majorities.total) == (900, 1000)
+    assert round(100 * (found.majorities.share or 0), 1) == 90.0
+    assert found.without_majority == 0
+
+
+def test_agreement_with_majorities_and_single_votes_fit_each_other() -> None:
+    """900 right majorities have 4,500 to 8,100 right votes, 100 wrong ones at most 400: 7,944 lies within."""
+    least, most = 900 * 5, 900 * 9 + 100 * 4
+    assert least <= 7944 <= most
+
+
 # Rankings of Tables 1 and 7
 
 

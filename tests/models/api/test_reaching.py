@@ -8,7 +8,15 @@ from PIL import Image
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.roles import Describer, RoleName
 from tests.models.api.conftest import Load, describe
-from tests.models.api.fake_server import Answer, FakeServer, document, fault, said, web_page
+from tests.models.api.fake_server import (
+    Answer,
+    FakeServer,
+    document,
+    fault,
+    said,
+    serving,
+    web_page,
+)
 from tests.models.binding import bind_text
 
 KEY = "sk-secret-0123456789"
@@ -156,3 +164,66 @@ def test_one_fatal_answer_ends_the_whole_batch(server: FakeServer, load: Load) -
     with pytest.raises(ModelError, match="refuses the key"):
         describe(model, 64)
     assert len(server.seen) < 10
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_server_that_points_elsewhere_is_not_followed(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Neither image nor key nor prompt goes to wherever a server says; the host is named, no more."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving() as other:
+        at = other.url.partition("//")[2]
+        pointed = f"http://me:{KEY}@{at}/chat/completions?key={KEY}#{KEY}"
+        server.models = Answer(b"", status, {"location": pointed})
+        server.answer = lambda _: Answer(b"", status, {"location": pointed})
+
+        said = _error(server.spec())
+
+        assert other.seen == []
+        assert f"points to http://{at.partition('/')[0]} ({status})" in said
+    assert len(server.seen) == 1
+    assert "redirects are not followed" in said
+    assert "base_url=" in said
+    assert KEY not in said
+
+
+@pytest.mark.parametrize(
+    ("pointed", "place"),
+    [
+        ("/v2/chat/completions", "another path of the same server"),
+        (f"https://{KEY}.example:8443/x", "https://[key].example:8443"),
+        ("//example/x", "http://example"),
+        ("http://[", "an address that cannot be read"),
+        ("javascript:alert(1)", "an address without a host"),
+        ("https://ex\u202eample/", "https://"),
+    ],
+)
+def test_where_a_server_points_is_said_as_far_as_it_is_safe(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, pointed: str, place: str
+) -> None:
+    """Scheme, host and port, without the key and without characters that hide themselves."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.answer = lambda _: Answer(b"", 307, {"location": pointed.encode().decode("latin-1")})
+
+    said = _error(server.spec())
+
+    assert f"points to {place}" in said
+    assert KEY not in said
+    assert said.isprintable()
+
+
+def test_a_list_of_models_that_is_elsewhere_stops_nothing(server: FakeServer, load: Load) -> None:
+    """It is not asked for there; what counts are the answers."""
+    with serving() as other:
+        server.models = Answer(b"", 307, {"location": f"{other.url}/models"})
+
+        assert describe(load("describer"))[0].value == "a red circle"
+        assert other.seen == []
+
+
+def test_an_answer_without_an_address_to_go_to_is_no_interface(server: FakeServer) -> None:
+    """304 and the like."""
+    server.answer = lambda _: Answer(b"", 304)
+
+    assert "has no such interface (304" in _error(server.spec())

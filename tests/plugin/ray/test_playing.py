@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from ray.util.placement_group import placement_group  # noqa: E402
 
 import pytest_cepbench.plugin.engine  # noqa: E402, F401 - see above
 from pytest_cepbench.chains.ray import staff  # noqa: E402
+from pytest_cepbench.store import Store  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
 
@@ -166,6 +169,29 @@ def test_models_that_differ_are_told_apart(photos: Project, describing: Argument
         (reason,) = case["reasons"]
         assert reason.startswith("describer python:cluster_models:fickle: fingerprint process ")
         assert "copy them, or share the folder" in reason
+
+
+def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
+    photos: Project, describing: Arguments
+) -> None:
+    """It was fingerprinted when the run began, on a node; actors load it when the first batch comes."""
+    shutil.copy(Path(__file__).parents[1] / "marked_models.py", photos.path)
+    photos.write("weights", "A")
+    photos.write(
+        "conftest.py",
+        "import pathlib, pytest\n\n@pytest.fixture(autouse=True)\ndef trainer():\n"
+        "    pathlib.Path('weights').write_text('B')\n",
+    )
+    photos.run_here("--model=python:marked_models:describer", *describing)
+
+    assert set(photos.verdicts().values()) == {"error"}
+    for case in photos.report()["cases"]:
+        (reason,) = case["reasons"]
+        assert "fingerprint weights B on node" in reason
+        assert "weights A elsewhere" in reason
+        assert "let no trainer write there meanwhile" in reason
+    with Store(photos.path / "far") as store:
+        assert len(store) == 0
 
 
 def test_nobody_waits_for_actors_for_ever(

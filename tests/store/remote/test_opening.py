@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError, StoreVersionError
+from pytest_cepbench.errors import (
+    CepError,
+    MissingDependencyError,
+    SpecError,
+    StoreError,
+    StoreVersionError,
+)
 from pytest_cepbench.store import Store
 from tests.store.filling import fill
 
@@ -81,3 +92,64 @@ def test_another_format_is_refused(tmp_path: Path, marker: str) -> None:
         with pytest.raises(StoreVersionError, match="this version works with format 1"):
             Store(tmp_path / "own", shared, publish)
     assert (tmp_path / "lib" / "cepbench-store.json").read_text() == marker
+
+
+@dataclass
+class _Web:
+    """A web server. received: method and path of every request."""
+
+    url: str
+    received: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def _web(answer: Callable[[str], tuple[int, str]]) -> Iterator[_Web]:
+    """answer: status and location for a method."""
+    web = _Web("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def _deal(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            web.received.append(f"{self.command} {self.path}")
+            status, location = answer(self.command)
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            if location:
+                self.send_header("location", location)
+            self.end_headers()
+
+        do_GET = do_PUT = do_HEAD = _deal  # noqa: N815 - the names that the base class calls
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        web.url = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield web
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("methods", [("GET", "PUT"), ("PUT",)])
+@pytest.mark.parametrize("status", [302, 307, 308])
+def test_a_web_server_that_points_elsewhere_is_not_followed(
+    tmp_path: Path, methods: tuple[str, ...], status: int
+) -> None:
+    """Neither read from nor written to where it points; the host is named, and nothing else of it."""
+    pytest.importorskip("aiohttp")
+    with _web(lambda _: (404, "")) as other:
+        at = other.url.partition("//")[2]
+        pointed = f"http://me:pass-word@{at}/there?key=pass-word"
+        with _web(lambda method: (status, pointed) if method in methods else (404, "")) as web:
+            with pytest.raises(StoreError) as raised:
+                Store(tmp_path / "own", publish=f"{web.url}/lib")
+            assert web.received
+        assert other.received == []
+    said = str(raised.value)
+    assert f"it points to http://{at}, and redirects are not followed" in said
+    assert "name the place that it points to" in said
+    assert "pass-word" not in said

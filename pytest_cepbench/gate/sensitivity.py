@@ -1,0 +1,128 @@
+"""What a set-up can see: how far its value lies above what chance gives, and how much can be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+
+from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.gate.measurement import DECIMALS, Measurement
+from pytest_cepbench.gate.noise import reach
+from pytest_cepbench.gate.policy import Policy
+from pytest_cepbench.gate.statistics.power import POWER
+
+BEST = 1.0
+"""The best that a similarity or a share of right answers can be."""
+
+SMALL_SHARE = 0.25
+"""Below this share of the range from chance to the best, accepting warns."""
+
+SMALLEST_SHARE = 0.05
+"""Below this one it is refused, unless asked for."""
+
+ACCEPT_OPTION = "--cep-accept-insensitive"
+
+_CEILING = 1e-6
+"""Scores have six decimals: what is as near to the best as this is the best."""
+
+Record = Baseline | Measurement
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a value lies between what chance gives and the best there is, higher being better.
+
+    value: of the case. floor: what chance gives.
+    """
+
+    value: float
+    floor: float
+
+    @property
+    def headroom(self) -> float:
+        """The largest drop that there can be: down to what chance gives; at least 0."""
+        return max(0.0, round(self.value - self.floor, DECIMALS))
+
+    @property
+    def share(self) -> float:
+        """How much of the way from chance to the best it is; 0 where chance gives the best."""
+        whole = BEST - self.floor
+        return (self.value - self.floor) / whole if whole > _CEILING else 0.0
+
+    def __str__(self) -> str:
+        said = f"{self.value:.4g} of a range from {self.floor:.4g} (chance) to {BEST:g}"
+        if not self.headroom:
+            return f"{said}: this set-up can see no drop"
+        return f"{said}: this set-up can see a drop of at most {self.headroom:.2g}"
+
+
+def range_of(record: Record, floor: float | None = None) -> Range | None:
+    """The range of a measurement or a baseline; None where its floor is not known.
+
+    floor: in the place of one that it does not have.
+    """
+    known = record.floor if record.floor is not None else floor
+    return None if known is None or not record.higher_is_better else Range(record.value, known)
+
+
+def largest_drop(value: float, record: Record, floor: float | None) -> float | None:
+    """How much a value can lose: down to chance, or to none right; None where there is no such end.
+
+    record: says of which kind its scores are. floor: what chance gives, where it is known.
+    """
+    if record.shares:
+        return round(value if record.higher_is_better else BEST - value, DECIMALS)
+    if floor is None or not record.higher_is_better:
+        return None
+    return Range(value, floor).headroom
+
+
+def why_not_accepted(record: Record) -> str | None:
+    """Why a measurement is not to become a baseline: its value is what chance gives. None if it may."""
+    found = range_of(record)
+    if found is None or found.share >= SMALLEST_SHARE:
+        return None
+    return f"{found}. A baseline below {SMALLEST_SHARE:.0%} of its range sees nothing"
+
+
+def remarks_on_accepting(record: Record) -> Iterator[str]:
+    """What is to be known of a measurement that becomes a baseline, a sentence each."""
+    found = range_of(record)
+    if found is not None and found.share < SMALL_SHARE:
+        yield (
+            f"{found}. Below {SMALL_SHARE:.0%} of the range: look whether the models can read "
+            "these samples at all"
+        )
+    bounded = record.floor is not None or record.shares
+    scores = [score for part in record.scores.values() for score in part.values()]
+    if bounded and record.higher_is_better and min(scores) >= BEST - _CEILING:
+        yield f"every sample is at the best there is, {BEST:g}: drops are seen, gains are not"
+
+
+def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterator[str]:
+    """What is to be known where a value is close to what chance gives, a sentence each.
+
+    A baseline of before floors were kept is seen with the floor of the measurement.
+    """
+    for name, record in (("baseline", baseline), ("measurement", measurement)):
+        found = range_of(record, measurement.floor)
+        if found is not None and found.share < SMALLEST_SHARE:
+            yield f"the {name} is close to what chance gives: {found}"
+
+
+def power_remark(sd: float, units: int, policy: Policy) -> str | None:
+    """A sentence where the samples cannot show a drop of the tolerance; None where they can.
+
+    sd: of a unit's difference. units: how many were compared.
+    """
+    if sd <= 0 or units < 2 or not policy.statistical:
+        return None
+    found = reach(sd, units, policy)
+    if not isfinite(found.visible) or found.visible <= policy.tolerance:
+        return None
+    more = f": about {found.needed} would do" if found.needed else ""
+    return (
+        f"{units} independent samples show a drop of {found.visible:.4f} with {POWER:.0%} power, and "
+        f"the tolerance is {policy.tolerance:g}{more}"
+    )

@@ -1,0 +1,98 @@
+"""Answers that do not depend on what was asked: one vector, text, picture, box or verdict for all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+SAME_VECTORS = 1e-4
+"""Vectors that lie no farther from the first than this share of its length are one vector: every
+cosine among them is 1 in the six decimals that scores are kept with. The rounding of float32 moves a
+vector by about 2e-7, saving an image as JPEG by 1e-2 or more; docs/the-gate.md has the measurements."""
+
+FEWEST_ANSWERS = 4
+"""Different inputs that equal answers are remarkable of; two or three may be alike by right."""
+
+COMMON_SHARE = 0.9
+"""Answers of which a larger share is the same are called the same."""
+
+_BLOCK = 1000  # rows widened to float64 at once
+
+
+@dataclass(frozen=True)
+class Common:
+    """The most frequent answer. count: how many inputs got it. of: how many different ones there were."""
+
+    answer: Hashable
+    count: int
+    of: int
+
+    @property
+    def constant(self) -> bool:
+        """Whether nearly all inputs got it, and they were enough to remark on."""
+        return self.of >= FEWEST_ANSWERS and self.count > COMMON_SHARE * self.of
+
+    def __str__(self) -> str:
+        return f"all {self.of}" if self.count == self.of else f"{self.count} of {self.of}"
+
+
+def most_common(answers: Iterable[tuple[Hashable, Hashable]]) -> Common | None:
+    """The most frequent answer to different inputs.
+
+    answers: (input, answer) pairs; of an input that is there several times the first answer counts.
+    None where there is no pair.
+    """
+    by_input: dict[Hashable, Hashable] = {}
+    for asked, answer in answers:
+        by_input.setdefault(asked, answer)
+    if not by_input:
+        return None
+    answer, count = Counter(by_input.values()).most_common(1)[0]
+    return Common(answer, count, len(by_input))
+
+
+def one_verdict(battles: Sequence[Hashable], verdicts: Sequence[Hashable]) -> Common | None:
+    """The verdict that nearly all battles got; None where a judge told them apart.
+
+    battles, verdicts: (n,), in the same order. Raises ValueError for different lengths.
+    """
+    common = most_common(zip(battles, verdicts, strict=True))
+    return common if common is not None and common.constant else None
+
+
+def spread_of_directions(vectors: FloatArray) -> float:
+    """Largest distance of the vectors, at length 1, from the first: what cosines can tell apart.
+
+    vectors: (n, d), n at least 1, none of length 0. Returns a number in [0, 2], 0 for equal
+    directions. No two are farther apart than twice as much.
+    """
+    return max(_distances(vectors, of_length_1=True))
+
+
+def spread_of_vectors(vectors: FloatArray) -> float:
+    """Largest distance of the vectors from the first, in its length: what distances can tell apart.
+
+    vectors: (n, d), n at least 1, the first not of length 0. Returns a number of at least 0, 0 for
+    equal vectors.
+    """
+    return max(_distances(vectors, of_length_1=False))
+
+
+def _distances(vectors: FloatArray, *, of_length_1: bool) -> Iterator[float]:
+    """Of each block of rows the largest distance from the first vector."""
+    first = vectors[:1].astype(np.float64)
+    length = np.linalg.norm(first)
+    for low in range(0, len(vectors), _BLOCK):
+        rows = vectors[low : low + _BLOCK].astype(np.float64)
+        if of_length_1:
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        else:
+            rows /= length
+        yield float(np.linalg.norm(rows - first / length, axis=1).max())

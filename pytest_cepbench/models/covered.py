@@ -1,0 +1,123 @@
+"""What is loaded is what was fingerprinted: the files of a model, looked at again around loading.
+
+A fingerprint is taken when a run starts, weights are read when they are first needed, and a trainer may
+write into the folder meanwhile. Answers of one checkpoint would then be stored under another's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
+
+HashFile = Callable[[Path], str]
+"""SHA-256 of a file's bytes, hexadecimal."""
+
+_Seen = Mapping[Path, tuple[FileStamp, str]]
+
+_NAMED = 5
+
+_REMEDY = (
+    "What is loaded has to be what was fingerprinted, so nothing made with it is stored. Copy the "
+    "checkpoint to a folder of its own and gate the copy, or gate it when the trainer has finished"
+)
+
+
+class CoveredFiles:
+    """The files that a model's fingerprint covers.
+
+    place: folder or file of the model, for people. hash_file: the digest of a file. identify: lists the
+    files, has each hashed by what it is given, and makes one digest of them; called again whenever the
+    files are looked at again, so that what appears or vanishes counts. Raises what `identify` raises.
+    """
+
+    def __init__(
+        self, place: Path | str, hash_file: HashFile, identify: Callable[[HashFile], str]
+    ) -> None:
+        self._place = place
+        self._hash_file = hash_file
+        self._identify = identify
+        self._seen: _Seen = {}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The digest when it was first asked for. Raises IdentityError where a file vanishes meanwhile."""
+        try:
+            digest, self._seen = self._look({})
+        except OSError as error:
+            msg = f"{self._place}: its files changed while they were fingerprinted ({error}). {_REMEDY}"
+            raise IdentityError(msg) from error
+        return digest
+
+    @contextmanager
+    def unchanged(self, what: str = "the model was loaded") -> Iterator[None]:
+        """Load inside of this: the files are those of the fingerprint before and after.
+
+        what: happens inside, for people. Files whose stamps did not move are not read again. Raises
+        IdentityError naming the files that are others, also in the place of an error that loading
+        raises then: what a library makes of half of a file explains nothing.
+        """
+        self._check(f"before {what}")
+        try:
+            yield
+        except DeviceMemoryError:
+            raise
+        except Exception:
+            self._check(f"while {what}")
+            raise
+        self._check(f"while {what}")
+
+    def _check(self, when: str) -> None:
+        expected = self.fingerprint
+        try:
+            digest, seen = self._look(self._seen)
+        except (OSError, CheckpointError) as error:
+            raise IdentityError(self._words(when, str(error))) from error
+        if digest != expected:
+            raise IdentityError(self._words(when, self._differences(seen)))
+        self._seen = seen
+
+    def _look(self, known: _Seen) -> tuple[str, _Seen]:
+        """The digest as it is now, and each file's stamp and digest; known: those of the last look."""
+        seen: dict[Path, tuple[FileStamp, str]] = {}
+
+        def digest_of(path: Path) -> str:
+            stamp = FileStamp.of(path)
+            before, digest = known.get(path, (None, ""))
+            if before is None or before != stamp or not before.settled:
+                digest = self._hash_file(path)
+            seen[path] = (stamp, digest)
+            return digest
+
+        return self._identify(digest_of), seen
+
+    def _differences(self, seen: _Seen) -> str:
+        both = self._seen.keys() & seen.keys()
+        kinds = {
+            "written again": [path for path in both if self._seen[path][1] != seen[path][1]],
+            "new": list(seen.keys() - self._seen.keys()),
+            "gone": list(self._seen.keys() - seen.keys()),
+        }
+        told = [f"{what}: {self._listed(paths)}" for what, paths in kinds.items() if paths]
+        return "; ".join(told) or "its configuration is another one"
+
+    def _listed(self, paths: list[Path]) -> str:
+        place = Path(self._place)
+        names = sorted(
+            str(path.relative_to(place))
+            if path != place and path.is_relative_to(place)
+            else path.name
+            for path in paths
+        )
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return ", ".join(names[:_NAMED]) + more
+
+    def _words(self, when: str, what: str) -> str:
+        return (
+            f"{self._place}: the checkpoint changed after it was fingerprinted, {when} ({what}). "
+            f"{_REMEDY}"
+        )

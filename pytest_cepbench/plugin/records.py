@@ -1,0 +1,150 @@
+"""What the gate found in the tests of this process, on its way to the ledger.
+
+Verdicts travel on pytest's reports, but other plugins and a user's conftest.py replace reports, change
+their outcome, keep them back and run tests again. So results are kept here, apart from any report, and
+go out with the next report of their test, whatever became of the reports before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cepbench.plugin.wire import to_wire
+
+if TYPE_CHECKING:
+    from pytest_cepbench.report import CaseResult
+
+RECORDS: pytest.StashKey[Records] = pytest.StashKey()
+
+FORKED = (
+    "--forked runs each test in a process that ends with it, and takes the loaded models and the verdict "
+    "along: leave it out, or use -n, whose workers are processes of their own"
+)
+
+
+@dataclass
+class Record:
+    """One test, in its latest attempt: other plugins run a test again.
+
+    case: what it was given to judge (`suite/part/metric`); None where it was given nothing.
+    attempt: a name for this attempt that no other attempt in any process has.
+    results: what the gate found in this attempt.
+    shown: how many of them a phase has answered for that is over.
+    skipped: why the test was skipped, if it was.
+    cut_short: whether the test failed, for whatever reason, or was not called.
+    after_error: whether the attempt before met an error, so that what it left in memory is stale.
+    waiting: results that no report has carried yet, with their attempt.
+    """
+
+    case: str | None
+    attempt: str
+    results: list[CaseResult] = field(default_factory=list)
+    shown: int = 0
+    skipped: str | None = None
+    cut_short: bool = True
+    after_error: bool = False
+    waiting: list[tuple[str, CaseResult]] = field(default_factory=list)
+
+    def add(self, result: CaseResult) -> None:
+        """The gate judged a case in this test."""
+        self.results.append(result)
+        self.waiting.append((self.attempt, result))
+
+    def end_phase(self, call: pytest.CallInfo[None]) -> CaseResult | None:
+        """Note how a phase ended; returns the first result that should have failed it."""
+        raised = None if call.excinfo is None else call.excinfo.value
+        skip = raised if isinstance(raised, pytest.skip.Exception) else None
+        if call.when != "teardown":  # by then it is too late to leave a case out
+            self.skipped = None if skip is None else skip.msg or ""
+        if call.when == "call":
+            self.cut_short = raised is not None
+        # A teardown answers for its own results; what a call answered for is not told twice.
+        begun = self.shown if call.when == "teardown" else 0
+        self.shown = len(self.results)
+        return next((one for one in self.results[begun:] if not one.passes), None)
+
+
+class Records:
+    """The tests of this process that have to do with the gate, by node id."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Record] = {}
+        self._attempts = 0
+        self._pid = os.getpid()
+
+    def of(self, item: pytest.Item) -> Record:
+        """The record of a test, begun where it has none."""
+        if item.nodeid not in self._records:
+            self._begin(item)
+        return self._records[item.nodeid]
+
+    def get(self, item: pytest.Item) -> Record | None:
+        """The record of a test that has one."""
+        return self._records.get(item.nodeid)
+
+    def _begin(self, item: pytest.Item) -> None:
+        self._attempts += 1
+        before = self._records.get(item.nodeid)
+        record = Record(case_name(item), f"{self._pid}.{self._attempts}")
+        if before is not None:
+            record.waiting = before.waiting
+            record.after_error = any(one.verdict == "error" for one in before.results)
+            if before.results:
+                from pytest_cepbench.report.properties import PREFIX
+
+                item.user_properties[:] = [
+                    one for one in item.user_properties if not str(one[0]).startswith(PREFIX)
+                ]
+        self._records[item.nodeid] = record
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Every attempt at a test begins here, and knows nothing of the one before."""
+        if is_case(item):
+            self._begin(item)
+            if os.getpid() != self._pid:
+                pytest.fail(FORKED, pytrace=False)
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Put what is known of the test on its report, whoever made that; results go out once."""
+        record = self._records.get(report.nodeid)
+        if record is None:
+            return
+        waiting = []
+        if not (report.when == "setup" and report.passed):  # the call shows them
+            waiting, record.waiting = record.waiting, []
+        report.cepbench = {  # type: ignore[attr-defined]
+            "case": record.case,
+            "skipped": None if record.skipped is None else to_wire(record.skipped),
+            "cut_short": record.cut_short,
+            "results": _sent(waiting),
+        }
+
+
+def _sent(waiting: list[tuple[str, CaseResult]]) -> list[Any]:
+    """(attempt, result) pairs in built-in types."""
+    if not waiting:
+        return []
+    import msgspec
+
+    sent: list[Any] = to_wire(msgspec.to_builtins(waiting, enc_hook=to_wire))
+    return sent
+
+
+def is_case(item: pytest.Item) -> bool:
+    """Whether a test takes a case."""
+    return "cep_case" in getattr(item, "fixturenames", ())
+
+
+def case_name(item: pytest.Item) -> str | None:
+    """`suite/part/metric` of the case that a test was given; None where it was given none."""
+    callspec = getattr(item, "callspec", None)
+    key = getattr(None if callspec is None else callspec.params.get("cep_case"), "key", None)
+    return None if key is None else str(to_wire(str(key)))

@@ -1,0 +1,344 @@
+"""A chosen checkpoint measured again, on samples or under a seed that had no part in the choice.
+
+The best of several checkpoints is, among other things, the one that was lucky with the samples and
+seeds it was measured on. As a baseline such a score is too high, and equal checkpoints seem to fall
+behind it. What is measured again is compared with later checkpoints on the same fresh samples and
+seeds: the suite says which they are from then on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.gate import Baseline, CaseKey, record_of
+from pytest_cepbench.studies.calibration import Tell
+from pytest_cepbench.suites import (
+    Case,
+    Lineup,
+    RoleChoices,
+    Roster,
+    Suite,
+    SuiteRun,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
+from pytest_cepbench.suites.amendment import Setting, amended
+from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.roster import describe_role
+
+_SEEDS = 1_000_000
+
+_FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
+
+_GROWERS = ("describer", "generator")
+
+_FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("samples", "clauses")}
+"""Fields of an identity that differ because of the table in which the suite is amended."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to be measured again.
+
+    suite: its file. choices: the model that was chosen, and who else plays. records: what the
+    results say of every case of the suite. digest: of the results. data: data set name -> path.
+    samples: most of each category, as in the run. anchors: records that the accepted baselines are
+    held to, measured under the conditions of the results.
+    """
+
+    suite: Path
+    choices: RoleChoices
+    records: Mapping[CaseKey, Baseline]
+    digest: str
+    data: Mapping[str, Path] = field(default_factory=dict)
+    samples: int | None = None
+    anchors: Mapping[CaseKey, Baseline] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.choices.replay is not None:
+            msg = f"{self.choices.replay!r} brings chains that were made elsewhere: nothing can be measured again"
+            raise SpecError(msg)
+
+
+@dataclass(frozen=True)
+class Play:
+    """A model that is measured again: its line-up, and the cases that it is measured for."""
+
+    lineup: Lineup
+    measures: Mapping[str, Measure]
+    keys: frozenset[CaseKey]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A choice that can be measured again.
+
+    before: the suite as it is. suite: as it is from now on. setting: what changes in it. dataset: its samples. said: what is
+    fresh, in words. chosen: the model that was chosen. anchors: those that the anchors are of.
+    """
+
+    choice: Choice
+    before: Suite
+    suite: Suite
+    setting: Setting
+    dataset: Dataset
+    said: str
+    cases: tuple[Case, ...]
+    chosen: Play
+    anchors: tuple[Play, ...]
+
+
+@dataclass(frozen=True)
+class Again:
+    """What was measured again: of the chosen checkpoint, and of what its cases are held to."""
+
+    records: Mapping[CaseKey, Baseline]
+    anchors: Mapping[CaseKey, Baseline]
+
+
+def get_ready(choice: Choice, roster: Roster) -> Ready:
+    """Find out what is fresh, and whether everything else is as in the results.
+
+    Raises SpecError where it is not, or where nothing fresh is left, and what `load_suite`,
+    `load_data`, `cast_suite` and binding raise.
+    """
+    suite = load_suite(choice.suite)
+    times = _times(choice.records)
+    dataset = load_data(suite, choice.data, choice.samples).repeated(times)
+    lineup, measures = cast_suite(suite, choice.choices)
+    cases = list_cases(measures, suite.name, dataset, suite.table.groups)
+    _require_same_cases(choice, suite, cases)
+    _require_same_seed(choice, suite)
+    _require_same_samples(choice, cases, dataset)
+    first = next(iter(choice.records.values()))
+    _require_same_model(lineup, roster, first.model, "the results are")
+    setting, said = _fresh(choice, suite, dataset, lineup, roster)
+    changed = amended(suite, setting)
+    chosen = Play(*cast_suite(changed, choice.choices), frozenset(choice.records))
+    fresh = load_data(changed, choice.data, choice.samples).repeated(times)
+    return Ready(
+        choice=choice,
+        before=suite,
+        suite=changed,
+        setting=setting,
+        dataset=fresh,
+        said=said,
+        cases=tuple(list_cases(chosen.measures, suite.name, fresh, suite.table.groups)),
+        chosen=chosen,
+        anchors=tuple(_anchors(choice, changed, roster)),
+    )
+
+
+def measure_again(ready: Ready, roster: Roster, tell: Tell) -> Again:
+    """Measure the chosen model, and those that the anchors are of, all cases of each.
+
+    tell: is given a line for each model. Raises SpecError where what was measured is not what the
+    results are of, or where the scores are the same once more; else what measuring raises.
+    """
+    records = _measure(ready, ready.chosen, ready.choice.records, roster, tell)
+    if all(_scores(one) == _scores(ready.choice.records[key]) for key, one in records.items()):
+        msg = f"every score is the same as before: {ready.said} changes nothing. {_REMEDY}"
+        raise SpecError(msg)
+    anchors: dict[CaseKey, Baseline] = {}
+    for play in ready.anchors:
+        anchors |= _measure(ready, play, ready.choice.anchors, roster, tell)
+    return Again(records, anchors)
+
+
+def _times(records: Mapping[CaseKey, Baseline]) -> int:
+    """How often the results have each sample, as `Dataset.repeated` names the further seeds."""
+    clusters = {name: unit for one in records.values() for name, unit in one.clusters.items()}
+    further = [
+        int(match[1])
+        for name, unit in clusters.items()
+        if name.startswith(unit) and (match := _FURTHER_SEED.fullmatch(name.removeprefix(unit)))
+    ]
+    return 1 + max(further, default=0)
+
+
+def _scores(record: Baseline) -> list[list[float]]:
+    return [sorted(part.values()) for part in record.scores.values()]
+
+
+def _measure(
+    ready: Ready,
+    play: Play,
+    before: Mapping[CaseKey, Baseline],
+    roster: Roster,
+    tell: Tell,
+) -> dict[CaseKey, Baseline]:
+    tell(f"{play.lineup.under_test} {play.lineup.subject}: {ready.said}")
+    run = SuiteRun(ready.suite, ready.dataset, play.lineup, play.measures, roster)
+    found = {}
+    for case in ready.cases:
+        if case.key in play.keys:
+            record = record_of(run.measure(case))
+            _require_same_conditions(case.key, before[case.key], record, ready.setting)
+            found[case.key] = record
+    return found
+
+
+# -- what is fresh -----------------------------------------------------------------------------------
+
+_REMEDY = (
+    "What helps: samples that the choice did not see (gate with pytest --cep-samples=N, N at most half "
+    "of the smallest category, or add samples to the data set), or a model that draws with its seed"
+)
+
+
+def _fresh(
+    choice: Choice, suite: Suite, dataset: Dataset, lineup: Lineup, roster: Roster
+) -> tuple[Setting, str]:
+    """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
+    if choice.samples is not None:
+        skip = suite.table.data.skip + choice.samples
+        setting = Setting("data", "skip", skip)
+        if _held_out(choice, suite, dataset, setting):
+            return setting, f"on {choice.samples} held-out samples of each category"
+    seeded = [
+        name
+        for name in _GROWERS
+        if name in lineup.seats and roster.runner(lineup.seats[name]).bound.seeded
+    ]
+    if not seeded:
+        msg = (
+            "nothing that plays uses its seed, and no samples are left that the choice did not see: "
+            f"measured again, the score would be the same. {_REMEDY}"
+        )
+        raise SpecError(msg)
+    seed = _seed(choice.digest, suite.table.chain.seed)
+    return Setting("chain", "seed", seed), f"under seed {seed}, on the same samples"
+
+
+def _held_out(choice: Choice, suite: Suite, dataset: Dataset, setting: Setting) -> bool:
+    """Whether each category has as many samples again, independent of those that were seen."""
+    whole = load_data(amended(suite, Setting("data", "skip", 0)), choice.data)
+    skipped = whole.without(suite.table.data.skip)
+    later = None if skipped is None else whole.without(setting.value)
+    if later is None or set(later.categories) != set(whole.categories):
+        return False
+    fresh = later.limited(choice.samples or 1)
+    seen = {sample.unit for sample in dataset.samples}
+    enough = all(
+        len(fresh.in_category(name)) >= len({s.unit for s in dataset.in_category(name)})
+        for name in dataset.categories
+    )
+    return enough and not any(sample.unit in seen for sample in fresh.samples)
+
+
+def _seed(digest: str, used: int) -> int:
+    """A seed that follows from the results: known to nobody before they were there, and not theirs."""
+    seed = 1 + int(sha256(f"remeasure {digest}".encode()).hexdigest()[:12], 16) % _SEEDS
+    return seed if seed != used else seed + 1
+
+
+# -- what must be as it was --------------------------------------------------------------------------
+
+
+def _require_same_cases(choice: Choice, suite: Suite, cases: Sequence[Case]) -> None:
+    known = {case.key for case in cases}
+    missing = sorted(str(key) for key in known - choice.records.keys())
+    other = sorted(str(key) for key in choice.records.keys() - known)
+    if missing or other:
+        what = f"lack {missing[0]}" if missing else f"hold {other[0]}, which it does not have"
+        msg = (
+            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, and "
+            f"the results {what}: run the whole suite"
+        )
+        raise SpecError(msg)
+
+
+def _require_same_seed(choice: Choice, suite: Suite) -> None:
+    """Of the suite now and in the results; `SuiteRun` writes it at the end of every chain."""
+    key, record = next(iter(choice.records.items()))
+    own = f", seed {suite.table.chain.seed}"
+    chains = record.identity.get("chain", "").split("; ")
+    if not all(chain.endswith(own) for chain in chains):
+        msg = (
+            f"{key}: the results are of chains {'; '.join(chains)}, and the suite has seed "
+            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the suite "
+            "as it is"
+        )
+        raise SpecError(msg)
+
+
+def _require_same_samples(choice: Choice, cases: Sequence[Case], dataset: Dataset) -> None:
+    """By their ids, where the results have one score for each."""
+    for case in cases:
+        record = choice.records[case.key]
+        if record.sizes or len(record.scores) != len(case.categories):
+            continue
+        for category in case.categories:
+            ids = {sample.id for sample in dataset.in_category(category)}
+            scored = set(record.scores.get(category, record.scores.get(case.key.part, {})))
+            if ids != scored:
+                msg = (
+                    f"{case.key}: the results score {len(scored)} samples of {category!r}, here are "
+                    f"{len(ids)}, not the same: give --samples and --data as in the run"
+                )
+                raise SpecError(msg)
+
+
+def _require_same_model(
+    lineup: Lineup, roster: Roster, model: Mapping[str, str], whose: str
+) -> None:
+    found = " + ".join(
+        describe_role(roster.runner(lineup.seats[role]).bound) for role in lineup.gated
+    )
+    if found != model.get("identity"):
+        msg = (
+            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {found} now: the checkpoint "
+            "that was measured is needed (--model, or the roles as in the run)"
+        )
+        raise SpecError(msg)
+
+
+def _require_same_conditions(
+    key: CaseKey, before: Baseline, after: Baseline, setting: Setting
+) -> None:
+    free = _FOLLOWS[setting.table]
+    for name in sorted(before.identity.keys() | after.identity.keys()):
+        then, now = before.identity.get(name, "(none)"), after.identity.get(name, "(none)")
+        if then != now and name not in free:
+            msg = (
+                f"{key}: the results were measured with {name} {then}, and here it is {now}: give "
+                "the roles, --data and --samples as in the run"
+            )
+            raise SpecError(msg)
+
+
+def _anchors(choice: Choice, suite: Suite, roster: Roster) -> Sequence[Play]:
+    """The models that the anchors are of, other than the chosen one."""
+    chosen = next(iter(choice.records.values())).model.get("identity")
+    specs: dict[str, list[CaseKey]] = {}
+    for key, anchor in choice.anchors.items():
+        if anchor.model.get("identity") != chosen:
+            specs.setdefault(anchor.model.get("spec", ""), []).append(key)
+    return [_anchor(choice, suite, roster, spec, keys) for spec, keys in specs.items()]
+
+
+def _anchor(
+    choice: Choice, suite: Suite, roster: Roster, spec: str, keys: Sequence[CaseKey]
+) -> Play:
+    """The model of some anchors. Raises SpecError where it is not there as it was any more."""
+    choices = RoleChoices(spec, choice.choices.role, choice.choices.roles, choice.choices.encoders)
+    try:
+        lineup, measures = cast_suite(suite, choices)
+        _require_same_model(
+            lineup, roster, choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
+        )
+    except CepError as error:
+        msg = (
+            f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} back, or "
+            "forget the steps until here with --move-anchor"
+        )
+        raise SpecError(msg) from error
+    return Play(lineup, measures, frozenset(keys))

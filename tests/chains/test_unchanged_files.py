@@ -1,0 +1,113 @@
+"""Files that a model reads at its first answers: looked at around these, and nothing is stored of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.chains import Crew, RoleRunner
+from pytest_cepbench.chains.engine import ask, start_chains
+from pytest_cepbench.chains.ray.wire import exception_of, fault_of
+from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.datasets.sample import FileImage, Sample
+from pytest_cepbench.errors import IdentityError, ImageError
+from pytest_cepbench.models.covered import CoveredFiles
+from pytest_cepbench.store import Store
+from tests.artifacts.files import encoded, noise
+from tests.chains.roles import PLAN, Teller, bound, crew
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """The file that the fingerprint covers."""
+    path = tmp_path / "weights"
+    path.write_text("A")
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty one."""
+    return Store(tmp_path / "store")
+
+
+def runner(weights: Path, store: Store, does: Callable[[], object]) -> RoleRunner:
+    """A describer of batches of two that does something at each of them."""
+    files = CoveredFiles(
+        weights, lambda path: sha256(path.read_bytes()).hexdigest(), lambda digest: digest(weights)
+    )
+    assert files.fingerprint
+    teller = Teller(batch=lambda _: does())
+    return RoleRunner(bound("describer", teller, files=files, batch_size=2), store)
+
+
+def describe(role: RoleRunner, count: int = 4) -> None:
+    """Ask for so many texts."""
+    steps = [
+        Step(f"{i:064x}", 0, lambda i=i: Image.fromarray(noise(4, 4, seed=i)))  # type: ignore[misc] # mypy does not see the default
+        for i in range(count)
+    ]
+    role.describe("describe", steps)()
+
+
+def test_what_is_written_during_the_first_answers_is_refused(weights: Path, store: Store) -> None:
+    """Nobody knows which of the two was read, and nothing is stored."""
+    role = runner(weights, store, lambda: weights.write_text("B"))
+    with pytest.raises(IdentityError, match="while the first answers were made"):
+        describe(role)
+    assert len(store) == 0
+    with pytest.raises(IdentityError, match="before the first answers were made"):
+        describe(role)
+    assert len(store) == 0
+
+
+def test_an_exception_of_half_a_file_is_told_as_what_it_is(weights: Path, store: Store) -> None:
+    """It would be counted as a failure of the model otherwise."""
+
+    def fail() -> None:
+        weights.write_text("")
+        msg = "unexpected end of file"
+        raise OSError(msg)
+
+    with pytest.raises(IdentityError, match="while the first answers were made"):
+        describe(runner(weights, store, fail))
+
+
+def test_a_model_that_has_answered_is_left_alone(weights: Path, store: Store) -> None:
+    """It has read what it needs: a trainer may go on."""
+    calls: list[None] = []
+
+    def write_later() -> None:
+        calls.append(None)
+        if len(calls) > 1:
+            weights.write_text("B")
+
+    describe(runner(weights, store, write_later))
+    assert len(calls) == 2
+    assert len(store) == 4
+
+
+def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its answers would be stored as those to the photo before."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(Image.fromarray(noise(seed=1)), "PNG"))
+    team = crew(store)
+    chains = start_chains(PLAN, [Sample("a", ("c",), image=FileImage(path))], store)
+    store.recent.clear()
+    path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
+    with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
+        ask(PLAN, 1, chains, Crew(team.describer, team.generator, store))()
+    assert len(store) == 0
+
+
+def test_the_error_reaches_the_driver_of_a_cluster_as_what_it_is() -> None:
+    """Its kind and its words."""
+    error = exception_of(fault_of(IdentityError("latest: changed")))
+    assert isinstance(error, IdentityError)
+    assert str(error) == "latest: changed"

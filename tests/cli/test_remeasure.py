@@ -1,0 +1,370 @@
+"""`cepbench accept --remeasure`: what becomes the baseline is not the score that was chosen by."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, record_of
+from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import (
+    RoleChoices,
+    Roster,
+    SuiteRun,
+    cast_suite,
+    list_cases,
+    load_data,
+    load_suite,
+)
+from tests.cli import doctor_models
+from tests.cli.conftest import Ended, Home
+from tests.cli.reports import GATED, accept_by_hand, altered, result_of, write_report
+from tests.plugin.project import TEST_MODULE, contents
+from tests.studies.toy import write_suite
+
+CHOSEN = "shapes:?miss=0.1"
+OLDER = "shapes:?miss=0.12"
+EXACT = "shapes:"
+GUESSING = f"python:{doctor_models.__name__}:GuessingDescriber"
+
+SMALL = GATED.replace("samples_per_category = 2", "samples_per_category = 1")
+FIXED = SMALL.replace('generator = "shapes:"', 'generator = "python:fixed:Painter"')
+
+PAINTER = """\
+from pytest_cepbench.models.shapes import ShapesGenerator
+from pytest_cepbench.datasets.shapes import Knobs
+
+class Painter(ShapesGenerator):
+    fingerprint = "painter/1"
+    seeded = False
+
+    def __init__(self):
+        super().__init__(Knobs())
+"""
+"""A generator that does not use its seed, so that a greedy describer's chains depend on no seed."""
+
+
+def measure(
+    home: Home, model: str, samples: int | None = None, seeds: int = 1
+) -> tuple[Measurement, ...]:
+    """Every case of the suite here, as its file is now. seeds: as `--cep-seeds` has it."""
+    suite = load_suite(home.path / "suite.toml")
+    lineup, measures = cast_suite(suite, RoleChoices(model))
+    dataset = load_data(suite, {}, samples).repeated(seeds)
+    with Store(home.path / "other-store") as store:
+        run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
+        cases = list_cases(measures, suite.name, dataset, suite.table.groups)
+        return tuple(run.measure(case) for case in cases)
+
+
+def accept_again(home: Home, chosen: tuple[Measurement, ...], *argv: str) -> Ended:
+    """The command on a report of what was measured."""
+    write_report(home.path / "r.json", [result_of(one) for one in chosen])
+    return home.command("accept", "r.json", "--reason=best of five", "--remeasure=.", *argv)
+
+
+def accepted(home: Home, chosen: tuple[Measurement, ...]) -> Mapping[CaseKey, Baseline]:
+    """The baselines of the cases."""
+    root = home.path / "baselines"
+    found = {}
+    for one in chosen:
+        path = baseline_path(root, one.key)
+        found[one.key] = load_baseline(path.read_text(), one.key, path.name)
+    return found
+
+
+def seed_of(home: Home) -> int:
+    """What the suite's file says."""
+    return load_suite(home.path / "suite.toml").table.chain.seed
+
+
+@pytest.fixture(autouse=True)
+def _small_suite(home: Home) -> None:
+    """A sample in each of the 8 categories."""
+    write_suite(home.path, SMALL)
+
+
+def test_the_baseline_is_measured_under_a_fresh_seed(home: Home) -> None:
+    """It holds what the suite measures from then on, not what the report holds; both are shown."""
+    chosen = measure(home, CHOSEN)
+    ended = accept_again(home, chosen)
+    fresh = {one.key: one for one in measure(home, CHOSEN)}
+    found = accepted(home, chosen)
+    assert ended.code == 0
+    assert seed_of(home) not in (0, 1)
+    for key, baseline in found.items():
+        assert baseline.scores == record_of(fresh[key]).scores
+        assert f"seed {seed_of(home)}" in baseline.identity["chain"]
+        assert baseline.accepted["remeasured"] == (
+            f"again under seed {seed_of(home)}, on the same samples"
+        )
+    (overall,) = [one for one in chosen if one.key.within == "overall/gc"]
+    again = fresh[overall.key].value
+    assert again != overall.value
+    row = f"toy/overall/gc +{overall.value:.4f} +{again:.4f} +[-+]{abs(again - overall.value):.4f}"
+    assert re.search(row, ended.out.partition("measured again under seed")[2])
+    text = (home.path / "suite.toml").read_text()
+    assert text == SMALL.replace("[chain]\n", f"[chain]\nseed = {seed_of(home)}\n")
+
+
+def test_later_runs_are_compared_under_the_same_conditions(home: Home) -> None:
+    """The accepted checkpoint holds in a run of the suite as it is now, sample by sample the same."""
+    (home.path / "test_toy.py").write_text(TEST_MODULE)
+    assert accept_again(home, measure(home, CHOSEN)).code == 0
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--model={CHOSEN}"],
+        cwd=home.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "10 held" in ended.stdout
+    assert "incomparable" not in ended.stdout
+
+
+def test_the_seed_follows_from_the_results(home: Home) -> None:
+    """The same results give the same seed, others another one: it cannot be chosen."""
+    chosen = measure(home, CHOSEN)
+    other = measure(home, OLDER)
+    seeds = []
+    for results in (chosen, other, chosen):
+        write_suite(home.path, SMALL)
+        assert accept_again(home, results, "--move-anchor").code == 0
+        seeds.append(seed_of(home))
+    assert seeds[0] == seeds[2] != seeds[1]
+
+
+def test_held_out_samples_go_before_a_seed(home: Home) -> None:
+    """Where runs leave samples out, the baseline is measured on those, and later runs are too."""
+    write_suite(home.path, GATED)
+    chosen = measure(home, CHOSEN, 1)
+    ended = accept_again(home, chosen, "--samples=1")
+    assert ended.code == 0
+    fresh = {one.key: one for one in measure(home, CHOSEN, 1)}
+    assert seed_of(home) == 0
+    assert load_suite(home.path / "suite.toml").table.data.skip == 1
+    for key, baseline in accepted(home, chosen).items():
+        before = next(one for one in chosen if one.key == key)
+        assert baseline.scores == record_of(fresh[key]).scores
+        for category, scores in baseline.scores.items():
+            assert not scores.keys() & before.scores[category].keys()
+    assert "on 1 held-out samples of each category" in ended.out
+
+
+def test_samples_that_were_played_several_times_are_again(home: Home) -> None:
+    """The results say how many seeds each sample had (`--cep-seeds`); so many it has again."""
+    chosen = measure(home, CHOSEN, seeds=2)
+    ended = accept_again(home, chosen)
+    fresh = {one.key: one for one in measure(home, CHOSEN, seeds=2)}
+    assert ended.code == 0
+    for key, baseline in accepted(home, chosen).items():
+        assert baseline.scores == record_of(fresh[key]).scores
+
+
+def test_samples_that_are_used_up_leave_the_seed(home: Home) -> None:
+    """A second choice finds no more held-out samples, and takes a fresh seed."""
+    write_suite(home.path, GATED)
+    assert accept_again(home, measure(home, CHOSEN, 1), "--samples=1").code == 0
+    ended = accept_again(home, measure(home, CHOSEN, 1), "--samples=1")
+    assert ended.code == 0
+    assert seed_of(home) != 0
+    assert load_suite(home.path / "suite.toml").table.data.skip == 1
+
+
+def test_where_nothing_is_fresh_it_is_refused(home: Home) -> None:
+    """Nothing is seeded and all samples were seen: said with what would help, nothing is written."""
+    (home.path / "fixed.py").write_text(PAINTER)
+    write_suite(home.path, FIXED)
+    sys.path.insert(0, str(home.path))
+    chosen = measure(home, EXACT)
+    ended = accept_again(home, chosen)
+    assert ended.code == 2
+    assert "nothing that plays uses its seed" in ended.err
+    assert "pytest --cep-samples=N" in ended.err
+    assert not (home.path / "baselines").exists()
+    assert (home.path / "suite.toml").read_text() == FIXED
+
+
+def test_a_seed_that_changes_nothing_is_refused(home: Home) -> None:
+    """The generator only jitters, which the exact encoder does not see: the score is the lucky one."""
+    ended = accept_again(home, measure(home, EXACT))
+    assert ended.code == 1
+    assert "every score is the same as before" in ended.err
+    assert not (home.path / "baselines").exists()
+    assert (home.path / "suite.toml").read_text() == SMALL
+
+
+def test_a_score_that_is_chance_the_second_time_is_refused(home: Home) -> None:
+    """What was accepted on the report's word is looked at again when it was measured again."""
+    write_suite(home.path, SMALL.replace('generator = "shapes:"', 'generator = "shapes:?move=0.5"'))
+    lucky = [
+        altered(one, scores={c: dict.fromkeys(own, 0.9) for c, own in one.scores.items()})
+        if one.floor is not None
+        else one
+        for one in measure(home, GUESSING)
+    ]
+    ended = accept_again(home, tuple(lucky))
+    assert ended.code == 1
+    assert "A baseline below 5% of its range sees nothing" in ended.err
+    assert not (home.path / "baselines").exists()
+
+
+def test_the_anchor_is_measured_again_too(home: Home) -> None:
+    """What was accepted first stays what later steps are held to, under the fresh seed."""
+    root = home.path / "baselines"
+    older = measure(home, OLDER)
+    accept_by_hand(root, older)
+    ended = accept_again(home, measure(home, CHOSEN))
+    assert ended.code == 0
+    fresh = {one.key: one for one in measure(home, OLDER)}
+    for one in older:
+        path = anchor_path(root, one.key)
+        anchor = load_baseline(path.read_text(), one.key, path.name)
+        assert anchor.model["spec"] == OLDER
+        assert anchor.scores == record_of(fresh[one.key]).scores
+        assert anchor.identity == accepted(home, older)[one.key].identity
+    assert "the anchor was measured once more too" in ended.out
+
+
+def test_an_anchor_is_forgotten_only_on_demand(home: Home) -> None:
+    """`--move-anchor` measures it no more, and the new baseline takes its place."""
+    root = home.path / "baselines"
+    accept_by_hand(root, measure(home, OLDER))
+    assert accept_again(home, measure(home, CHOSEN), "--move-anchor").code == 0
+    assert not (root / "toy" / "anchors").exists()
+
+
+def test_an_anchor_that_is_gone_is_said(home: Home) -> None:
+    """Its model cannot be measured: nothing is accepted unless it is to be forgotten."""
+    root = home.path / "baselines"
+    model = {"role": "describer", "spec": "shapes:?miss=0.5", "identity": "something else"}
+    accept_by_hand(root, measure(home, OLDER), model=model)
+    before = contents(root)
+    ended = accept_again(home, measure(home, CHOSEN))
+    assert ended.code == 2
+    assert "is of something else" in ended.err
+    assert "--move-anchor" in ended.err
+    assert contents(root) == before
+
+
+def test_other_suites_of_the_results_are_left(home: Home) -> None:
+    """Only the suite that is measured again is accepted; the page counts the others."""
+    chosen = measure(home, CHOSEN)
+    other = altered(chosen[0], key=CaseKey("another", "overall", "gc"))
+    ended = accept_again(home, (*chosen, other))
+    assert ended.code == 0
+    assert "of other suites, and not accepted: 1 case" in ended.out
+    assert not (home.path / "baselines" / "another").exists()
+
+
+def test_nothing_is_written_in_a_dry_run(home: Home) -> None:
+    """The page is shown; baselines and suite stay as they are."""
+    ended = accept_again(home, measure(home, CHOSEN), "--dry-run")
+    assert ended.code == 0
+    assert "nothing written: --dry-run" in ended.out
+    assert not (home.path / "baselines").exists()
+    assert (home.path / "suite.toml").read_text() == SMALL
+
+
+def test_results_are_measured_again_once(home: Home) -> None:
+    """The same results again are of the suite as it was, which is said."""
+    chosen = measure(home, CHOSEN)
+    assert accept_again(home, chosen).code == 0
+    before = contents(home.path / "baselines")
+    ended = accept_again(home, chosen)
+    assert ended.code == 2
+    assert "was it measured again before?" in ended.err
+    assert contents(home.path / "baselines") == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--case=overall/gc"], "drop --case"),
+        (["--model=shapes:?miss=0.2"], "the checkpoint that was measured is needed"),
+        (["--generator=shapes:?move=0.1"], "the results were measured with generator"),
+        (["--remeasure=nowhere"], "no suite at 'nowhere'"),
+        (["--samples=none"], "--samples 'none'"),
+    ],
+)
+def test_another_set_up_is_refused(home: Home, argv: list[str], said: str) -> None:
+    """One line that names what differs; nothing is written."""
+    ended = accept_again(home, measure(home, CHOSEN), *argv)
+    assert ended.code in (1, 2)
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+    assert not (home.path / "baselines").exists()
+    assert (home.path / "suite.toml").read_text() == SMALL
+
+
+def test_other_samples_are_refused(home: Home) -> None:
+    """The number of samples has to be that of the run."""
+    write_suite(home.path, GATED)
+    ended = accept_again(home, measure(home, CHOSEN, 1))
+    assert ended.code == 2
+    assert "give --samples and --data as in the run" in ended.err
+
+
+def test_a_part_of_a_suite_is_refused(home: Home) -> None:
+    """The cases share a seed: those that were not run would become incomparable."""
+    ended = accept_again(home, measure(home, CHOSEN)[:3])
+    assert ended.code == 2
+    assert "run the whole suite" in ended.err
+
+
+def test_options_of_measuring_need_it(home: Home) -> None:
+    """An ordinary acceptance measures nothing, and says what its page says of lucky scores."""
+    chosen = measure(home, CHOSEN)
+    write_report(home.path / "r.json", [result_of(one) for one in chosen])
+    refused = home.command("accept", "r.json", "--reason=x", f"--model={CHOSEN}")
+    plain = home.command("accept", "r.json", "--reason=x")
+    assert refused.code == 2
+    assert "--model says what is measured again: it needs --remeasure SUITE" in refused.err
+    assert plain.code == 0
+    assert "chosen as the best of several checkpoints?" in plain.out
+    assert "--remeasure SUITE" in plain.out
+
+
+def test_a_suite_that_cannot_be_written_is_said_first(home: Home, tmp_path: Path) -> None:
+    """Before anything is measured: an inline table cannot be changed in place."""
+    text = SMALL.replace("[chain]\niterations = 2\n", "").replace(
+        "version = 1\n", "version = 1\nchain = { iterations = 2 }\n"
+    )
+    write_suite(tmp_path, text)
+    ended = accept_again(home, measure(home, CHOSEN))
+    assert ended.code == 2
+    assert "by hand" in ended.err
+    assert not (home.path / "baselines").exists()
+
+
+def test_a_suite_that_could_not_be_written_is_said_last(home: Home) -> None:
+    """The baselines are there, the suite is not changed, nothing else is left; it is said what to do."""
+    chosen = measure(home, CHOSEN)
+    (home.path / ".suite.toml.new").mkdir()
+    ended = accept_again(home, chosen)
+    assert ended.code == 1
+    assert "until then every case is incomparable" in ended.err
+    assert (home.path / "suite.toml").read_text() == SMALL
+    (home.path / ".suite.toml.new").rmdir()
+    again = accept_again(home, chosen)
+    assert again.code == 0
+    assert seed_of(home) != 0
+
+
+def test_a_linked_suite_stays_a_link(home: Home) -> None:
+    """The file that the link leads to is changed, with the permissions that it had."""
+    real = home.path / "elsewhere.toml"
+    (home.path / "suite.toml").rename(real)
+    real.chmod(0o640)
+    (home.path / "suite.toml").symlink_to(real)
+    assert accept_again(home, measure(home, CHOSEN)).code == 0
+    assert (home.path / "suite.toml").is_symlink()
+    assert f"seed = {seed_of(home)}" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,1 @@
+"""Runs beside other pytest plugins."""

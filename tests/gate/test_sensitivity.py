@@ -1,0 +1,236 @@
+"""What a set-up can see: floors by chance, what is refused, and what does not hold in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.gate import Baseline, Measurement, Policy, Verdict, judge, load_baseline
+from pytest_cepbench.gate.acceptance import propose
+from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.policy import check_span
+from pytest_cepbench.gate.sensitivity import (
+    Range,
+    power_remark,
+    remarks_on_accepting,
+    why_not_accepted,
+)
+from tests.gate.build import KEY, accepted, bell, measured, scored, text_of
+
+OTHER = {"spec": "step-8000", "identity": "another"}
+
+
+def _at(value: float, n: int = 60, sd: float = 0.001, **fields: Any) -> Measurement:
+    """Scores around a value; of another model they come in another order."""
+    scores = bell(n, value, sd)
+    return measured(scored(scores[::-1] if "model" in fields else scores), **fields)
+
+
+def test_the_range_is_said_as_a_reader_needs_it() -> None:
+    """The value, what chance gives, the best there is, and what can be lost at most."""
+    found = Range(0.225, 0.21)
+    assert str(found) == (
+        "0.225 of a range from 0.21 (chance) to 1: this set-up can see a drop of at most 0.015"
+    )
+    assert found.share == pytest.approx(0.015 / 0.79)
+    assert str(Range(0.2, 0.21)).endswith("(chance) to 1: this set-up can see no drop")
+    assert Range(1.0, 1.0).share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "refused", "warned"),
+    [(0.2, True, True), (0.2252, True, True), (0.26, False, True), (0.42, False, False)],
+)
+def test_accepting_near_chance(value: float, refused: bool, warned: bool) -> None:
+    """Below a twentieth of the range from 0.21 it is refused, below a quarter it is remarked on."""
+    record = accepted(_at(value, floor=0.21))
+    assert (why_not_accepted(record) is not None) is refused
+    assert bool(list(remarks_on_accepting(record))) is warned
+    assert why_not_accepted(accepted(_at(value))) is None  # no floor is known
+
+
+def test_all_at_the_ceiling_is_remarked_on_and_accepted() -> None:
+    """Drops are seen from there; a perfect model lies there by right."""
+    perfect = accepted(measured(scored([1.0] * 4), floor=0.5))
+    assert why_not_accepted(perfect) is None
+    assert list(remarks_on_accepting(perfect)) == [
+        "every sample is at the best there is, 1: drops are seen, gains are not"
+    ]
+    nearly = accepted(measured(scored([1.0, 1.0, 0.99]), floor=0.5))
+    assert not list(remarks_on_accepting(nearly))
+    failures = measured(scored([0.0] * 4), higher_is_better=False, shares=True)
+    assert not list(remarks_on_accepting(accepted(failures)))
+
+
+@pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
+def test_a_baseline_at_chance_holds_nothing(gate: Any) -> None:
+    """What cannot lose as much as is tolerated does not hold: inconclusive, with the reason."""
+    before = accepted(_at(0.2152, floor=0.21))
+    judgement = judge(_at(0.2152, model=OTHER, floor=0.21), before, Policy(gate=gate))
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    (reason,) = judgement.reasons
+    assert reason == (
+        "the baseline of 0.2152 can lose 0.0052 down to what chance gives, and 0.01 is tolerated: a "
+        "regression could not be seen"
+    )
+    assert any("baseline is close to what chance gives" in one for one in judgement.warnings)
+
+
+def test_neither_does_the_same_model() -> None:
+    """The same answers again say nothing about the next ones."""
+    measurement = _at(0.2152, floor=0.21)
+    assert judge(measurement, accepted(measurement), Policy()).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_baseline_near_chance_holds_with_a_warning() -> None:
+    """There is something to lose, though little: it holds, and every report says how little."""
+    before = accepted(_at(0.24, floor=0.21))
+    judgement = judge(_at(0.24, model=OTHER, floor=0.21), before, Policy())
+    assert judgement.verdict is Verdict.HELD
+    assert [one.partition(":")[0] for one in judgement.warnings] == [
+        "the baseline is close to what chance gives",
+        "the measurement is close to what chance gives",
+    ]
+
+
+def test_a_candidate_that_falls_to_chance_has_regressed() -> None:
+    """From far above: an ordinary regression, without remarks on the set-up."""
+    before = accepted(_at(0.9, floor=0.21))
+    judgement = judge(_at(0.21, model=OTHER, floor=0.21), before, Policy())
+    assert judgement.verdict is Verdict.REGRESSED
+    assert not judgement.warnings
+
+
+def test_a_rise_from_chance_is_an_improvement() -> None:
+    """That much was seen; what the baseline is worth is said beside it."""
+    before = accepted(_at(0.211, floor=0.21))
+    judgement = judge(_at(0.6, model=OTHER, floor=0.21), before, Policy())
+    assert judgement.verdict is Verdict.IMPROVED
+    assert len(judgement.warnings) == 1
+
+
+def test_a_baseline_without_a_floor_is_seen_with_that_of_the_measurement() -> None:
+    """Files of before floors were kept are no way around it."""
+    before = accepted(_at(0.2152))
+    assert before.floor is None
+    judgement = judge(_at(0.2152, model=OTHER, floor=0.21), before, Policy())
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judge(_at(0.2152, model=OTHER), before, Policy()).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("value", "higher", "tolerance", "verdict"),
+    [
+        (0.0, True, 0.01, Verdict.INCONCLUSIVE),
+        (0.005, True, 0.01, Verdict.INCONCLUSIVE),
+        (0.02, True, 0.01, Verdict.HELD),
+        (1.0, False, 0.0, Verdict.INCONCLUSIVE),
+        (0.995, False, 0.01, Verdict.INCONCLUSIVE),
+        (0.0, False, 0.0, Verdict.HELD),
+    ],
+)
+def test_shares_at_their_worst_hold_nothing_either(
+    value: float, higher: bool, tolerance: float, verdict: Verdict
+) -> None:
+    """Nothing right, or all chains failed: there is nothing left to lose."""
+    scores = scored([value] * 60)
+    before = accepted(measured(scores, shares=True, higher_is_better=higher))
+    now = measured(scores, shares=True, higher_is_better=higher, model=OTHER)
+    policy = Policy(gate="threshold", tolerance=tolerance)
+    assert judge(now, before, policy).verdict is verdict
+
+
+def test_floors_of_distances_have_no_part() -> None:
+    """Distances have no worst value."""
+    far = measured(scored([5.0] * 4), higher_is_better=False)
+    judgement = judge(far, accepted(far), Policy(gate="threshold", tolerance=100.0))
+    assert judgement.verdict is Verdict.HELD
+
+
+def test_a_floor_is_kept_in_the_file() -> None:
+    """One line, rounded as scores are; files without it are read as before, and nonsense is refused."""
+    text = text_of(_at(0.5, floor=0.12345678))
+    assert "floor = 0.123457\n" in text
+    assert load_baseline(text, KEY, "b.toml").floor == 0.123457
+    assert "floor" not in text_of(_at(0.5))
+    assert load_baseline(text_of(_at(0.5)), KEY, "b.toml").floor is None
+    for wrong in ("2.0", "nan", "-inf"):
+        with pytest.raises(BaselineError, match="says floor = "):
+            load_baseline(text.replace("0.123457", wrong), KEY, "b.toml")
+
+
+def test_a_floor_that_is_new_is_a_change_and_no_step(tmp_path: Path) -> None:
+    """Accepting the same scores again writes the floor, and freezes no anchor."""
+    path = baseline_path(tmp_path, KEY)
+    path.parent.mkdir(parents=True)
+    path.write_text(text_of(_at(0.5)))
+    change = propose(KEY, accepted(_at(0.5, floor=0.1)), tmp_path)
+    assert change is not None
+    assert (change.anchor, change.after.floor) == ("none", 0.1)
+    path.write_text(change.text)
+    assert propose(KEY, accepted(_at(0.5, floor=0.1)), tmp_path) is None
+
+
+def test_samples_that_cannot_show_the_tolerance() -> None:
+    """How small a drop they show, and how many would do; nothing where they can."""
+    said = power_remark(0.1, 24, Policy())
+    assert said is not None
+    assert said.startswith("24 independent samples show a drop of 0.0")
+    assert "the tolerance is 0.01: about " in said
+    many = int(said.partition("about ")[2].split()[0])
+    assert power_remark(0.1, many, Policy()) is None
+    assert power_remark(0.1, many // 2, Policy()) is not None
+    assert power_remark(0.1, 24, Policy(tolerance=0.5)) is None
+    assert power_remark(0.1, 24, Policy(gate="threshold")) is None
+
+
+def test_an_inconclusive_case_says_how_many_samples_would_do() -> None:
+    """Where the noise is too large for the samples, as a statement of the comparison."""
+    differences = bell(24, 0.0, 0.1)
+    before = bell(24, 0.5, 0.1)
+    now = [score + d for score, d in zip(before, reversed(differences), strict=True)]
+    judgement = judge(
+        measured(scored(now), model=OTHER), accepted(measured(scored(before))), Policy()
+    )
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert any("would do" in statement for statement in judgement.statements)
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        (
+            Policy(tolerance=2.0, origins={"tolerance": "--cep-tolerance"}),
+            "tolerance = 2 from --cep-",
+        ),
+        (
+            Policy(tolerance=1e9, origins={"tolerance": "[gate]"}),
+            r"tolerance = 1e\+09 from \[gate\]",
+        ),
+        (
+            Policy(anchor_tolerance=2.5, origins={"anchor_tolerance": "[metrics.gc]"}),
+            r"anchor_tolerance = 2.5 from \[metrics.gc\]",
+        ),
+    ],
+)
+def test_a_tolerance_as_large_as_the_span_is_refused(policy: Policy, named: str) -> None:
+    """No drop exceeds it: everything would pass. Who said so is named."""
+    with pytest.raises(ValueError, match=named + ".*spans 2, so no drop exceeds it"):
+        check_span(policy, 2.0, "toy/overall/gc (GC@3)")
+
+
+def test_a_tolerance_below_the_span_is_allowed() -> None:
+    """However large: it can be exceeded."""
+    check_span(Policy(tolerance=1.99, anchor_tolerance=1.999), 2.0, "a case")
+
+
+def _record(**fields: Any) -> Baseline:
+    return accepted(measured(**fields))
+
+
+def test_a_floor_at_the_best_leaves_no_range() -> None:
+    """Samples that all look alike: nothing could be told apart, so nothing is accepted."""
+    assert why_not_accepted(_record(scores=scored([1.0, 1.0]), floor=1.0)) is not None

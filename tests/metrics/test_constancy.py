@@ -1,0 +1,102 @@
+"""Answers that do not depend on what was asked, and vectors that do not depend on the artifact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.metrics.constancy import (
+    SAME_VECTORS,
+    Common,
+    most_common,
+    one_verdict,
+    spread_of_directions,
+    spread_of_vectors,
+)
+
+
+@given(st.integers(2, 40), st.integers(0, 2**32 - 1))
+def test_the_spread_bounds_all_distances(n: int, seed: int) -> None:
+    """No two unit vectors lie farther apart than twice the spread, and some as far as the spread."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(n, 6)) * rng.uniform(1e-3, 1e3, (n, 1))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    farthest = np.linalg.norm(unit[:, None] - unit[None], axis=2).max()
+    spread = spread_of_directions(vectors)
+    assert spread - 1e-12 <= farthest <= 2 * spread + 1e-12
+
+
+def test_equal_vectors_have_no_spread() -> None:
+    """Also in half precision, and for numbers that a mean would round."""
+    for kind in (np.float16, np.float32, np.float64):
+        rows = np.full((7, 5), 0.1, dtype=kind)
+        assert spread_of_directions(rows) == pytest.approx(0.0, abs=1e-15)
+        assert spread_of_vectors(rows) == 0.0
+
+
+def test_every_row_is_looked_at() -> None:
+    """Of thousands of vectors the last may be the one that differs."""
+    rows = np.ones((2501, 4))
+    rows[-1, 0] = 1.5
+    assert spread_of_vectors(rows) == pytest.approx(0.25)
+    assert spread_of_directions(rows) > 0.1
+
+
+def test_length_is_seen_by_distances_alone() -> None:
+    """A cosine cannot see that a vector is twice as long; a distance can."""
+    rows = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
+    assert spread_of_directions(rows) < 1e-15
+    assert spread_of_vectors(rows) == pytest.approx(2.0)
+
+
+def test_the_threshold_lies_between_rounding_and_sight() -> None:
+    """Rounding to float32 stays below it; below it every cosine is 1 in the decimals that are kept."""
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=256)
+    rounded = np.stack([base * (1 + rng.normal(scale=1e-7, size=256)) for _ in range(50)])
+    assert spread_of_directions(rounded.astype(np.float32)) < SAME_VECTORS / 100
+    farthest_cosine = 1 - (2 * SAME_VECTORS) ** 2 / 2
+    assert round(farthest_cosine, 6) == 1.0
+
+
+def test_answers_are_counted_once_for_each_input() -> None:
+    """An input that comes again adds nothing: 24 samples of one image are no 24 images."""
+    common = most_common([("a", 1), ("a", 1), ("b", 1), ("c", 2)])
+    assert common == Common(answer=1, count=2, of=3)
+    assert most_common([]) is None
+
+
+@pytest.mark.parametrize(
+    ("alike", "of", "constant", "said"),
+    [
+        (24, 24, True, "all 24"),
+        (23, 24, True, "23 of 24"),
+        (22, 24, True, "22 of 24"),
+        (21, 24, False, "21 of 24"),
+        (4, 4, True, "all 4"),
+        (3, 3, False, "all 3"),
+    ],
+)
+def test_nearly_all_answers_alike_are_constant(
+    alike: int, of: int, constant: bool, said: str
+) -> None:
+    """More than nine in ten, of four different inputs or more."""
+    answers = [(i, "same" if i < alike else i) for i in range(of)]
+    common = most_common(answers)
+    assert common is not None
+    assert common.constant is constant
+    assert str(common) == said
+
+
+def test_a_judge_of_one_verdict_is_found() -> None:
+    """All battles to A is one verdict; a few that differ are none; equal battles count once."""
+    found = one_verdict(["x", "y", "z", "w"], ["A"] * 4)
+    assert found is not None
+    assert (found.answer, str(found)) == ("A", "all 4")
+    assert one_verdict(["x", "y", "z", "w"], ["A", "A", "B", "A"]) is None
+    assert one_verdict(["x"] * 9, ["A"] * 9) is None
+    assert one_verdict([], []) is None
+    with pytest.raises(ValueError, match="shorter"):
+        one_verdict(["x", "y"], ["A"])

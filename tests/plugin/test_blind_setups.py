@@ -1,0 +1,265 @@
+"""Set-ups that cannot see, through real runs: refused, said in every report, and never held in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import MODES, PHOTOS, SHAPES, Project, assert_one_message, contents
+from tests.plugin.scored_project import ACCEPT, ScoredProject, model, scored_suite
+
+TWO = scored_suite(n=30, categories=("one", "two"))
+
+INSENSITIVE = "--cep-accept-insensitive"
+
+ENCODERS = """\
+import numpy as np
+
+class Blind:
+    fingerprint = "blind/1"
+    def encode_images(self, images):
+        return np.ones((len(images), 4))
+    def encode_texts(self, texts):
+        return np.ones((len(texts), 4))
+
+class OneAnswer:
+    fingerprint, seeded = "one answer/1", False
+    def describe(self, images, prompt, seeds):
+        return ["a large red circle"] * len(images)
+"""
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> ScoredProject:
+    """Two categories whose scores are set by hand; chance gives about 0 in each."""
+    return ScoredProject.make(tmp_path / "scored", TWO)
+
+
+def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProject) -> None:
+    """All or nothing: the good category is not accepted either, each case is named, with the remedy."""
+    ended = scored.run(ACCEPT, model(drop="0,0.77"))
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    assert not scored.baselines.exists()
+    assert {name: bool(case["refused"]) for name, case in ended.cases.items()} == {
+        "one-gc": False, "two-gc": True, "overall-gc": False,
+    }  # fmt: skip
+    assert not any(case["accepted"] for case in ended.cases.values())
+    ended.lines.fnmatch_lines([
+        "REFUSED * scored two GC@1 *",
+        "1 refused, 2 no-baseline",
+        "refused: scored two GC@1: 0.03 of a range from 0 (chance) to 1: this set-up can see a drop *",
+        "refused: *; --cep-accept-insensitive accepts it all the same",
+        "no baseline was changed: *",
+    ])  # fmt: skip
+    assert ended.report["verdict"] == "failed"
+    assert ended.report["counts"] == {"refused": 1, "no-baseline": 2}
+
+
+def test_it_can_be_asked_for(scored: ScoredProject) -> None:
+    """By option, ini file and environment; the files then say what the set-up can see."""
+    bad = model(drop="0,0.77")
+    assert scored.run(ACCEPT, bad, env={"CEPBENCH_ACCEPT_INSENSITIVE": "true"}).code == 0
+    assert "floor = 0.0\n" in scored.baseline("two-gc").read_text()
+    scored.edit("pytest.ini", "[pytest]\n", "[pytest]\ncepbench_accept_insensitive = true\n")
+    assert scored.run(ACCEPT, model(drop="0,0.78")).code == 0
+    ended = scored.run(ACCEPT, bad, INSENSITIVE)
+    assert ended.code == 0
+    ended.lines.fnmatch_lines([
+        "warning: scored two GC@1: 0.03 of a range from 0 (chance) to 1: *. Below 25% of the range: *",
+    ])  # fmt: skip
+
+
+def test_what_is_little_warns_and_is_accepted(scored: ScoredProject) -> None:
+    """Between a twentieth and a quarter of the range."""
+    ended = scored.run(ACCEPT, model(drop="0,0.7"))
+    assert ended.code == 0
+    (warning,) = ended.cases["two-gc"]["warnings"]
+    assert warning.startswith("0.1 of a range from 0 (chance) to 1")
+    assert not ended.cases["one-gc"]["warnings"]
+
+
+@pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
+def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str) -> None:
+    """A checkpoint that is no better is not held: nothing could have been seen of it."""
+    scored.accept(INSENSITIVE, model(drop="0,0.795"))
+    ended = scored.run(model(drop="0,0.796", spread=0.001), f"--cep-gate={gate}")
+    case = ended.cases["two-gc"]
+    assert (case["verdict"], ended.cases["one-gc"]["verdict"]) == ("inconclusive", "held")
+    (reason,) = case["reasons"]
+    assert reason == (
+        "the baseline of 0.005 can lose 0.005 down to what chance gives, and 0.01 is tolerated: a "
+        "regression could not be seen"
+    )
+    ended.lines.fnmatch_lines(
+        ["warning: scored two GC@1: the baseline is close to what chance gives: *"]
+    )
+    for suffix in (".md", ".html"):
+        page = (scored.path / ".cepbench" / "report").with_suffix(suffix).read_text()
+        assert "the baseline is close to what chance gives" in page
+    failing = scored.run(model(drop="0,0.796"), f"--cep-gate={gate}", "--cep-inconclusive=fail")
+    assert failing.code == pytest.ExitCode.TESTS_FAILED
+
+
+def test_old_baselines_are_read_as_before(scored: ScoredProject) -> None:
+    """Without a floor in the file, that of the measurement says what the baseline is worth."""
+    scored.accept(INSENSITIVE, model(drop="0,0.795"))
+    for case in ("one-gc", "two-gc", "overall-gc"):
+        path = scored.baseline(case)
+        path.write_text(path.read_text().replace("floor = 0.0\n", ""))
+        assert "floor" not in path.read_text()
+    ended = scored.run(model(drop="0,0.796", spread=0.001))
+    assert ended.verdicts["two-gc"] == "inconclusive"
+    assert ended.verdicts["one-gc"] == "held"
+    assert ended.cases["one-gc"]["baseline_floor"] is None
+    assert ended.cases["one-gc"]["floor"] == 0.0
+
+
+def test_a_fall_to_chance_is_an_ordinary_regression(scored: ScoredProject) -> None:
+    """From a baseline that could see it; the failure says the range."""
+    scored.accept()
+    ended = scored.run(model(drop="0,0.78"))
+    assert ended.verdicts["two-gc"] == "regressed"
+    assert not ended.cases["two-gc"]["warnings"]
+    ended.lines.fnmatch_lines(["  chance * 0.0000   0.8 of a range from 0 (chance) to 1: *"])
+
+
+@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+def test_an_encoder_of_one_vector_is_an_error(project: Project, arguments: tuple[str, ...]) -> None:
+    """Where it would have given every checkpoint a score of 1; nothing is accepted, warm or cold."""
+    project.suite(SHAPES)
+    project.write("sight.py", ENCODERS)
+    for _ in range(2):
+        result = project.run(*arguments, ACCEPT, "--encoder=python:sight:Blind")
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert not project.baselines.exists() or not contents(project.baselines)
+        verdicts = project.verdicts()
+        assert {verdicts[name] for name in verdicts if name.endswith("-gc")} == {"error"}
+        result.stdout.fnmatch_lines(
+            ["*python:sight:Blind gives one vector for * images that differ*"]
+        )
+
+
+def test_a_describer_of_one_answer_is_said_in_words(project: Project) -> None:
+    """In the terminal, the JSON, the page and the summary, on a warm run as on a cold one."""
+    project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 4"))
+    project.write("sight.py", ENCODERS)
+    said = "all 4 descriptions are the same, of images that differ: 'a large red circle'"
+    for _ in range(2):
+        result = project.run_here("--model=python:sight:OneAnswer")
+        result.stdout.fnmatch_lines([f"warning: toy color GC@2 and * more: {said}"])
+        (case,) = [one for one in project.report()["cases"] if one["part"] == "color"]
+        assert said in case["warnings"]
+        text = (project.path / ".cepbench" / "report.html").read_text()
+        assert "all 4 descriptions are the same" in text
+        assert (
+            "all 4 descriptions are the same"
+            in (project.path / ".cepbench" / "report.md").read_text()
+        )
+
+
+def test_a_generator_of_one_picture_is_said_in_words(project: Project) -> None:
+    """Whatever it is told to draw."""
+    project.suite(PHOTOS)
+    colors = {f"{i}.png": (40 * i, 200 - 40 * i, 90) for i in range(5)}
+    project.photos(colors)
+    project.edit("user_models.py", 'if self.behaviour == "nan":', 'if self.behaviour == "one":\n'
+                 '            return Image.new("RGB", (16, 16), (10, 200, 30))\n'
+                 '        if self.behaviour == "nan":')  # fmt: skip
+    project.run_here("--model=python:user_models:generator?behaviour=one")
+    (case,) = [one for one in project.report()["cases"] if one["metric"] == "gc"]
+    assert "all 5 drawings are the same, of descriptions that differ" in case["warnings"]
+
+
+def test_an_honest_run_has_no_remarks(accepted: Project) -> None:
+    """The embedded world under its own models."""
+    result = accepted.run_here()
+    assert result.ret == 0
+    assert not any(case["warnings"] for case in accepted.report()["cases"])
+    result.stdout.no_fnmatch_line("warning: *")
+
+
+def test_the_ceiling_is_remarked_on_where_it_is_accepted(toy: Project) -> None:
+    """A perfect model lies there by right: one line, and a baseline."""
+    result = toy.run_here(ACCEPT)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([
+        "warning: toy color GC@2 and 8 more: every sample is at the best there is, 1: drops are seen, *"
+    ])  # fmt: skip
+
+
+VERBOSE = (
+    "toy color GC@2: * of a range from 0.* (chance) to 1: this set-up can see a drop of at most *"
+)
+
+
+def test_ranges_are_listed_where_they_are_asked_for(accepted: Project) -> None:
+    """`-v` in the terminal, and the Markdown summary, have the range of each similarity case."""
+    accepted.run_here("-v").stdout.fnmatch_lines([f"  {VERBOSE}*"])
+    text = (accepted.path / ".cepbench" / "report.md").read_text()
+    assert text.count("of a range from") == 9
+
+
+SOURCES = {
+    "option": (["--cep-tolerance=2"], {}, "tolerance = 2 from --cep-tolerance: "),
+    "marker": ([], {"test_toy.py": "@pytest.mark.cep(tolerance=1e9)\n"}, "from @pytest.mark.cep: "),
+    "gate": ([], {"suite.toml": "[gate]\ntolerance = 3.0\n"}, "tolerance = 3 from [gate]: "),
+    "metric": ([], {"suite.toml": "[metrics.gc]\ntolerance = 2\n"}, "from [metrics.gc]: "),
+    "shares": ([], {"suite.toml": "[metrics.failures]\ntolerance = 1.0\n"}, "spans 1, so no drop"),
+    "anchor": (
+        [], {"suite.toml": "[metrics.gc]\nanchor_tolerance = 2.5\n"}, "anchor_tolerance = 2.5 from "
+    ),
+    "case": (
+        [], {"suite.toml": "[cases.'color/gc']\ntolerance = 2.0\n"}, "from [cases.'color/gc']: toy/color"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_tolerance_that_nothing_exceeds_is_refused(accepted: Project, source: str) -> None:
+    """One line that names who said so, before anything is measured."""
+    arguments, changes, said = SOURCES[source]
+    for name, text in changes.items():
+        if name == "test_toy.py":
+            accepted.edit(name, "def test_drift", f"import pytest\n\n{text}def test_drift")
+            continue
+        head = text.partition("\n")[0] + "\n"
+        whole = (accepted.path / name).read_text()
+        if head == "[metrics.failures]\n":
+            whole = whole.replace("tolerance = 0.0\n", "")
+        accepted.write(name, whole.replace(head, text) if head in whole else whole + text)
+    result = accepted.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [one for one in result.errlines if one.startswith("ERROR: ")]
+    assert said in line
+    assert "so no drop exceeds it" in line
+    assert "Traceback" not in "\n".join(result.errlines + result.outlines)
+
+
+def test_workers_refuse_it_case_by_case(accepted: Project) -> None:
+    """No worker can end a run with a usage error: each case is an error that says the same."""
+    result = accepted.run("-n", "2", "--cep-tolerance=1e9")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(accepted.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(
+        ["*tolerance = 1e+09 from --cep-tolerance: *so no drop exceeds it*"]
+    )
+
+
+def test_so_does_a_test_that_asks_for_it_itself(accepted: Project) -> None:
+    """`cep_gate(cep_case, tolerance=...)` is known only when the test runs."""
+    accepted.edit("test_toy.py", "cep_gate(cep_case)", "cep_gate(cep_case, tolerance=5.0)")
+    result = accepted.run_here("-k", "color-gc")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["*tolerance = 5 from cep_gate(tolerance=): *so no drop exceeds it*"]
+    )
+
+
+def test_a_switch_is_true_or_false(project: Project) -> None:
+    """As all switches are, in ini file and environment."""
+    project.suite(SHAPES)
+    project.write("pytest.ini", "[pytest]\ncepbench_accept_insensitive = maybe\n")
+    assert_one_message(
+        project.run_here(), "ini cepbench_accept_insensitive 'maybe'", "true or false"
+    )

@@ -1,0 +1,86 @@
+"""A model of the user's own whose code changes while its fingerprint stays: said in every report."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.project import MODES, PHOTOS, Project
+
+MODEL = "--model=python:user_models:describer"
+
+SAID = "the describer's answers were made by user_models:describer (user_models.py "
+
+CHANGED = "def honest_no_more(): pass\n"
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """A project whose answers are all in the store, and accepted."""
+    project.suite(PHOTOS)
+    project.photos({"a/1.png": (10, 20, 30), "b/1.png": (200, 20, 30)})
+    assert project.run("-p", "no:xdist", MODEL, "--snapshot-update").ret == pytest.ExitCode.OK
+    return project
+
+
+def change_code(project: Project) -> None:
+    """As somebody does who forgets the fingerprint."""
+    module = project.path / "user_models.py"
+    module.write_text(module.read_text() + CHANGED)
+
+
+def warnings(project: Project) -> list[str]:
+    """What the latest run warned of, each once."""
+    return sorted({said for case in project.report()["cases"] for said in case["warnings"]})
+
+
+@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+def test_changed_code_with_answers_of_the_code_before_is_said(
+    photos: Project, arguments: tuple[str, ...]
+) -> None:
+    """Terminal, JSON, Markdown and HTML name the file and both digests; the verdicts stand."""
+    assert photos.run("-p", "no:xdist", MODEL).ret == pytest.ExitCode.OK
+    assert not [said for said in warnings(photos) if "answers were made by" in said]
+
+    change_code(photos)
+    result = photos.run(*arguments, MODEL)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert photos.effort()[1] == 0, "nothing was asked"
+    (said,) = [said for said in warnings(photos) if said.startswith(SAID)]
+    then, now = (part.partition(")")[0] for part in said.split("user_models.py ")[1:])
+    assert then != now
+    assert len(then) == len(now) == 16
+    assert "give the model another one if the change can change an answer" in said
+    assert "user_models.py" in result.stdout.str()
+    for name in (".cepbench/report.md", ".cepbench/report.html"):
+        text = (photos.path / name).read_text().replace("\\", "")
+        assert then in text
+        assert now in text
+    # A generator and an encoder of the same file changed as well.
+    assert len([said for said in warnings(photos) if "answers were made by" in said]) == 3
+
+
+def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
+    """Its answers are those of the one before: nobody asked it anything."""
+    photos.write("mine.py", "from user_models import describer as tell\n")
+    result = photos.run_here("--model=python:mine:tell")
+    assert result.ret == pytest.ExitCode.OK
+    (said,) = [said for said in warnings(photos) if said.startswith(SAID)]
+    assert "it is mine:tell (mine.py " in said
+
+
+def test_another_fingerprint_makes_answers_anew(photos: Project) -> None:
+    """Which is what the warning asks for."""
+    change_code(photos)
+    module = photos.path / "user_models.py"
+    module.write_text(module.read_text().replace("colors/1/", "colors/2/"))
+    photos.run("-p", "no:xdist", MODEL)
+    assert not [said for said in warnings(photos) if "answers were made by" in said]
+    assert photos.effort()[1] > 0
+
+
+def test_keys_do_not_depend_on_the_code(photos: Project) -> None:
+    """A comment that changes must not cost a night: everything is found."""
+    change_code(photos)
+    photos.run("-p", "no:xdist", MODEL)
+    assert photos.effort() == (0, 0)

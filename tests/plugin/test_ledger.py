@@ -1,0 +1,115 @@
+"""The ledger's entries: attempts at a test, and who judged which case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.report import CaseResult
+
+NODEID = "test_toy.py::test_drift[color-gc]"
+
+CASE = "toy/color/gc"
+
+
+def _result(verdict: str, part: str = "color", **fields: Any) -> CaseResult:
+    return CaseResult(NODEID, "toy", part, "gc", "GC@2", verdict, 0.01, **fields)
+
+
+def _report(
+    *results: tuple[str, CaseResult], when: str = "teardown", outcome: str = "passed"
+) -> pytest.TestReport:
+    """The report of a test with results, each with its attempt."""
+    report = pytest.TestReport(NODEID, ("", 0, ""), {}, outcome, None, when)  # type: ignore[arg-type] # "rerun" too
+    sent = msgspec.to_builtins(results)
+    report.cepbench = {  # type: ignore[attr-defined]
+        "case": CASE,
+        "skipped": None,
+        "cut_short": False,
+        "results": sent,
+    }
+    return report
+
+
+def _ledger(*verdicts: str) -> Ledger:
+    """One test that was tried so many times."""
+    ledger = Ledger()
+    ledger.expect({NODEID: CASE})
+    for number, verdict in enumerate(verdicts):
+        result = _result(verdict, reasons=["the server was away"] if verdict == "error" else [])
+        ledger.pytest_runtest_logreport(_report((f"7.{number}", result)))
+    ledger.close()
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("attempts", "counts", "verdict"),
+    [
+        (("error", "held"), "held", "passed"),
+        (("error", "regressed"), "regressed", "failed"),
+        (("error", "error"), "error", "failed"),
+        (("held", "error"), "error", "failed"),
+        (("held", "regressed"), "regressed", "failed"),
+        (("regressed", "held"), "regressed", "failed"),
+        (("regressed", "error", "held"), "regressed", "failed"),
+        (("no-baseline", "held"), "no-baseline", "failed"),
+        (("error", "regressed", "held"), "regressed", "failed"),
+    ],
+    ids="-".join,
+)
+def test_an_error_is_replaced_and_a_verdict_stands(
+    attempts: tuple[str, ...], counts: str, verdict: str
+) -> None:
+    """The last attempt counts after an error; no attempt turns a verdict that fails into a pass."""
+    ledger = _ledger(*attempts)
+    assert [result.verdict for result in ledger.results] == [counts]
+    assert ledger.verdict() == verdict
+    assert not ledger.problems()
+
+
+def test_what_became_of_earlier_attempts_is_told() -> None:
+    """An error that passed is infrastructure; a verdict that another followed is a note of its case."""
+    assert _ledger("error", "held").repeated == [
+        f"{NODEID} ran again after an error (the server was away)"
+    ]
+    contradicted = _ledger("regressed", "held")
+    said = "regressed, then held when the test ran again: the first verdict counts"
+    assert contradicted.results[0].notes == [said]
+    assert contradicted.remarks() == [f"{NODEID}: {said}"]
+
+
+def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
+    """In one attempt every result counts: a second call with a wide tolerance excuses nothing."""
+    ledger = Ledger()
+    ledger.expect({NODEID: CASE})
+    ledger.pytest_runtest_logreport(
+        _report(("7.1", _result("regressed")), ("7.1", _result("held")))
+    )
+    assert ledger.verdict() == "failed"
+    assert ledger.remarks() == [f"1 cases judged more than once: {CASE}"]
+
+
+def test_an_attempt_that_is_announced_again_is_waited_for() -> None:
+    """A report that says `rerun` is not the last word, whichever phase it is of."""
+    ledger = Ledger()
+    ledger.expect({NODEID: CASE})
+    ledger.pytest_runtest_logreport(_report(outcome="rerun"))
+    assert ledger.problems() == [f"1 tests did not report: {NODEID}"]
+    ledger.pytest_runtest_logreport(_report(("7.2", _result("held"))))
+    assert ledger.verdict() == "passed"
+
+
+def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
+    """Nor is the result of another case one for this test."""
+    empty, other = Ledger(), Ledger()
+    for ledger, results in ((empty, []), (other, [("7.1", _result("held", "count"))])):
+        ledger.expect({NODEID: CASE})
+        ledger.pytest_runtest_logreport(_report(*results))
+    assert empty.problems() == [f"1 tests passed without calling cep_gate: {NODEID}"]
+    assert other.problems() == [
+        f"1 tests judged another case than their own: {NODEID} (judged toy/count/gc)"
+    ]
+    assert other.verdict() == "incomplete"

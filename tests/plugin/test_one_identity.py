@@ -1,0 +1,216 @@
+"""One run knows one model by one name: whatever a trainer writes while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.cli import main
+from pytest_cepbench.store import Store
+from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint
+from tests.plugin.project import MODES, PHOTOS, Project, contents
+
+COLORS = {
+    f"{name}/{n}.png": (60 * place, 80 * n, 90) for place, name in enumerate("abcd") for n in (1, 2)
+}
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """Photos in four categories, and models that are what a file says."""
+    project.suite(PHOTOS)
+    project.photos(COLORS)
+    shutil.copy(Path(__file__).with_name("marked_models.py"), project.path)
+    project.write("weights", "A")
+    return project
+
+
+def errors(project: Project) -> list[str]:
+    """Why the cases of the latest run could not be measured."""
+    cases = project.report()["cases"]
+    return [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
+
+
+@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+def test_a_checkpoint_that_is_overwritten_after_the_start_is_refused(
+    photos: Project, arguments: tuple[str, ...]
+) -> None:
+    """Every case is an error that says so, and nothing is stored under the name of the first weights."""
+    if find_spec("torch") is None:  # it is bound and never loaded, so that torch is not imported
+        pytest.skip("checkpoints need the [models] extra")
+    folder = write_checkpoint(photos.path / "latest", LLAVA)
+    (photos.path / "next").write_bytes(safetensors_bytes(b"\0\0\0@"))
+    photos.write(
+        "conftest.py",
+        """\
+import pathlib, shutil, pytest
+
+@pytest.fixture(autouse=True)
+def trainer(tmp_path):
+    shutil.copy("next", tmp_path)
+    (tmp_path / "next").replace("latest/model.safetensors")
+""",
+    )
+
+    result = photos.run(*arguments, f"--model={folder}")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    said = errors(photos)
+    assert len(said) == len(photos.report()["cases"]) > 0
+    for reason in said:
+        assert "changed" in reason
+        assert "Copy the checkpoint to a folder of its own" in reason
+    with Store(photos.path / ".cepbench" / "store") as store:
+        assert len(store) == 0
+
+
+def test_a_model_of_ones_own_names_the_files_that_it_reads_late(photos: Project) -> None:
+    """A factory that fingerprints at the start, and weights that are read at the first answer."""
+    photos.write(
+        "conftest.py",
+        """\
+import pathlib, pytest
+
+@pytest.fixture(autouse=True)
+def trainer():
+    pathlib.Path("weights").write_text("B")
+""",
+    )
+    model = "--model=python:marked_models:lazy"
+    assert photos.run("-p", "no:xdist", model).ret == pytest.ExitCode.TESTS_FAILED
+    said = errors(photos)
+    assert len(said) == len(photos.report()["cases"])
+    assert all("before the model was loaded (written again: weights)" in reason for reason in said)
+    with Store(photos.path / ".cepbench" / "store") as store:
+        assert len(store) == 0
+
+    photos.write("conftest.py", "")
+    assert photos.run("-p", "no:xdist", model, "--snapshot-update").ret == pytest.ExitCode.OK
+
+
+def test_workers_that_find_another_model_than_the_controller_judge_nothing(photos: Project) -> None:
+    """The trainer wrote between the start of the run and that of its workers; both models are named."""
+    photos.write(
+        "conftest.py",
+        """\
+import pathlib
+
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        pathlib.Path("weights").write_text("B")
+""",
+    )
+    result = photos.run("-n", "2", "--model=python:marked_models:describer")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    said = errors(photos)
+    assert len(said) == len(photos.report()["cases"]) > 0
+    assert all(
+        "is python/1 weights B for worker gw" in reason
+        and "was python/1 weights A when the controller bound it" in reason
+        for reason in said
+    )
+    with Store(photos.path / ".cepbench" / "store") as store:
+        assert len(store) == 0
+
+
+def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) -> None:
+    """Nobody named it on the command line, so that the controller knows nothing of it."""
+    photos.edit("suite.toml", "user_models:describer", "marked_models:each_its_own")
+    result = photos.run("-n", "2", "--model=python:user_models:generator", "--cep-role=generator")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    said = errors(photos)
+    cases = photos.report()["cases"]
+    assert len(said) > 0
+    for reason in said:
+        assert "python:marked_models:each_its_own is python/1 weights of gw" in reason
+        assert "when worker gw" in reason
+    fingerprints = {
+        model["fingerprint"]
+        for case in cases
+        for model in case["models"]
+        if model["seat"] == "describer"
+    }
+    assert len(fingerprints) < 2
+    assert photos.report()["verdict"] == "failed"
+
+
+def test_workers_that_agree_are_not_held_up(photos: Project) -> None:
+    """Whether the model was named or not, two workers judge as one process does, with the same models."""
+    assert (
+        photos.run(
+            "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"
+        ).ret
+        == 0
+    )
+    alone = photos.numbers()
+    assert (
+        photos.run("-n", "2", "--model=python:marked_models:describer", "--cep-store=other").ret
+        == 0
+    )
+    models = [{m["seat"]: m["fingerprint"] for m in case["models"]} for case in photos.numbers()]
+    assert models == [{m["seat"]: m["fingerprint"] for m in case["models"]} for case in alone]
+    assert models[0]["describer"] == "weights A"
+    assert not (photos.path / ".cepbench" / "runs").exists()
+
+
+MIXED = """\
+import pathlib, pytest
+
+@pytest.fixture(autouse=True)
+def trainer(request):
+    yield
+    if "[a-" in request.node.nodeid:
+        from pytest_cepbench.models.python_model import _make
+        from pytest_cepbench.plugin.process import PROCESS
+
+        process = request.config.stash[PROCESS]
+        for known in (process.roster.runners, process.roster._holdings, process._runs):
+            known.clear()
+        _make.cache_clear()
+        pathlib.Path("weights").write_text("B")
+"""
+"""After the first case everything is bound anew, as by a worker that shares no folder with the others."""
+
+
+def test_results_of_two_identities_make_the_run_incomplete(
+    photos: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever let them through: exit code 3, both named with their cases, and nothing is accepted."""
+    photos.write("conftest.py", MIXED)
+    result = photos.run(
+        "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"
+    )
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    (problem,) = photos.report()["problems"]
+    assert problem.startswith(
+        "the describer python:marked_models:describer of suite photos was not the same model in all cases: "
+    )
+    assert "python/1 weights A model={},spec={} in test_photos.py::test_drift[a-gc]; " in problem
+    assert "python/1 weights B model={},spec={} in test_photos.py::test_drift[b-gc], " in problem
+    assert photos.report()["verdict"] == "incomplete"
+    assert not contents(photos.baselines)
+    result.stdout.fnmatch_lines(["INCOMPLETE: the describer *"])
+
+    monkeypatch.chdir(photos.path)
+    assert main(["accept", ".cepbench/report.json", "--reason=x"]) == 1
+    assert not contents(photos.baselines)
+
+
+def test_accept_refuses_two_identities_whatever_the_report_says_of_itself(
+    photos: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report that was put together from two, or edited, is looked through again."""
+    photos.write("conftest.py", MIXED)
+    photos.run("-p", "no:xdist", "--model=python:marked_models:describer")
+    report = photos.path / ".cepbench" / "report.json"
+    document = json.loads(report.read_text())
+    report.write_text(json.dumps(document | {"verdict": "failed", "problems": []}))
+
+    monkeypatch.chdir(photos.path)
+    assert main(["accept", ".cepbench/report.json", "--reason=x"]) == 1
+    assert "was not the same model in all cases" in capsys.readouterr().err
+    assert not contents(photos.baselines)

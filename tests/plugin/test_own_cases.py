@@ -1,0 +1,183 @@
+"""Every test judges the case that it was given, in whichever phase: counted by case as well as by test."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.project import MODES, REGRESSED, Project
+
+BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+
+CROWDED = ("-k", "crowded or color")
+
+OTHERS = """\
+CASES = []
+
+def test_drift(cep_case, cep_gate, request):
+    CASES.append(cep_case)
+    cep_gate({gated})
+"""
+
+IN_A_FIXTURE = """\
+import pytest
+
+@pytest.fixture
+def gated(cep_case, cep_gate):
+    {gated}
+
+def test_drift(gated, cep_case):
+    {body}
+"""
+
+BEFORE = "cep_gate(cep_case)"
+
+AFTER = "yield\n    cep_gate(cep_case)"
+
+SKIP_AFTER = "try:\n        cep_gate(cep_case)\n    finally:\n        pytest.skip('enough')"
+
+SWALLOWED_AFTER = (
+    "yield\n    try:\n        cep_gate(cep_case)\n    except BaseException:\n        pass"
+)
+
+
+@BOTH
+def test_a_case_that_nobody_judged_is_missed_by_its_name(
+    accepted: Project, arguments: tuple[str, ...]
+) -> None:
+    """A test that gates another case than its own leaves its own unjudged, and the run incomplete."""
+    taken = "next(one for one in request.config.own if one.id == 'color-gc')"
+    accepted.write("test_toy.py", OTHERS.format(gated=taken))
+    accepted.write(
+        "conftest.py",
+        "def pytest_collection_modifyitems(config, items):\n"
+        "    config.own = [item.callspec.params['cep_case'] for item in items]\n",
+    )
+    result = accepted.run(*arguments, *CROWDED)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert accepted.report()["verdict"] == "incomplete"
+    result.stdout.fnmatch_lines(
+        [
+            "note: 1 cases judged more than once: toy/color/gc",
+            "INCOMPLETE: 1 tests judged another case than their own: *?crowded-gc? (judged *color/gc)",
+        ]
+    )
+
+
+def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
+    """A further case that a test gates counts, and the reports say that nobody asked for it."""
+    accepted.write(
+        "test_toy.py",
+        "from dataclasses import replace\nfrom pytest_cepbench.gate import CaseKey\n\n"
+        "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n"
+        "    cep_gate(replace(cep_case, key=CaseKey('toy', 'count', 'gc'), categories=('count',)))\n",
+    )
+    result = accepted.run_here("-k", "color")
+    assert result.ret == pytest.ExitCode.OK
+    assert accepted.verdicts() == {"color-gc": "held", "count-gc": "held"}
+    result.stdout.fnmatch_lines(
+        ["note: 1 cases judged, and no test was collected for them: toy/count/gc"]
+    )
+    (note,) = accepted.report()["cases"][1]["notes"]
+    assert note.endswith("and no test was collected for it")
+
+
+def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -> None:
+    """Two tests may judge one case, each by its own tolerance; a failure of one is a failure."""
+    accepted.write(
+        "test_toy.py",
+        "def test_strict(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
+        "def test_lenient(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.6)\n",
+    )
+    result = accepted.run_here("-k", "crowded", REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["note: 1 cases judged more than once: toy/crowded/gc"])
+    assert accepted.report()["verdict"] == "failed"
+
+
+def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
+    """One file, and one baseline in the count."""
+    gate = "(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
+    toy.write("test_toy.py", f"def test_one{gate}def test_two{gate}")
+    result = toy.run_here("-k", "color", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["new cases: 1", "1 baseline written below baselines: *"])
+
+
+@pytest.mark.parametrize(
+    ("fixture", "arguments"),
+    [
+        (BEFORE, MODES["no-plugin"]),
+        (AFTER, MODES["no-plugin"]),
+        (SKIP_AFTER, MODES["no-plugin"]),
+        (SKIP_AFTER, MODES["n2"]),
+        (SWALLOWED_AFTER, MODES["no-plugin"]),
+        (SWALLOWED_AFTER, MODES["n2"]),
+    ],
+    ids=["setup", "after", "skip", "skip-n2", "swallow", "swallow-n2"],
+)
+def test_a_regression_found_in_a_fixture_fails_the_run(
+    accepted: Project, fixture: str, arguments: tuple[str, ...]
+) -> None:
+    """Before or after the test, and also where the fixture then skips it or hears nothing of it."""
+    accepted.write("test_toy.py", IN_A_FIXTURE.format(gated=fixture, body="pass"))
+    result = accepted.run(*arguments, "-k", "crowded", REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.report()["verdict"] == "failed"
+    assert accepted.verdicts() == {"crowded-gc": "regressed"}
+    result.stdout.fnmatch_lines(["regressed: toy, crowded, GC@2 *"])
+
+
+@pytest.mark.parametrize(
+    ("fixture", "body"),
+    [(BEFORE, "pass"), (AFTER, "pass"), (SKIP_AFTER, "pass"), (BEFORE, "pytest.skip('enough')")],
+    ids=["setup", "after", "skip", "skipped-test"],
+)
+def test_a_case_that_holds_in_a_fixture_was_judged(
+    accepted: Project, fixture: str, body: str
+) -> None:
+    """The verdict stands wherever it was reached; a skip afterwards takes nothing from it."""
+    accepted.write("test_toy.py", IN_A_FIXTURE.format(gated=fixture, body=body))
+    result = accepted.run_here("-k", "crowded")
+    assert result.ret == pytest.ExitCode.OK
+    assert accepted.report()["verdict"] == "passed"
+    assert accepted.verdicts() == {"crowded-gc": "held"}
+
+
+def test_a_skip_before_the_gate_is_said_and_is_no_verdict(accepted: Project) -> None:
+    """The reason is printed; where all cases are skipped nothing is known, whatever hooks say."""
+    accepted.write(
+        "test_toy.py",
+        "import pytest\n\ndef test_drift(cep_case, cep_gate):\n    pytest.skip('not today')\n",
+    )
+    accepted.write("conftest.py", "def pytest_sessionfinish(session): session.exitstatus = 0\n")
+    result = accepted.run_here("-k", "crowded")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["skipped: not today", "no case was judged: *"])
+
+
+def test_a_test_that_fails_before_its_gate_is_missed(accepted: Project) -> None:
+    """Beside a case that holds, the report is no pass: a case that was selected was not judged."""
+    accepted.write(
+        "test_toy.py",
+        "def test_drift(cep_case, cep_gate):\n    assert 'color' in cep_case.id\n"
+        "    cep_gate(cep_case)\n",
+    )
+    result = accepted.run_here(*CROWDED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.report()["verdict"] == "incomplete"
+    result.stdout.fnmatch_lines(
+        ["INCOMPLETE: 1 tests ended before cep_gate judged their case: *crowded-gc?"]
+    )
+
+
+def test_a_gate_in_a_subtest_counts(accepted: Project) -> None:
+    """A subtest keeps the failure to itself; the ledger has it all the same."""
+    accepted.write(
+        "test_toy.py",
+        "def test_drift(cep_case, cep_gate, subtests):\n    with subtests.test('inner'):\n"
+        "        cep_gate(cep_case)\n",
+    )
+    assert accepted.run_here("-k", "crowded").ret == pytest.ExitCode.OK
+    assert accepted.run_here("-k", "crowded", REGRESSED).ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.verdicts() == {"crowded-gc": "regressed"}
