@@ -80,7 +80,8 @@ def test_the_gate_keeps_its_promises_where_it_is_hard(row: Hard) -> None:
 
 def rate(row: Hard, what: str) -> float:
     """Of runs of one case, at the least tolerance it was measured at."""
-    found = [f for f in simulated.hard(row, SMALL) if f.what == what and f.cases == 1]
+    few = replace(SMALL, runs=20)
+    found = [f for f in simulated.hard(row, few) if f.what == what and f.cases == 1]
     return min(found, key=lambda figure: figure.tolerance).value
 
 
@@ -90,12 +91,14 @@ def test_what_is_not_promised_does_happen() -> None:
     assert rate(rows["86 % ties, 12 % lose 0.1, 2 % gain 0.6"], "false failures") > 0.1
     lucky = rate(rows["baseline the best of 5, n = 60"], "false failures")
     again = rate(rows["the same, measured again"], "false failures")
-    assert again < 0.1 < 0.05 + lucky
+    assert lucky > 2 * again
     assert rate(rows["3 % drop, others jitter by 1e-4"], "false passes") == 0.0
     assert rate(rows["3 % drop, others differ by 0.02"], "false passes") > 0.05
 
 
-@pytest.mark.parametrize("world", [LOSSES, HARD[0].failures, HARD[5].passes], ids=str)
+@pytest.mark.parametrize(
+    "world", [LOSSES, HARD[0].failures, HARD[5].passes], ids=lambda world: world.name
+)
 def test_cases_that_are_not_judged_would_not_have_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

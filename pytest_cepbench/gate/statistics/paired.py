@@ -320,4 +320,4 @@ def _expected_spread(stratum: Labels, weights: Array) -> _Spread:
     alone = sizes == 1
     free = np.maximum(np.where(alone, 1.0, mean**2 / np.where(alone, 1.0, variance)), 1.0)
     expected = whole**2 * np.where(alone, 1.0, mean * (sizes - 1) / sizes)
-    return _Spread(free, expected)
+    return _Spread(np.asarray(free, np.float64), np.asarray(expected, np.float64))
