@@ -67,7 +67,7 @@ _SCHEME_PARAMETERS = {"model", "layout"}
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
-    "--images", "--repeats", "--quick", "--runs", "--json",  # of the scripts in benchmarks/
+    "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of the scripts in benchmarks/
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--against", "--page", "--power",
