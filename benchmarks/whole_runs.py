@@ -105,12 +105,15 @@ class Project:
         return found
 
 
-def run_pytest(folder: Path, *arguments: str) -> Spent:
-    """One pytest process without cache and with quiet output; errors as `Project.run`."""
+def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> Spent:
+    """One pytest process without cache and with quiet output; errors as `Project.run`.
+
+    checkout: of the package that is measured.
+    """
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))
     }
-    environment["PYTHONPATH"] = str(_REPOSITORY)
+    environment["PYTHONPATH"] = str(checkout)
     # As where packages are installed: what is imported was compiled before.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")

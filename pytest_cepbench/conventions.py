@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
@@ -56,7 +57,17 @@ def keep_out_of_git(home: Path, path: Path) -> None:
     """
     ignore = home / ".gitignore"
     if path.absolute().is_relative_to(home.absolute()) and not ignore.exists():
-        ignore.write_text("*\n")
+        write_whole(ignore, "*\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file that is not there yet; nothing is left of it where that fails."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def is_url(text: str) -> bool:

@@ -6,6 +6,7 @@ an environment's fault and is shown without a traceback; anything else that esca
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -64,6 +65,23 @@ class StoreVersionError(StoreError):
 
 class StoreFullError(StoreError):
     """The store could not write: no space left."""
+
+
+class UnfitFileError(OSError):
+    """What lies under a name is no regular file, or larger than what is expected there.
+
+    An error of the file system to whoever reads: each says of which file it is, in its own kind.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(errno.EINVAL, words)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class WriteError(CepError):
+    """Files could not be written; the message says which, why, and what lies there now."""
 
 
 class BaselineError(CepError):

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isclose
 
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
-from benchmarks.error_rates.simulated import Settings
+from benchmarks.error_rates.simulated import HARD_NAMES, Settings
 
 _EMBEDDED = "embedded"
 _UNSEEN = "drift in "
 
 
-def report(figures: Sequence[Figure], settings: Settings) -> str:
-    """All tables as Markdown, each below a heading; those without a figure are left out."""
-    usual = [f for f in figures if not f.world.startswith((_EMBEDDED, _UNSEEN))]
+def report(
+    figures: Sequence[Figure], earlier: Sequence[Figure], settings: Settings
+) -> dict[str, str]:
+    """Heading -> table as Markdown; those without a figure are left out.
+
+    earlier: the power of an earlier version, with which the last table compares.
+    """
+    usual = [f for f in figures if not f.world.startswith((_EMBEDDED, _UNSEEN, HARD_NAMES))]
+    hard = [
+        replace(f, world=f.world.removeprefix(HARD_NAMES))
+        for f in figures
+        if f.world.startswith(HARD_NAMES)
+    ]
     few = [f for f in figures if f.world.startswith(_UNSEEN)]
     played = [f for f in figures if f.world.startswith(_EMBEDDED)]
     parts = [
@@ -23,6 +34,7 @@ def report(figures: Sequence[Figure], settings: Settings) -> str:
             "False passes of the non-inferiority gate at a drift of the tolerance, percent of runs",
             table(usual, list(_passes(settings))),
         ),
+        ("Worlds that are hard on the bounds, percent of runs", table(hard, list(_hard(settings)))),
         (
             "Passes of the non-inferiority gate without drift, percent of cases",
             table(usual, _passed(settings)),
@@ -34,8 +46,28 @@ def report(figures: Sequence[Figure], settings: Settings) -> str:
         ("Plain thresholds, percent of runs", table(usual, list(_plain(settings)))),
         ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
         ("The embedded world, percent of runs", table(played, list(_played()))),
+        ("Power against an earlier version, in points", _changes(earlier, usual, settings)),
     ]
-    return "\n".join(f"## {head}\n\n{text}\n" for head, text in parts if text.count("\n") > 1)
+    return {head: text for head, text in parts if text.count("\n") > 1}
+
+
+def fill(page: str, tables: Mapping[str, str]) -> str:
+    """The page with its tables replaced by those of the same columns.
+
+    Raises ValueError where the page has no table of these columns, or more than one.
+    """
+    lines = page.split("\n")
+    for head, text in tables.items():
+        rows = text.split("\n")
+        starts = [number for number, line in enumerate(lines) if line == rows[0]]
+        if len(starts) != 1:
+            msg = f"expected one table with the columns of {head!r}, found {len(starts)}: {rows[0]}"
+            raise ValueError(msg)
+        end = start = starts[0]
+        while end < len(lines) and lines[end].startswith("|"):
+            end += 1
+        lines[start:end] = rows
+    return "\n".join(lines)
 
 
 def _is(what: str, rule: str, cases: int | None = None, **near: float) -> Callable[[Figure], bool]:
@@ -70,6 +102,20 @@ def _passes(settings: Settings) -> Iterator[Column]:
             _is("false passes of a case", "noninferiority", m),
             _in_shares,
         )
+
+
+def _hard(settings: Settings) -> Iterator[Column]:
+    for m in settings.cases:
+        what = _is("false failures", "regression", m, tolerance=0.0)
+        yield Column(f"false failures, {_cases(m)}", what, _if_promised)
+    for m in settings.cases:
+        what = _is("false passes", "noninferiority", m)
+        yield Column(f"false passes, {_cases(m)}", what, _if_promised)
+
+
+def _if_promised(figure: Figure) -> str:
+    """In brackets where nothing is promised."""
+    return percent(figure) if figure.promise is not None else f"({percent(figure)})"
 
 
 def _passed(settings: Settings) -> list[Column]:
@@ -184,3 +230,34 @@ def _played() -> Iterator[Column]:
 
 def _cases(m: int) -> str:
     return "1 case" if m == 1 else f"{m} cases"
+
+
+def _changes(before: Sequence[Figure], after: Sequence[Figure], settings: Settings) -> str:
+    """What passes without drift and what is detected, in points above an earlier version's."""
+    earlier = {_place(figure): figure.value for figure in before}
+    moved = [
+        replace(figure, value=figure.value - earlier[_place(figure)])
+        for figure in after
+        if _place(figure) in earlier
+    ]
+    kinds = [("passed", "noninferiority", 0), *(("detected", "regression", k) for k in (1, 2, 4))]
+    columns = [
+        Column(
+            f"{f'{times} x' if times else 'passes'}, {_cases(m)}, change",
+            _is(what, rule, m, drift=times * settings.tolerance),
+            _points,
+        )
+        for what, rule, times in kinds
+        for m in settings.cases
+    ]
+    return table(moved, columns)
+
+
+def _place(figure: Figure) -> tuple[str, str, str, int, int, float]:
+    return (
+        figure.what, figure.rule, figure.world, figure.n, figure.cases, round(figure.drift, 9)
+    )  # fmt: skip
+
+
+def _points(figure: Figure) -> str:
+    return f"{100 * figure.value:+.1f}"

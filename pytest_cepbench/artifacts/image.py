@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,13 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL import __version__ as _pillow
 
 from pytest_cepbench.errors import ImageError
+from pytest_cepbench.files import open_regular
 
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
+
+MOST_BYTES = 8 * MAX_PIXELS + 2**20
+"""Largest file that is decoded: 16 bits of four channels for every pixel, and what comes before them."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) stay shut."""
@@ -93,7 +98,7 @@ def decode_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
 def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
     """The image in a file; the rules and errors of `decode_image`, and ImageError if unreadable."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path, MOST_BYTES) as stream:
             return _decode(stream, max_pixels)
     except OSError as error:
         msg = f"cannot be read: {error.strerror or error}"
@@ -110,7 +115,7 @@ def encode_image(image: ImageArtifact) -> bytes:
     return stream.getvalue()
 
 
-def _decode(stream: io.BytesIO | io.BufferedReader, max_pixels: int) -> ImageArtifact:
+def _decode(stream: BinaryIO, max_pixels: int) -> ImageArtifact:
     try:
         with warnings.catch_warnings():
             # Pillow warns between one and two times its limit and raises above: here both refuse.

@@ -42,6 +42,13 @@ class Crew:
         every = (self.describer, self.generator, *self.stand_ins.values())
         return max((one.bound.batch_size for one in every if one is not None), default=0)
 
+    @property
+    def small(self) -> bool:
+        """Whether all of its models are small ones on the CPU."""
+        every = (self.describer, self.generator, *self.stand_ins.values())
+        bound = [one.bound for one in every if one is not None]
+        return bool(bound) and all(one.small for one in bound)
+
     def player(self, plan: ChainPlan, generation: int) -> RoleRunner:
         """Who plays a generation of the plan's chains."""
         own = self.describer if plan.describes(generation) else self.generator

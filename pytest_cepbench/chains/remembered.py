@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.roles import BoundRole, Model, RoleName
 
 
@@ -39,7 +39,7 @@ def recall(text: str) -> tuple[BoundRole, ...]:
     Raises BaselineError for a text that is not of `remember`, or names a role twice.
     """
     try:
-        plain = json.loads(text)  # keeps numbers as they are: they enter keys
+        plain = parse_json(text)  # keeps numbers as they are: they enter keys
         every = plain if isinstance(plain, list) else [plain]
         found = [msgspec.convert(one, _Remembered) for one in every]
     except (ValueError, msgspec.ValidationError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 ResidencyName = Literal["all", "swap"]
@@ -21,15 +22,20 @@ class Resident(Protocol):
 class Residency:
     """Who is on which device.
 
-    swap: one at a time on each device, for those that cannot hold several.
+    swap: one at a time on each device, for those that cannot hold several. begin: called once, before
+    the first model is loaded.
     """
 
-    def __init__(self, *, swap: bool = False) -> None:
+    def __init__(self, *, swap: bool = False, begin: Callable[[], None] | None = None) -> None:
         self.swap = swap
+        self._begin = begin
         self._present: dict[str, list[Resident]] = {}
 
     def enter(self, one: Resident) -> None:
         """Make room for one that is about to work; called before its model is loaded or moved."""
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            begin()
         present = self._present.setdefault(one.device, [])
         if self.swap:
             for other in present:

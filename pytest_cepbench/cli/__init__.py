@@ -22,11 +22,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # argparse has said what was wrong, or shown its help
         return leaving.code if isinstance(leaving.code, int) else 2
     try:
-        return _run(arguments, given)
+        return _run(arguments, given) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
         from pytest_cepbench.cli.terminal import INTERRUPTED, complain
 
         return complain("interrupted", INTERRUPTED)
+
+
+def _is_whole(arguments: Namespace) -> bool:
+    """Whether no process has left the baselines half-written that the command is about."""
+    if arguments.command not in ("accept", "prune", "calibrate"):
+        return True
+    from pytest_cepbench.cli.recovery import put_right
+
+    return put_right(arguments.baselines)
 
 
 def _run(arguments: Namespace, given: Sequence[str]) -> int:

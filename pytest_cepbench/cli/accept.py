@@ -12,7 +12,8 @@ from pytest_cepbench.cli.remeasuring import Remeasured, refuse_without, remeasur
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
-from pytest_cepbench.errors import BaselineError, SpecError, unknown_name
+from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
+from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
 from pytest_cepbench.gate.baseline import FORMAT, contradiction
@@ -293,31 +294,21 @@ def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
     if not path.exists():
         return
     try:
-        load_baseline(path.read_text(encoding="utf-8"), key, path.name)
+        load_baseline(read_text(path), key, path.name)
     except (OSError, UnicodeDecodeError, BaselineError) as error:
         yield f"replaced, since it cannot be used: {error}"
 
 
 def _write(changes: Sequence[Change], root: Path) -> int:
-    """Write the files one by one: what an error leaves behind is said, and the next try resumes."""
-    written: list[Path] = []
+    """Write the files, all or none."""
     try:
-        for change in changes:
-            written += apply([change], root)
-    except OSError as error:
-        failed, why, code = changes[len(written)].key, error.strerror or str(error), NOT_DONE
+        written = apply(changes, root)
+    except WriteError as error:
+        return complain(f"nothing is accepted: {error}; run the same command again then", NOT_DONE)
     except KeyboardInterrupt:
-        failed, why, code = changes[len(written)].key, "interrupted", INTERRUPTED
-    else:
-        show([], f"{_count(len(written), 'baseline')} written below {root}: commit them")
-        return 0
-    done = _listed([change.key for change in changes[: len(written)]]) or "none"
-    return complain(
-        f"the baseline of {failed} could not be written: {why}. {len(written)} of {len(changes)} "
-        f"are written ({done}); mend that and run the same command again, or restore them from "
-        "version control",
-        code,
-    )
+        return complain("nothing is accepted: interrupted", INTERRUPTED)
+    show([], f"{_count(len(written), 'baseline')} written below {root}: commit them")
+    return 0
 
 
 def _listed(keys: Sequence[CaseKey | str]) -> str:

@@ -16,7 +16,8 @@ from pytest_cepbench.cli.home import import_from
 from pytest_cepbench.cli.measuring import measured
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, show, tell
-from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.errors import BaselineError, WriteError
+from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import REMEDY
@@ -49,7 +50,9 @@ def run(given: Namespace) -> int:
     if isinstance(played, int):
         return played
     found, page = played
-    kept = [_keep(one, given.baselines, dry_run=given.dry_run) for one in found]
+    kept = _write(
+        [_keep(one, given.baselines, dry_run=given.dry_run) for one in found], given.baselines
+    )
     show([*page, _summary(found, kept, given.baselines)])
     broken = any(one.broken for one in found) or any(one.failed for one in kept)
     return NOT_DONE if broken else 0
@@ -60,16 +63,17 @@ class _Kept:
     """What became of the noise of a case.
 
     said: in a few words, equal for cases of equal fate. failed: whether a file could not be written.
-    remark: what else should be known of its baseline.
+    remark: what else should be known of its baseline. change: what is to be written.
     """
 
     said: str
     failed: bool = False
     remark: str = ""
+    change: Change | None = None
 
 
 def _keep(one: Calibrated, root: Path, *, dry_run: bool) -> _Kept:
-    """Put the noise of a case into its baseline, if that is of the same thing."""
+    """The baseline of a case with its noise, if that is of the same thing; written by `_write`."""
     if one.noise is None or one.measured is None:
         return _Kept("not kept, there is none")
     try:
@@ -80,18 +84,25 @@ def _keep(one: Calibrated, root: Path, *, dry_run: bool) -> _Kept:
     if before.noise == one.noise or dry_run:
         said = "unchanged" if before.noise == one.noise else "to be written, but for --dry-run"
         return _Kept(said, remark=remark)
+    change = Change(one.key, before, replace(before, noise=one.noise), "kept")
+    return _Kept("written", remark=remark, change=change)
+
+
+def _write(kept: Sequence[_Kept], root: Path) -> list[_Kept]:
+    """Write all baselines that have a noise now, or none."""
     try:
-        apply([Change(one.key, before, replace(before, noise=one.noise), "kept")], root)
-    except OSError as error:
-        return _Kept(f"could not be written: {error.strerror}", failed=True)
-    return _Kept("written", remark=remark)
+        apply([one.change for one in kept if one.change is not None], root)
+    except WriteError as error:
+        failed = _Kept(str(error), failed=True)
+        return [one if one.change is None else failed for one in kept]
+    return list(kept)
 
 
 def _accepted(measured: Measurement, root: Path) -> Baseline:
     """The baseline of what was measured. Raises BaselineError where its noise cannot be written."""
     path = baseline_path(root, measured.key)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_text(path)
         baseline = load_baseline(text, measured.key, path.name)
         pair(measured, baseline)
     except FileNotFoundError as error:

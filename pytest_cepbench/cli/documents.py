@@ -12,6 +12,7 @@ from pytest_cepbench.cli.home import HOME
 from pytest_cepbench.cli.rendering import Section, to_markdown
 from pytest_cepbench.cli.terminal import NOT_DONE, complain, show
 from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.report.document import write_reports
 from pytest_cepbench.studies import Study
@@ -33,11 +34,9 @@ def write_and_show(
         files = {".json": document, ".md": to_markdown(page)}
         written = write_reports(out / f"{name}.json", files)
         keep_out_of_git(HOME, out)
-    except OSError as error:
+    except (OSError, WriteError) as error:
         show(page)
-        return complain(
-            f"the {what} could not be written to {str(out)!r}: {error.strerror}", NOT_DONE
-        )
+        return complain(f"the {what} could not be written to {str(out)!r}: {error}", NOT_DONE)
     show(page, *(f"written: {path}" for path in written))
     return 0
 

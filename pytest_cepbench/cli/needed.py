@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.places import SUFFIX
 from pytest_cepbench.models.roles import SHORT_FINGERPRINT
 
@@ -30,8 +29,8 @@ def _texts_below(folder: Path) -> Iterator[str]:
         raise SpecError(msg)
     for path in paths:
         try:
-            table = msgspec.toml.decode(path.read_bytes())
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            table = parse_toml(read_regular(path, MOST_TEXT))
+        except (OSError, ValueError) as error:
             msg = f"--baselines: {str(path)!r} cannot be read as a baseline: {error}"
             raise SpecError(msg) from error
         yield from dict.fromkeys(_texts_of(table))
@@ -50,5 +49,5 @@ def _texts_of(table: dict[str, object]) -> Iterator[str]:
 def _fingerprint(step: str) -> str:
     try:
         return str(json.loads(step)["fingerprint"])[:SHORT_FINGERPRINT]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from pytest_cepbench.cli.rendering import Section
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
-from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.errors import SpecError, WriteError, unknown_name
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.places import ANCHORS, SUFFIX, anchor_path, baseline_path
+from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
 
 
@@ -56,7 +56,7 @@ def run(given: Namespace) -> int:
         show([_page(found, root)], *remedy)
         return 0
     show([_page(found, root)])
-    return _delete([path for path, _ in found.unused])
+    return _delete([path for path, _ in found.unused], root)
 
 
 def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
@@ -138,8 +138,8 @@ def _case_of(path: Path, suite: str) -> CaseKey | str:
     if path.suffix != SUFFIX:
         return "not a baseline"
     try:
-        table = msgspec.toml.decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        table = parse_toml(read_regular(path, MOST_TEXT))
+    except (OSError, ValueError) as error:
         return f"cannot be read as a baseline: {error}"
     if not (isinstance(table.get("format"), int) and isinstance(table.get("case"), str)):
         return "not a baseline: it has no format and case"
@@ -171,18 +171,13 @@ def _page(found: Found, root: Path) -> Section:
     return Section(f"baselines below {root} that no case has", tuple(lines))
 
 
-def _delete(paths: Sequence[Path]) -> int:
-    """Delete files one by one; what cannot be deleted is said, and the rest is gone."""
-    failed = 0
-    for number, path in enumerate(paths):
-        try:
-            path.unlink()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            failed += 1
-            complain(f"{str(path)!r} could not be deleted: {error.strerror}", NOT_DONE)
-        except KeyboardInterrupt:
-            return complain(f"interrupted: {number} of {len(paths)} are deleted", INTERRUPTED)
-    show([], f"{len(paths) - failed} of {len(paths)} deleted: commit that")
-    return NOT_DONE if failed else 0
+def _delete(paths: Sequence[Path], root: Path) -> int:
+    """Delete files, all or none."""
+    try:
+        replace_files(root, dict.fromkeys(paths))
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except KeyboardInterrupt:
+        return complain("interrupted: nothing is deleted", INTERRUPTED)
+    show([], f"{len(paths)} of {len(paths)} deleted: commit that")
+    return 0

@@ -9,11 +9,15 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.files import read_regular
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.document import SCHEMA
 from pytest_cepbench.suites.cases import POOLED
 from pytest_cepbench.suites.definition import NAME
+
+MOST_BYTES = 2**30
+"""Of a report: its scores take some dozens of bytes for each sample of each case."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +58,14 @@ class _Document(msgspec.Struct):
 def read_report(path: Path) -> RunReport:
     """The report in a file. Raises SpecError for a file that is none, or of another schema."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MOST_BYTES)
     except OSError as error:
         msg = f"results {str(path)!r} cannot be read: {error.strerror}"
         raise SpecError(msg) from error
     try:
         _check_schema(msgspec.json.decode(data, type=_Head).schema, path)
         document = msgspec.json.decode(data, type=_Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         msg = f"results {str(path)!r} are not the JSON report of a run (--cep-report FILE): {error}"
         raise SpecError(msg) from error
     for case in document.cases:

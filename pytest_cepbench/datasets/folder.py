@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.files import read_regular
 
 VERSION = 1
 
@@ -98,17 +99,13 @@ def _sample(root: Path, file: Path, *, captions: bool) -> Sample:
 def _caption(image: Path) -> str:
     path = image.with_suffix(".txt")
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_LARGEST_CAPTION + 1)
+        data = read_regular(path, _LARGEST_CAPTION)
     except FileNotFoundError:
         msg = f"{image.name!r} has no caption: a text-first chain needs {path.name!r} beside it"
         raise DatasetError(msg) from None
     except OSError as error:
         msg = f"caption file {str(path)!r} cannot be read: {error.strerror}"
         raise DatasetError(msg) from error
-    if len(data) > _LARGEST_CAPTION:
-        msg = f"caption file {str(path)!r} is larger than {_LARGEST_CAPTION:,} bytes: no caption is"
-        raise DatasetError(msg)
     try:
         return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:

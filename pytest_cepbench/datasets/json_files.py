@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.files import parse_json, read_regular
+
+MOST_BYTES = 2**30
+"""Of a JSON file, which is read as a whole: the published ones are a hundredth of it."""
 
 
 def read_json(path: Path) -> Any:
@@ -32,7 +35,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_regular(path, MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         msg = f"file {str(path)!r} cannot be read: {error.strerror}"
         raise DatasetError(msg) from error
@@ -43,8 +46,8 @@ def _read(path: Path) -> str:
 
 def _parse(text: str, place: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_no_key_twice)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, _no_key_twice)
+    except ValueError as error:
         msg = f"{place}: not JSON: {error}"
         raise DatasetError(msg) from error
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, digest_text, read_image
 from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.files import open_regular
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class EmbeddedImage:
     def load(self) -> ImageArtifact:
         """The image. Raises ImageError naming file, row and field when there is none."""
         try:
-            with self.path.open("rb") as stream:
+            with open_regular(self.path) as stream:
                 stream.seek(self.offset)
                 text = stream.read(self.length)
             body = text.partition(b",")[2] if text.startswith(b"data:") else text

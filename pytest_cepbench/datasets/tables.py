@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn, Self
 
 from pytest_cepbench.errors import DatasetError, unknown_name
+from pytest_cepbench.files import open_regular
 
 ENCODINGS = ("utf-8", "latin-1")
 """Encodings that can be asked for; UTF-8 may begin with a byte order mark."""
@@ -108,7 +109,7 @@ class _Lines:
 
     def __enter__(self) -> Self:
         try:
-            self._stream: BinaryIO = self.path.open("rb")
+            self._stream: BinaryIO = open_regular(self.path)
         except OSError as error:
             msg = f"table {str(self.path)!r} cannot be read: {error.strerror}"
             raise DatasetError(msg) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.errors import BaselineError, WriteError
+from pytest_cepbench.files import MOST_TEXT, read_regular, read_text
 from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
 from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.replacement import replace_files
 
 AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
 """What becomes of the anchor: there is none yet; it stays; what was accepted first becomes it; it
@@ -77,35 +80,41 @@ def _anchor_step(
         return "kept"
     if freeze and not move:
         return "frozen"
-    return "moved" if place.exists() else "none"
+    return "moved" if os.path.lexists(place) else "none"
 
 
 def readable(path: Path, key: CaseKey) -> Baseline | None:
     """What a file holds; None where there is none, or nothing that could be compared."""
     try:
-        return load_baseline(path.read_text(encoding="utf-8"), key, path.name)
+        return load_baseline(read_text(path), key, path.name)
     except (OSError, UnicodeDecodeError, BaselineError):
         return None
 
 
 def apply(changes: Iterable[Change], root: Path) -> list[Path]:
-    """Write the changed files, each at once; returns where the baselines are."""
+    """Write the changed files, all or none; returns where the baselines are.
+
+    Raises WriteError, and then nothing is changed.
+    """
+    contents: dict[Path, bytes | None] = {}
     written = []
     for change in changes:
         target, anchor = baseline_path(root, change.key), anchor_path(root, change.key)
         if change.anchor == "frozen":
-            _write(anchor, target.read_text(encoding="utf-8"))
+            contents[anchor] = _accepted_before(target)
         elif change.anchor == "moved":
-            _write(anchor, change.text)
+            contents[anchor] = change.text.encode()
         elif change.renewed is not None:
-            _write(anchor, dump_baseline(change.renewed))
-        _write(target, change.text)
+            contents[anchor] = dump_baseline(change.renewed).encode()
+        contents[target] = change.text.encode()
         written.append(target)
+    replace_files(root, contents)
     return written
 
 
-def _write(target: Path, text: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(target)
+def _accepted_before(path: Path) -> bytes:
+    try:
+        return read_regular(path, MOST_TEXT)
+    except OSError as error:
+        msg = f"{path} cannot be read any more: {error.strerror}; nothing was changed"
+        raise WriteError(msg) from error

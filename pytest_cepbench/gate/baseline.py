@@ -15,6 +15,7 @@ import msgspec
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
+from pytest_cepbench.files import parse_toml
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
 FORMAT = 2
@@ -139,10 +140,10 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     it should not, belongs to another case, is of a newer format, or contradicts itself.
     """
     try:
-        table = msgspec.toml.decode(text)
+        table = parse_toml(text)
         _refuse_newer(table, where)
         baseline = msgspec.convert(table, Baseline)
-    except msgspec.MsgspecError as error:  # includes what is not TOML at all
+    except (msgspec.MsgspecError, ValueError) as error:
         msg = f"baseline {where} cannot be read: {error}; {REMEDY}"
         raise BaselineError(msg) from error
     problem = contradiction(baseline, key)

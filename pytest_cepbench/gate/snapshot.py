@@ -15,6 +15,8 @@ from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 
+from pytest_cepbench.errors import UnfitFileError
+from pytest_cepbench.files import MOST_TEXT, read_regular
 from pytest_cepbench.gate.baseline import dump_baseline, record_of
 from pytest_cepbench.gate.places import SUFFIX
 
@@ -50,16 +52,18 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         return bool(serialized_data == snapshot_data) if self._passes is None else self._passes
 
     def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> str | None:
-        """The text of an accepted baseline; bytes that are no text differ from any new one.
+        """The text of an accepted baseline; what is no text or no file differs from any new one.
 
         Where the gate has compared it already, only whether there is one.
         """
         try:
             if self._passes is not None:
                 return "" if Path(snapshot_location).exists() else None
-            return Path(snapshot_location).read_text(encoding="utf-8", errors="replace")
+            return read_regular(Path(snapshot_location), MOST_TEXT).decode("utf-8", "replace")
         except FileNotFoundError:
             return None
+        except UnfitFileError:
+            return ""
 
     @classmethod
     def get_location(cls, *, test_location: PyTestLocation, index: Any) -> str:  # noqa: ARG003

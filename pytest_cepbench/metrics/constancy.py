@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,8 @@ COMMON_SHARE = 0.9
 _BLOCK = 1000  # rows widened to float64 at once
 
 
-class Common(NamedTuple):
+@dataclass(frozen=True)
+class Common:
     """The most frequent answer. count: how many inputs got it. of: how many different ones there were."""
 
     answer: Hashable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import prod
@@ -10,13 +9,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     file_options,
     inspect_checkpoint,
     stored_precision,
 )
-from pytest_cepbench.models.checkpoints.files import list_files, readable_files
+from pytest_cepbench.models.checkpoints.files import list_files, parse_header, readable_files
 from pytest_cepbench.models.spec import ENCODER_SCHEMES, ModelSpec
 from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
 
@@ -69,10 +69,9 @@ def _loaded_bytes(file: Path, width: int) -> int:
     """width: bytes of one number in the model's precision. Pickled weights count as they lie there."""
     if file.suffix != ".safetensors":
         return file.stat().st_size
-    with file.open("rb") as stream:
-        header: Mapping[str, Any] = json.loads(
-            stream.read(int.from_bytes(stream.read(8), "little"))
-        )
+    with open_regular(file) as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header: Mapping[str, Any] = parse_header(stream, length)
     tensors = (value for name, value in header.items() if name != "__metadata__")
     return sum(
         prod(one["shape"]) * width

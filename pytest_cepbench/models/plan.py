@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from pytest_cepbench.models.checkpoints import (
@@ -17,9 +18,22 @@ from pytest_cepbench.models.checkpoints import (
 from pytest_cepbench.models.covered import CoveredFiles, HashFile
 from pytest_cepbench.models.roles import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
-from pytest_cepbench.models.torch_runtime import library_versions, resolve_device, resolve_dtype
+from pytest_cepbench.models.torch_runtime import (
+    bound_spinning,
+    library_versions,
+    resolve_device,
+    resolve_dtype,
+)
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+
+_SMALL_BYTES = 64 << 20
+"""Weights up to here are read from the processor's caches, or nearly so: what takes time is the
+overhead of each operation, which a larger batch shares and more threads do not."""
+
+_SMALL_BATCH = 32
+"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that it
+writes is a call of all its layers."""
 
 
 class CheckpointParams(Protocol):
@@ -95,32 +109,42 @@ def bind_plan(
     no fingerprint can vouch for what would be loaded.
     """
     checkpoint = plan.checkpoint
+    weights = _weights_bytes(checkpoint)
+    small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
+    unsaid = "batch_size" not in plan.spec.params
+    least = _SMALL_BATCH if small and unsaid and plan.role == "describer" else 1
     return BoundRole(
         role=plan.role,
         spec=plan.spec.text,
         what=checkpoint.what,
         fingerprint=plan.files.fingerprint if identified is None else identified,
         adapter=adapter,
-        load=load,
+        load=partial(_load, load),
         params=params,
         seeded=seeded,
-        batch_size=plan.params.batch_size,
-        grows="batch_size" not in plan.spec.params and plan.device != "cpu",
-        build=_build(checkpoint),
+        batch_size=max(least, plan.params.batch_size),
+        grows=unsaid and plan.device != "cpu",
+        small=small,
+        build=f"{weights >> 20} MiB",
         provenance={"device": plan.device, **library_versions()},
         files=plan.files,
     )
 
 
-def _build(checkpoint: Checkpoint) -> str:
-    """The size of the weights, which tells builds of one architecture apart."""
+def _load(load: Callable[[], Model]) -> Model:
+    bound_spinning()
+    return load()
+
+
+def _weights_bytes(checkpoint: Checkpoint) -> int:
+    """The size of the weights' files, which tells builds of one architecture apart."""
     path = checkpoint.path
     sizes = [
         (path / name).stat().st_size
         for name in (list_files(path) if path.is_dir() else [])
         if name.endswith(_WEIGHTS)
     ]
-    return f"{sum(sizes) >> 20} MiB"
+    return sum(sizes)
 
 
 def check_placement(device: str, dtype: str, batch_size: int) -> None:

@@ -229,6 +229,7 @@ class BoundRole:
         key, and equal inputs share one result.
     batch_size: most inputs in one call.
     grows: whether more may be tried where there is memory for it: nobody asked for a size.
+    small: whether it is a small model on the CPU, so that copies of it in other processes cost little.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
     lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
     shares: names what is loaded where several roles of one spec are one model, loaded once for all of
@@ -251,6 +252,7 @@ class BoundRole:
     seeded: bool = False
     batch_size: int = 8
     grows: bool = False
+    small: bool = False
     build: str = ""
     lasting: bool = False
     shares: str = ""

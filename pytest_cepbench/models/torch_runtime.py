@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import MissingDependencyError, ModelError
+from pytest_cepbench.models.host import usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -123,9 +124,39 @@ def check_device(device: str) -> None:
         raise ModelError(msg)
 
 
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS")
+"""What users say with how many threads torch may have."""
+
+_WAITING_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
+
+_SPINS = "20000"
+"""Rounds that a thread of torch's OpenMP library waits for more work before it sleeps: about 0.2 ms,
+which bridges the pause between two operations. The library's own 300,000 keep a core busy for
+milliseconds, which on a machine with other work are taken from the thread that is waited for."""
+
+
+def bound_spinning() -> None:
+    """Have torch's threads wait for work for a short time only.
+
+    The library reads its variables when torch is imported: too late where it has been. What the user
+    said about it stands, and child processes inherit it.
+    """
+    if "torch" in sys.modules or any(name in os.environ for name in _WAITING_VARIABLES):
+        return
+    os.environ[_WAITING_VARIABLES[0]] = _SPINS
+
+
+def threads_said() -> bool:
+    """Whether the user said how many threads torch may have, by a variable or to torch itself."""
+    torch = sys.modules.get("torch")
+    fewer = torch is not None and torch.get_num_threads() < usable_cores()
+    return fewer or any(name in os.environ for name in _THREAD_VARIABLES)
+
+
 def set_threads(threads: int | None) -> None:
     """Let torch use this many CPU threads in this process; None leaves its choice."""
     if threads is not None:
+        bound_spinning()
         import torch
 
         torch.set_num_threads(threads)

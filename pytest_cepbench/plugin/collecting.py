@@ -74,7 +74,7 @@ def _check_policy(process: Process, path: Path, case: Case, policy: Policy) -> N
     try:
         process.suites.check_policy(path, case.key, policy)
     except CepError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(visible(str(error))) from None
 
 
 def leave_outlines(items: Sequence[pytest.Item], process: Process) -> None:

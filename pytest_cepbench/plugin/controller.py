@@ -15,10 +15,11 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import SpecError, StoreError, WriteError
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import run_folder
+from pytest_cepbench.replacement import recover
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
@@ -35,8 +36,9 @@ class Controller:
     process: gives that process's suites, store and models; called only when they are needed.
     started: when, in seconds since the epoch.
     lines: who is gated against what, for header and reports. changes: the baselines that were
-    taken over. refused: whether there was reason to take over none. written: reports. beside: what
-    processes did outside of cases. remarks: on memory, from workers that helped.
+    taken over. refused: whether there was reason to take over none. unwritten: whether they could
+    not be written. written: reports. unreported: why there are none. beside: what processes did
+    outside of cases. remarks: on memory, from workers that helped.
     pools: of a cluster, in a line. pytests_code: the exit code that pytest itself gave the session.
     """
 
@@ -48,7 +50,9 @@ class Controller:
     lines: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     refused: bool = False
+    unwritten: bool = False
     written: list[Path] = field(default_factory=list)
+    unreported: str | None = None
     beside: list[Effort] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
@@ -71,6 +75,8 @@ class Controller:
 
         taken: short options that other plugins own. Raises CepError kinds.
         """
+        told = recover(self.settings.baselines)
+        self.remarks += [] if told is None else [told]
         self.lines = list(self._setup(taken))
 
     def _setup(self, taken: Sequence[str]) -> Iterator[str]:
@@ -259,14 +265,22 @@ class Controller:
         self.refused = bool(self.ledger.problems() or errors or failed)
         if not self.refused:
             root = self.settings.baselines
-            proposed = [
-                propose(CaseKey(one.suite, one.part, one.metric), one.measured, root)
+            measured = {  # once, where several tests judged a case
+                CaseKey(one.suite, one.part, one.metric): one.measured
                 for one in results
                 if one.accepted and one.measured is not None
-            ]
-            self.changes = [change for change in proposed if change is not None]
-            apply(self.changes, root)
-            return
+            }
+            proposed = [propose(key, baseline, root) for key, baseline in measured.items()]
+            changes = [change for change in proposed if change is not None]
+            try:
+                apply(changes, root)
+            except WriteError as error:
+                self.unwritten = True
+                self.ledger.fail(f"nothing was accepted: {error}")
+                session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # as above
+            else:
+                self.changes = changes
+                return
         from msgspec.structs import replace
 
         self.ledger.results[:] = [replace(r, accepted=False) for r in self.ledger.results]
@@ -300,12 +314,21 @@ class Controller:
             ".html": html_page(facts, results, self._stored_image),
             ".md": markdown_summary(facts, results),
         }
-        self.written = write_reports(self.settings.report, documents)
-        keep_out_of_git(self.settings.home, self.settings.report)
+        try:
+            # What an earlier run reported would be taken for the report of this one.
+            self.written = write_reports(self.settings.report, documents, stale=False)
+        except WriteError as error:  # the run is judged, and its exit code says how
+            self.unreported = str(error)
+            return
+        with suppress(OSError):
+            keep_out_of_git(self.settings.home, self.settings.report)
 
     def _stored_image(self, digest: str) -> ImageArtifact | None:
         """An image for the report; the store is opened for the first one only."""
-        return self.process().store.get_image(digest)
+        try:
+            return self.process().store.get_image(digest)
+        except StoreError:  # the store was removed, or its disk is full: the page does without
+            return None
 
     def _setup_lines(self) -> list[str]:
         """The header, or what the results say where nothing was named on the command line."""

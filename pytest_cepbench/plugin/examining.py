@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import REMEDY, load_baseline
 from pytest_cepbench.gate.places import ANCHORS, anchor_path, baseline_path
@@ -75,7 +76,7 @@ def read_references(process: Process, case: Case) -> References:
 def _read(path: Path, case: Case) -> Baseline | None:
     name = f"{ANCHORS}/{path.name}" if path.parent.name == ANCHORS else path.name
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -61,6 +61,8 @@ def cep_gate(
     Returns the result of a case that passes; one that is inconclusive and passes is warned of.
     `tolerance=` replaces the suite's for this test.
     """
+    from msgspec.structs import replace
+
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.plugin.collecting import mark_of
     from pytest_cepbench.plugin.judging import Judge
@@ -84,15 +86,15 @@ def cep_gate(
             record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         result = judge(case, request.node.nodeid, here.over(mark.overrides))
+        if result.presentation.outcome == "inconclusive" and not result.accepted:
+            try:
+                request.node.warn(InconclusiveWarning(one_line(result)))
+            except InconclusiveWarning:  # -W error: what is not known is to fail, in the ledger too
+                result = replace(result, strict=True)
         record.add(result)
         request.node.user_properties.extend(properties_of(result))
         if not result.passes:
             pytest.fail(explain(result), pytrace=False)
-        if result.presentation.outcome == "inconclusive" and not result.accepted:
-            try:
-                request.node.warn(InconclusiveWarning(one_line(result)))
-            except InconclusiveWarning:  # -W error: what is not known is to fail
-                pytest.fail(explain(result), pytrace=False)
         return result
 
     return gate

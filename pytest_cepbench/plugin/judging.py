@@ -200,7 +200,9 @@ class Judge:
         assertion = self.snapshot.use_extension(extension)
         agreed = bool(assertion(name=str(measurement.key)) == measurement)
         if accepting and not (agreed and (staged.exists() or path.exists())):
-            msg = f"the new baseline {path.name} could not be written to {staged.parent}"
+            errors = [one.exception for one in assertion.executions.values() if one.exception]
+            why = f" ({errors[-1]})" if errors else ""
+            msg = f"the new baseline {path.name} could not be written to {staged.parent}{why}"
             raise BaselineError(msg)
 
 

@@ -153,6 +153,12 @@ OPTIONS = (
         choices=RESIDENCIES,
     ),
     Option(
+        "helpers",
+        "N|auto",
+        "Processes beside this one that grow chains for it: auto (default) starts them where all models "
+        "are small and on the CPU, and there is enough to do",
+    ),
+    Option(
         "engine",
         "WHICH",
         "Where models play: local, in pytest's own processes (default), or ray, on a Ray cluster",

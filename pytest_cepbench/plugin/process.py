@@ -21,6 +21,7 @@ from pytest_cepbench.errors import CepError
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.host import usable_cores
 from pytest_cepbench.models.roles import BoundRole, Model, RoleName
+from pytest_cepbench.plugin.helpers import Helpers
 from pytest_cepbench.plugin.loading import Suites
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import STOP, run_folder
@@ -112,9 +113,21 @@ class Process:
         threads = max(1, usable_cores() // self._workers) if unsaid else None
         swap = self.settings.residency == "swap"
         place = None if self.engine is None else self.engine.place
+        begin = self.helpers.begin if place is None else None
         return Roster(
-            self.store, threads, swap=swap, progress=self.progress, place=place, agree=self._agree
+            self.store,
+            threads,
+            swap=swap,
+            progress=self.progress,
+            place=place,
+            begin=begin,
+            agree=self._agree,
         )
+
+    @cached_property
+    def helpers(self) -> Helpers:
+        """Processes that grow chains beside this one, where that is worth it."""
+        return Helpers(self)
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -132,6 +145,11 @@ class Process:
         except CepError as error:
             self._unreached = error
             raise
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this is one of several processes of the run, which share its work."""
+        return bool(self._name)
 
     @property
     def cluster_line(self) -> str:
@@ -171,10 +189,11 @@ class Process:
     @property
     def infrastructure(self) -> list[str]:
         """What happened to the cluster and was made good."""
-        return [] if self._engine is None else self._engine.lines()
+        return [*self.helpers.lines, *([] if self._engine is None else self._engine.lines())]
 
     def dismiss_helpers(self) -> None:
         """Have nobody work any more but the thread that asks."""
+        self.helpers.close()
         if self._engine is not None:
             self._engine.close()
 
@@ -190,6 +209,7 @@ class Process:
             stopped=self.stopped,
             let_go=self.roster.residency.clear,
             swap=self.roster.residency.swap,
+            packs=self.engine is None,
             progress=self.progress,
         )
 
@@ -229,7 +249,8 @@ class Process:
     @property
     def beside(self) -> Effort:
         """What this process did outside of cases: for those of others, or in tests of the user."""
-        return between(self._charged, self.effort, 0.0, self._name)
+        own = between(self._charged, self.effort, 0.0, self._name)
+        return together([own, *self.helpers.efforts]) if self.helpers.efforts else own
 
     def told(self) -> list[str]:
         """What had to be done about memory, and what models had to say, since this was asked last."""

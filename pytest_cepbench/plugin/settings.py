@@ -51,7 +51,8 @@ class Settings:
     roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
     home: folder of everything a run leaves behind by default, never to be committed. shared: folders
     and URLs of results that are only read. publish: where results are written as well. residency: whether models share a device or take turns. attribute: on
-    how many samples a regression is followed. engine: where models play. ray_pools: role ->
+    how many samples a regression is followed. helpers: processes that grow chains beside this one, None
+    where the run decides. engine: where models play. ray_pools: role ->
     actors, gpus, cpus, as far as they were given. accept_insensitive: whether a baseline may lie at
     its floor by chance. listing: whether cases are only listed. sources: for every value that is not a default, where
     it came from.
@@ -78,6 +79,7 @@ class Settings:
     seeds: int | None
     attribute: int
     residency: str
+    helpers: int | None
     engine: str
     ray_address: str | None
     ray_pools: Mapping[str, Mapping[str, float]]
@@ -149,6 +151,7 @@ class Settings:
             seeds=read("seeds", at_least_one),
             attribute=_ATTRIBUTED if attribute is None else attribute,
             residency=single.get("residency", "all"),
+            helpers=read("helpers", _helpers),
             engine=single.get("engine", "local"),
             ray_address=single.get("ray-address"),
             ray_pools=pools,
@@ -234,6 +237,15 @@ def _alpha(text: str, source: str) -> float:
 
 def _count_or_none(text: str, source: str) -> int:
     return 0 if text == "0" else at_least_one(text, source)
+
+
+def _helpers(text: str, source: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal():
+        msg = f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
+        raise ValueError(msg)
+    return int(text)
 
 
 def _switch(text: str, source: str) -> bool:

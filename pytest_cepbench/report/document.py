@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,6 +19,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json, visible
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.efforts import effort_line, together
@@ -161,17 +164,38 @@ def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
     return lines if better is None else [*lines, better]
 
 
-def write_reports(path: Path, documents: dict[str, str]) -> list[Path]:
-    """Write each text beside `path` under its suffix, each at once; returns the files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = []
-    for suffix, text in documents.items():
-        target = path.with_suffix(suffix)
-        fresh = target.with_name(f".{target.name}.new")
-        fresh.write_text(text, encoding="utf-8", errors="replace")
-        fresh.replace(target)
-        written.append(target)
-    return written
+def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
+    """Write each text beside `path` under its suffix, each at once; returns the files.
+
+    stale: whether earlier ones stay where one cannot be written, or are removed. Raises WriteError
+    then.
+    """
+    targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
+    fresh = {target: target.with_name(f".{target.name}.new") for target in targets}
+    at = path.parent
+    try:
+        at.mkdir(parents=True, exist_ok=True)
+        for at, text in targets.items():
+            fresh[at].unlink(missing_ok=True)
+            with fresh[at].open("x", encoding="utf-8", errors="replace") as stream:
+                stream.write(text)
+        for at in targets:
+            fresh[at].replace(at)
+    except OSError as error:
+        left = _remove([*fresh.values(), *([] if stale else targets)])
+        msg = f"{at} could not be written: {error.strerror or error}"
+        if left:
+            msg += f"; {left[0]} cannot be removed, and is of an earlier run"
+        raise WriteError(msg) from error
+    return list(targets)
+
+
+def _remove(paths: Sequence[Path]) -> list[Path]:
+    """Those that are still there after it was tried."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _data_uri(image: ImageArtifact) -> str:

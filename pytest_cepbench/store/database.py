@@ -11,18 +11,24 @@ import errno
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import StoreError, StoreFullError, StoreVersionError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.store.results import is_sealed
 
 FORMAT = 1
 """Version of the layout on disk; raised by any change that an older version would misread."""
 
 BUSY_SECONDS = 60.0
+
+PATIENCE = 600.0
+"""Seconds to wait for a process that has the database to itself and does not write to it."""
+
+_LOOK = 1.0  # seconds
 
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS results (
@@ -48,6 +54,8 @@ def open_database(path: Path) -> sqlite3.Connection:
     DamagedIndexError for a damaged file, StoreError for other refusals of the file system.
     """
     with explained(path):
+        if path.exists():
+            open_regular(path).close()  # SQLite would wait at a pipe
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -168,9 +176,43 @@ def _damaged(path: Path, error: Exception) -> DamagedIndexError:
     return DamagedIndexError(msg)
 
 
-def in_place(path: Path) -> FileLock:
-    """Held while the database is opened or replaced, so that nobody opens half of a replacement."""
-    return FileLock(path.with_name("mend.lock"))
+@contextmanager
+def in_place(path: Path) -> Iterator[None]:
+    """Held while the database is opened or replaced, so that nobody opens half of a replacement.
+
+    To replace a large one takes long, and its files grow meanwhile: raises StoreError where another
+    process has it and they do not change any more.
+    """
+    lock = FileLock(path.with_name("mend.lock"))
+    seen, since = _signs(path), time.monotonic()
+    while True:
+        try:
+            lock.acquire(timeout=_LOOK)
+            break
+        except Timeout:
+            if _signs(path) != seen:
+                seen, since = _signs(path), time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                msg = (
+                    f"another process has opened or mended the index of the store {path.parent} for "
+                    f"{PATIENCE / 60:.0f} minutes without writing to it: end it, or give another "
+                    "folder (--cep-store)"
+                )
+                raise StoreError(msg) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _signs(path: Path) -> list[tuple[int, int]]:
+    """What changes while a database is written."""
+    found = []
+    for suffix in ("", "-wal", "-journal"):
+        with suppress(OSError):
+            status = path.with_name(path.name + suffix).stat()
+            found.append((status.st_size, status.st_mtime_ns))
+    return found
 
 
 def inode(path: Path) -> int | None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from pytest_cepbench.errors import StoreError
+from pytest_cepbench.errors import StoreError, UnfitFileError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.store.database import create_tables, transaction
-from pytest_cepbench.store.images import FOLDER, SUFFIX, image_path
+from pytest_cepbench.store.images import FOLDER, MOST_BYTES, SUFFIX, image_path
 from pytest_cepbench.store.lookup import Row, pages
 from pytest_cepbench.store.reading import INDEX, Reader
 from pytest_cepbench.store.results import ImageRef, is_sealed, unpack
@@ -78,7 +79,7 @@ def _check_target(target: Path, *, force: bool) -> None:
 
 def _is_archive(target: Path) -> bool:
     try:
-        with tarfile.open(target, "r:") as archive:
+        with open_regular(target) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             first = archive.next()
     except (OSError, tarfile.TarError):
         return False
@@ -174,9 +175,11 @@ def _is_whole(row: Row, root: Path, folder: Path, copied: _Copied, *, links: boo
         return True
     place.parent.mkdir(exist_ok=True)
     try:
-        if not (links and _link(source, place)):
-            shutil.copyfile(source, place)
-    except FileNotFoundError:
+        with open_regular(source, MOST_BYTES) as stream:
+            if not (links and _link(source, place)):
+                with place.open("xb") as copy:
+                    shutil.copyfileobj(stream, copy)
+    except (FileNotFoundError, UnfitFileError):
         return False
     copied.images += 1
     return True

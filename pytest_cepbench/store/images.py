@@ -10,11 +10,16 @@ from pathlib import Path
 from uuid import uuid4
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
+from pytest_cepbench.artifacts.image import MAX_PIXELS
 from pytest_cepbench.errors import ImageError
+from pytest_cepbench.files import read_regular
 
 SUFFIX = ".webp"
 
 FOLDER = "images"
+
+MOST_BYTES = 3 * MAX_PIXELS + 2**20
+"""Of an image's file: no lossless image that is decoded needs more."""
 
 _NAME = re.compile(rf"([0-9a-f]{{64}}){re.escape(SUFFIX)}")
 
@@ -42,7 +47,7 @@ def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
 def read_image_of(root: Path, digest: str) -> ImageArtifact | None:
     """The image, or None when it is absent. Raises ImageError when it is not that of its digest."""
     try:
-        return verified(image_path(root, digest).read_bytes(), digest)
+        return verified(read_regular(image_path(root, digest), MOST_BYTES), digest)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -12,6 +12,7 @@ from pytest_cepbench.store.images import image_path, read_image_of
 from pytest_cepbench.store.lookup import among, results_under
 from pytest_cepbench.store.reading import Reader
 from pytest_cepbench.store.results import Result
+from pytest_cepbench.store.rows import MOST_PAYLOAD
 
 
 class Layer:
@@ -36,7 +37,7 @@ class Layer:
         if self._lost:
             return {}
         try:
-            found, damaged = results_under(self._reader.read, keys)
+            found, damaged = results_under(self._reader.read, keys, MOST_PAYLOAD)
         except StoreError as error:
             self._lost = True
             self._note(f"{error}; nothing of it is used any more")

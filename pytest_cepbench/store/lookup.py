@@ -25,11 +25,17 @@ def among(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
         yield from read(f"{query} IN ({','.join('?' * len(part))})", part)
 
 
-def results_under(read: Read, keys: Iterable[str]) -> tuple[dict[str, Result], list[str]]:
-    """(the undamaged results under these keys, the keys of those that are damaged)."""
+def results_under(
+    read: Read, keys: Iterable[str], most: int | None = None
+) -> tuple[dict[str, Result], list[str]]:
+    """(the undamaged results under these keys, the keys of those that are damaged).
+
+    most: bytes of a payload; what is larger counts as damaged, and is not read.
+    """
     found: dict[str, Result] = {}
     damaged: list[str] = []
-    query = "SELECT key, kind, payload, seal FROM results WHERE key"
+    payload = "payload" if most is None else f"CASE WHEN length(payload) <= {most} THEN payload END"
+    query = f"SELECT key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - a number, ours
     for key, kind, payload, sealed in among(read, query, keys):
         try:
             if is_sealed(key, kind, payload, sealed):

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from pytest_cepbench.errors import StoreError, StoreVersionError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.store.database import BUSY_SECONDS, FORMAT, create_tables, decode_text
 from pytest_cepbench.store.lookup import Row
 
@@ -123,7 +124,7 @@ def _is_frozen(path: Path, named: str) -> bool:
         )
         raise StoreError(msg)
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             header = stream.read(_HEADER)
     except OSError as error:
         msg = f"{_foreign(named)} ({INDEX}: {error.strerror})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tarfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,13 +11,10 @@ from types import TracebackType
 from typing import Protocol, Self
 from uuid import uuid4
 
-from pytest_cepbench.artifacts.image import MAX_PIXELS
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.images import FOLDER, digest_of, image_path
+from pytest_cepbench.files import open_regular, read_regular
+from pytest_cepbench.store.images import FOLDER, MOST_BYTES, digest_of, image_path
 from pytest_cepbench.store.reading import INDEX, Reader
-
-MOST_BYTES = 3 * MAX_PIXELS + 2**20
-"""Of an image's file: no lossless image that is decoded needs more."""
 
 
 class Source(Protocol):
@@ -43,9 +39,7 @@ class FolderSource:
         """The file of an image; see `Source`."""
         path = image_path(self.reader.folder, digest)
         try:
-            status = path.lstat()  # a link may lead anywhere, a pipe never ends
-            fits = stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES
-            return path.read_bytes() if fits else None
+            return read_regular(path, MOST_BYTES, links=False)  # a link may lead anywhere
         except OSError:
             return None
 
@@ -64,7 +58,7 @@ class TarSource:
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             try:
                 self._folder.mkdir()
-                self._stream = stack.enter_context(path.open("rb"))
+                self._stream = stack.enter_context(open_regular(path))
                 with tarfile.open(fileobj=self._stream, mode="r:") as archive:
                     self._list(archive, path)
             except (OSError, tarfile.TarError, ValueError) as error:

@@ -14,6 +14,7 @@ from typing import Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store.claims import Claims
 from pytest_cepbench.store.database import explained
@@ -70,7 +71,7 @@ class Store:
             (root / "new").mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
-                ignore.write_text("*\n")
+                write_whole(ignore, "*\n")
             self._sweep()
             self.claims = Claims(root / "claims")
         folders = [Path(one) for one in shared if not _is_remote(one)]
@@ -121,6 +122,7 @@ class Store:
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
         """The results that are there, undamaged, under these keys."""
+        self.claims.beat()
         wanted = list(dict.fromkeys(keys))
         found = self._own(wanted)
         self._uses.add(found)
@@ -175,6 +177,7 @@ class Store:
 
         Raises StoreFullError without space; nothing is confirmed then.
         """
+        self.claims.beat()
         shared = self._layers.get({entry.key for entry in entries}) if self._layers else {}
         kept = self._put_own([entry for entry in entries if entry.key not in shared])
         self._remotes.publish(kept)

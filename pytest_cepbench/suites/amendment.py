@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.suites.definition import Suite, SuiteTable
 
 
@@ -39,14 +40,14 @@ def amended_text(suite: Suite, setting: Setting) -> str:
     way in which the number cannot be set without touching more.
     """
     try:
-        text = suite.file.read_bytes().decode("utf-8")
+        text = read_text(suite.file)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"suite file {str(suite.file)!r} cannot be read: {error}"
         raise SuiteError(msg) from error
     made = _with_number(text, setting)
     try:
-        found = msgspec.toml.decode(made, type=SuiteTable)
-    except msgspec.MsgspecError:
+        found = msgspec.convert(parse_toml(made), SuiteTable)
+    except (msgspec.MsgspecError, ValueError):
         found = None
     if found != amended(suite, setting).table:
         msg = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,11 @@ def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path |
     if name in places:
         return places[name]
     if data.path is not None:
-        return (suite.folder / data.path).resolve()
+        if "\0" in data.path:
+            msg = f"suite {suite.name!r}: data.path = {data.path!r} is no path: it holds a NUL byte"
+            raise SuiteError(msg)
+        # Not `resolve`, which ends at links that lead round in a circle; the loader says what is there.
+        return Path(os.path.realpath(suite.folder / data.path))
     if not required:
         return None
     msg = f"data set {name!r} is not here: give it with --cep-data {name}=PATH. {data.how_to_get}"

@@ -12,6 +12,7 @@ import msgspec
 from pytest_cepbench.chains import ChainPlan, Modality, Wording
 from pytest_cepbench.chains.plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.policy import BoundsName, GateName
 from pytest_cepbench.models.roles import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
@@ -203,11 +204,11 @@ class Suite(msgspec.Struct, frozen=True):
 def load_suite(path: Path) -> Suite:
     """Read a suite's TOML file. Raises SuiteError naming the file and the key that is wrong."""
     try:
-        table = msgspec.toml.decode(path.read_bytes(), type=SuiteTable)
+        table = msgspec.convert(parse_toml(read_regular(path, MOST_TEXT)), SuiteTable)
     except OSError as error:
         msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
         raise SuiteError(msg) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # includes what is not TOML at all
+    except (msgspec.MsgspecError, ValueError) as error:  # the latter for what is not TOML at all
         msg = f"suite file {str(path)!r}: {error}"
         raise SuiteError(msg) from error
     metrics, problems = _read_metrics(table)

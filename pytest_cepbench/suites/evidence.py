@@ -41,6 +41,10 @@ SHARD = 64
 category and at fixed places in it, so batches, and with them the last bits of results, do not depend on
 how many processes there are."""
 
+PACK = 32
+"""Most samples of small categories that are grown together, where small models play on the CPU: calls
+of those take nearly as long for few inputs as for many."""
+
 Cell = tuple[int, int]
 """Where a shard lies: the number of its category, and its own therein."""
 
@@ -71,6 +75,7 @@ class Evidence:
         self.replay = replay
         self._crew = crew
         self._places = _places(dataset.samples)
+        self._packed: dict[Cell, list[Sample]] = {}
         self._players: dict[Modality, dict[str, Game]] = {}
         self._known: dict[Hashable, dict[str, Any]] = {}
 
@@ -84,6 +89,30 @@ class Evidence:
         look = copy(self)
         look.dataset = self.once("narrowed", str(most), lambda: self.population.limited(most))
         return look
+
+    def pack(self, samples: Iterable[Sample]) -> None:
+        """Grow neighbouring categories together as far as they are small, where small models play.
+
+        samples: all that the run needs. Called before any chain is grown, with the same samples in
+        every process of the run: batches depend on it.
+        """
+        if not self._crew.small:
+            return
+        homes: dict[int, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            homes.setdefault(self._places[sample.id][0], []).append(sample)
+        pack: list[Sample] = []
+        for home, own in homes.items():
+            if not pack or len(pack) + len(own) > PACK:
+                pack = self._packed[home, 0] = []
+                first = home
+            if len(own) > PACK:
+                del self._packed[first, 0]
+                pack = []
+                continue
+            for sample in own:
+                self._places[sample.id] = (first, len(pack))
+                pack.append(sample)
 
     def starts(self, start: Modality, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's seed, by id; no chain is grown for it.
@@ -282,7 +311,11 @@ class Evidence:
         """The games that play any of the samples, made when they are first needed."""
         players = self._players.setdefault(start, {})
         wanted = list(samples)
-        for shard in self.shards(s for s in wanted if s.id not in players).values():
+        missing = {s.id: s for s in wanted if s.id not in players}
+        for cell in list(self.shards(missing.values())):
+            packed = self._packed.get(cell, ())
+            missing.update((s.id, s) for s in packed if s.id not in players)
+        for shard in self.shards(missing.values()).values():
             game = Game(self.plans[start], shard, self._crew, self.replay)
             players.update(dict.fromkeys((sample.id for sample in shard), game))
         return list({id(game): game for game in (players[s.id] for s in wanted)}.values())

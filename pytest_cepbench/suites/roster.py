@@ -10,6 +10,7 @@ from pytest_cepbench.chains import RoleRunner, Tally
 from pytest_cepbench.chains.holding import Holding
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.residency import Residency
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.roles import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import parse_spec
@@ -24,8 +25,8 @@ class Roster:
 
     runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
     whether they take turns on a device. progress: told of every result. place: binds a seat
-    elsewhere than in this process. agree: told of every model that is bound; raises where it must not
-    play.
+    elsewhere than in this process. begin: called once, before the first model is loaded. agree: told
+    of every model that is bound; raises where it must not play.
     """
 
     def __init__(
@@ -36,10 +37,11 @@ class Roster:
         swap: bool = False,
         progress: Progress | None = None,
         place: Callable[[Seat], BoundRole] | None = None,
+        begin: Callable[[], None] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
     ) -> None:
         self.store = store
-        self.residency = Residency(swap=swap)
+        self.residency = Residency(swap=swap, begin=begin)
         self._progress = progress
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
         self._holdings: dict[str, Holding] = {}
@@ -87,7 +89,7 @@ def describe_role(bound: BoundRole) -> str:
 
 def _sha256_of(path: Path) -> str:
     hasher = sha256()
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         while chunk := stream.read(_CHUNK):
             hasher.update(chunk)
     return hasher.hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -20,7 +20,7 @@ from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.claims import Claim
+from pytest_cepbench.store.claims import PATIENCE, Claim
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.run import SuiteRun
 
@@ -60,7 +60,8 @@ class Work:
     run_of: gives the measuring of a suite. run_id: shared by the processes of the run. folder: where
     they leave word for one another. processes: how many they are. stopped: whether to help no more.
     let_go: takes all models off their devices. swap: whether models take turns there, so that each
-    should do all it can before the next. remarks: what had to be done about memory, for people.
+    should do all it can before the next. packs: whether small categories are grown together, for which
+    all processes have to know the same cases from the beginning. remarks: what had to be done about memory, for people.
     """
 
     store: Store
@@ -71,12 +72,15 @@ class Work:
     stopped: Callable[[], bool] = lambda: False
     let_go: Callable[[], None] = lambda: None
     swap: bool = False
+    packs: bool = False
     progress: Progress = field(default_factory=Progress)
     remarks: list[str] = field(default_factory=list)
     _enlisted: list[tuple[Path, Case, int | None]] = field(default_factory=list)
     _all: list[Task] | None = field(default=None)
+    _packed: bool = field(default=False)
     _done: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
+    _waited: dict[str, float] = field(default_factory=dict)
 
     def enlist(self, path: Path, case: Case, most: int | None) -> None:
         """A case that the run judges. most: samples of each category that it looks at first."""
@@ -94,12 +98,18 @@ class Work:
         """Whether the cases of the run are known."""
         return bool(self._enlisted)
 
+    @property
+    def needed(self) -> Sequence[tuple[Path, Case, int | None]]:
+        """What was enlisted."""
+        return tuple(self._enlisted)
+
     def ready(self, path: Path, case: Case, most: int | None = None) -> None:
         """Have all made that a case needs and the store does not hold, by this process or another.
 
         most: samples of each category; all where None. Raises what growing and reading chains raise,
         and MeasurementError for a shard that kills the processes which work on it.
         """
+        self._pack()
         tasks = list(_tasks(self.run_of(path), case, most))
         samples = sum(len(task.samples) for task in tasks)
         self.progress.begin(_title(case), samples, sum(task.steps for task in tasks))
@@ -109,6 +119,20 @@ class Work:
             self._finish(tasks)
         finally:
             self.progress.end()
+
+    def _pack(self) -> None:
+        """Have each suite know all samples that the run needs of it, before the first is grown."""
+        if self._packed or not self.packs:
+            return
+        self._packed = True
+        wanted: dict[SuiteRun, dict[str, Sample]] = {}
+        for path, case, most in self._enlisted:
+            with suppress(CepError):  # as in `help`
+                run = self.run_of(path)
+                samples = run.looked_at(case, most)
+                wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
+        for run, needed in wanted.items():
+            run.evidence.pack(needed.values())
 
     def told(self) -> list[str]:
         """What had to be done about memory since this was asked last."""
@@ -135,6 +159,7 @@ class Work:
             left = [task for task in waiting if not self._settled(task)]
             if len(left) == len(waiting) and (self.stopped() or not self._help_once()):
                 self.progress.waiting = True
+                left = [task for task in left if not self._taken_over(task)]
                 time.sleep(_WAIT)
             waiting = left
             self.progress.waiting = False
@@ -157,6 +182,22 @@ class Work:
             self._check_deaths(claim, task)
             self._do(task, alone=claim.deaths > 0)
         self._note_done(task)
+        return True
+
+    def _taken_over(self, task: Task) -> bool:
+        """Do what another process has and does not get on with: claims guard nothing."""
+        since = self._waited.setdefault(task.name, time.monotonic())
+        waited = time.monotonic() - since
+        if waited < PATIENCE or self.store.claims.silence(task.name) < PATIENCE:
+            return False
+        self._do(task, alone=False)
+        self._note_done(task)
+        self.progress.samples += len(task.samples)
+        self.remarks.append(
+            f"infrastructure: another process has had {len(task.samples)} samples from "
+            f"{task.samples[0].id!r} on for {waited / 60:.0f} minutes and has stored nothing: they "
+            "were computed without waiting for it"
+        )
         return True
 
     def _check_deaths(self, claim: Claim, task: Task) -> None:
@@ -211,6 +252,7 @@ class Work:
         From the end: whoever judges a case begins at its beginning.
         """
         if self._all is None:
+            self._pack()
             found = {}
             for path, case, most in self._enlisted:
                 try:
@@ -260,8 +302,9 @@ class Work:
     def _note_done(self, task: Task) -> None:
         self._done.add(task.id)
         if self.processes > 1:
-            (self.folder / "done").mkdir(parents=True, exist_ok=True)
-            (self.folder / "done" / task.id).touch()
+            with suppress(OSError):  # a full disk: others find what was computed in the store
+                (self.folder / "done").mkdir(parents=True, exist_ok=True)
+                (self.folder / "done" / task.id).touch()
 
 
 def _tasks(run: SuiteRun, case: Case, most: int | None) -> Iterator[Task]:

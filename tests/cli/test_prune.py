@@ -256,3 +256,14 @@ def test_a_link_in_the_place_of_a_suite_of_the_results(
     ended = prune(full, measured, "--delete")
     assert "left: baselines/toy: a symbolic link, not a folder" in ended.out
     assert (away / f"{gone(measured).key.file_stem}.toml").exists()
+
+
+def test_one_that_cannot_be_deleted_keeps_all(full: Home, measured: Measured) -> None:
+    """A folder in the way of what is kept for undoing: named, and every file is still there."""
+    before = contents(full.path / "baselines")
+    path = baseline_path(full.path / "baselines", gone(measured).key)
+    (path.parent / f".{path.name}.old").mkdir()
+    ended = prune(full, measured, "--delete")
+    assert (ended.code, len(ended.err.splitlines())) == (1, 1)
+    assert f"{path.name} could not be written: Is a directory" in ended.err
+    assert contents(full.path / "baselines") == before

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Home
 from tests.cli.reports import Measured, edit_report, result_of, write_report
+from tests.special_files import a_pipe, a_sparse_file
 
 COMMANDS = {
     "accept": ["accept", "r.json", "--reason=because"],
@@ -38,6 +39,12 @@ def test_no_file(home: Home, argv: list[str]) -> None:
     refused(home, argv, "results 'r.json' cannot be read: No such file")
     (home.path / "r.json").mkdir()
     refused(home, argv, "results 'r.json' cannot be read: Is a directory")
+    (home.path / "r.json").rmdir()
+    a_pipe(home.path / "r.json")
+    refused(home, argv, "results 'r.json' cannot be read: it is a named pipe")
+    (home.path / "r.json").unlink()
+    a_sparse_file(home.path / "r.json")
+    refused(home, argv, "results 'r.json' cannot be read: it has 32,212,254,720 bytes")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +61,7 @@ def test_no_file(home: Home, argv: list[str]) -> None:
         b'{"schema": 2, "verdict": "passed", "problems": [], "cases": NaN}',
         b'\xff\xfe{"schema": 2}',
         b"[" * 100_000,
+        b'{"schema": ' + b"9" * 5_000 + b"}",
     ],
 )
 def test_no_report(home: Home, argv: list[str], text: bytes) -> None:

@@ -81,6 +81,17 @@ def pytest_runtest_call(item):
 """
 """A conftest.py with which the server comes back for the second attempt at a test."""
 
+DIES_ONCE = """\
+import os
+from pathlib import Path
+
+def pytest_runtest_call(item):
+    if not Path("died").exists():
+        Path("died").touch()
+        os._exit(7)
+"""
+"""A conftest.py with which the first worker that runs a test dies over it."""
+
 PLUGINS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "flaky": (("flaky",), ("--force-flaky", "--max-runs=2")),
     "pytest-cov": (("pytest_cov",), ("--cov=flickering", "--cov-report=")),
@@ -224,6 +235,18 @@ def test_the_last_attempt_counts_after_an_error(
     assert ended.verdicts == ["held"]
     (told,) = ended.report["infrastructure"]
     assert "test_toy.py::test_drift[crowded-gc] ran again after an error (all 1 chains " in told
+    assert " 1 passed" in ended.output
+
+
+def test_a_case_whose_worker_died_runs_again_once(toy: Toy) -> None:
+    """pytest-rerunfailures asks for it, as this plugin does: it is one test all the same."""
+    plugins, arguments = _installed("pytest-rerunfailures", ("-n", "2"))
+    (toy.path / "conftest.py").write_text(DIES_ONCE)
+    ended = toy.run("-k", "crowded", *arguments, "--model=shapes:", plugins=plugins)
+    assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
+    assert ended.verdicts == ["held"]
+    (told,) = ended.report["infrastructure"]
+    assert told.endswith("while it judged test_toy.py::test_drift[crowded-gc]; retried alone")
     assert " 1 passed" in ended.output
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.json_files import read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError
+from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 
 
 @given(
@@ -52,3 +54,26 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
     """By its path."""
     with pytest.raises(DatasetError, match=r"gone\.json' cannot be read: No such file"):
         read_json(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("make", [a_pipe, a_link_to_an_endless_device, a_sparse_file])
+def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """Neither as a whole nor line by line; the file is named."""
+    path = tmp_path / "data.json"
+    make(path)
+    for read in (read_json, lambda path: list(read_json_lines(path))):
+        with pytest.raises(DatasetError, match=r"data\.json' cannot be read: it (is|has) a?"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[" * 100_000, "nested too deeply"), ("9" * 5_000, "thousands of digits")],
+    ids=["deep", "digits"],
+)
+def test_what_no_parser_takes_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    """With its file in front."""
+    path = tmp_path / "data.json"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=f"data.json: not JSON: .*{said}"):
+        read_json(path)

@@ -70,6 +70,9 @@ _FOREIGN_OPTIONS = {
     "--images", "--repeats", "--quick", "--runs", "--json",  # of the scripts in benchmarks/
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
+    "--against", "--page", "--power",
+    "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
+    "--continue-on-collection-errors", "--forked", "--timeout-method",
     "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",

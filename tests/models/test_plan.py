@@ -8,6 +8,7 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
+from pytest_cepbench.models.describers.params import DescriberParams
 from pytest_cepbench.models.encoders.params import EncoderParams, TransformersEncoderParams
 from pytest_cepbench.models.plan import CheckpointParams, LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.roles import BindContext, BoundRole, Model
@@ -21,9 +22,15 @@ def plan_of(
     context: BindContext,
     kind: type[CheckpointParams] = TransformersEncoderParams,
 ) -> LoadPlan[CheckpointParams]:
-    """The plan of a folder as an encoder."""
+    """The plan of a folder as an encoder, or a describer where its parameters are such."""
     spec = parse_spec(f"{folder}{query}")
-    return make_plan("encoder", kind, spec, inspect_checkpoint(spec), context)
+    return make_plan(
+        "describer" if kind is DescriberParams else "encoder",
+        kind,
+        spec,
+        inspect_checkpoint(spec),
+        context,
+    )
 
 
 def bound(plan: LoadPlan[CheckpointParams]) -> BoundRole:
@@ -80,3 +87,29 @@ def test_the_fingerprint_is_that_of_the_files_the_spec_lets_loading_read(
     assert after[0] == before[0]
     assert after[1] != before[1]
     assert after[2] != before[2]
+
+
+@pytest.mark.parametrize(
+    ("query", "batch_size", "small"),
+    [
+        ("?device=cpu", 32, True),
+        ("?device=cpu&batch_size=4", 4, True),
+        ("?device=cuda", 8, False),
+    ],
+)
+def test_small_models_on_the_cpu_take_larger_batches(
+    tmp_path: Path, context: BindContext, query: str, batch_size: int, small: bool
+) -> None:
+    """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
+    folder = write_checkpoint(tmp_path / "m", VIT)
+    role = bound(plan_of(folder, query, context, DescriberParams))
+    assert (role.batch_size, role.small) == (batch_size, small)
+
+
+def test_large_models_on_the_cpu_keep_their_batches(tmp_path: Path, context: BindContext) -> None:
+    """Theirs are bound by arithmetic or memory, not by what a call costs."""
+    folder = write_checkpoint(tmp_path / "m", VIT)
+    with (folder / "model.safetensors").open("r+b") as weights:
+        weights.truncate(100 << 20)
+    role = bound(plan_of(folder, "?device=cpu", context, DescriberParams))
+    assert (role.batch_size, role.small) == (8, False)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
+import sys
+
 import pytest
 
-from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
+from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype, threads_said
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
@@ -37,3 +42,49 @@ def test_precision_follows_device_and_checkpoint(
 ) -> None:
     """The default is float32 on the CPU and the checkpoint's own precision elsewhere."""
     assert resolve_dtype(name, device, config) == expected
+
+
+WAITS = """\
+import os, sys
+from pytest_cepbench.models.torch_runtime import bound_spinning
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+bound_spinning()
+print({name: value for name, value in os.environ.items() if name.startswith(("GOMP_", "OMP_"))})
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "imported", "expected"),
+    [
+        ({}, (), {"GOMP_SPINCOUNT": "20000"}),
+        ({}, ("torch",), {}),
+        ({"GOMP_SPINCOUNT": "7"}, (), {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, (), {"OMP_WAIT_POLICY": "ACTIVE"}),
+        ({"OMP_NUM_THREADS": "3"}, (), {"GOMP_SPINCOUNT": "20000", "OMP_NUM_THREADS": "3"}),
+    ],
+    ids=["unsaid", "torch is there", "count said", "policy said", "threads said"],
+)
+def test_threads_wait_briefly_unless_the_user_said_how(
+    said: dict[str, str], imported: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    """What the user said stands, and once torch is imported nothing is changed that it would not read."""
+    calm = {k: v for k, v in os.environ.items() if not k.startswith(("GOMP_", "OMP_", "KMP_"))}
+    ended = subprocess.run(
+        [sys.executable, "-c", WAITS, *imported],
+        env=calm | said,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ast.literal_eval(ended.stdout) == expected
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"])
+def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Whoever says how many threads there are is not overruled."""
+    for known in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"):
+        monkeypatch.delenv(known, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)  # as before its import
+    assert not threads_said()
+    monkeypatch.setenv(name, "1")
+    assert threads_said()

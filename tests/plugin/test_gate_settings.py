@@ -164,7 +164,11 @@ def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> Non
     assert len(ended.cases) == 14
     assert [case["alpha"] for case in ended.cases.values()] == pytest.approx([0.005] * 14)
     assert ended.report["alpha"] == 0.07
-    ended.lines.fnmatch_lines(["false failures at most 7 % per run, over 14 cases"])
+    ended.lines.fnmatch_lines(
+        [
+            "false failures at most 7 % per run of checkpoints exchangeable with the baseline, over 14 cases"
+        ]
+    )
 
 
 def test_fewer_cases_have_larger_shares(many: ScoredProject) -> None:
@@ -190,4 +194,8 @@ def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) ->
     assert cases["overall-failures"]["alpha"] is None
     sharing = [c["alpha"] for c in cases.values() if c["primary"] and c["alpha"] is not None]
     assert ended.report["alpha"] == pytest.approx(sum(sharing)) == pytest.approx(0.07)
-    ended.lines.fnmatch_lines(["false failures at most 7 % per run, over 15 cases"])
+    ended.lines.fnmatch_lines(
+        [
+            "false failures at most 7 % per run of checkpoints exchangeable with the baseline, over 15 cases"
+        ]
+    )

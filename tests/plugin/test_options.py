@@ -35,6 +35,7 @@ VALUES = {
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
     "residency": ("swap", "all", "swap"),
+    "helpers": ("0", "1", "2"),
     "engine": ("ray", "local", "ray"),
     "ray-address": ("one:6379", "two:6379", "auto"),
     "ray-pool": ("encoder:actors=1", "encoder:gpus=0.5", "encoder:cpus=2"),

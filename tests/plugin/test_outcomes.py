@@ -76,7 +76,7 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
             "INCONCLUSIVE scored unclear GC@1 *",
             "REGRESSED *scored worse GC@1 *",
             "inconclusive scored overall GC@1 *",
-            "false failures at most 5 % per run, over 4 cases",
+            "false failures at most 5 % per run of checkpoints exchangeable with the baseline, over 4 cases",
             "no promise on error: 1 case judged by threshold alone",
             "in lower case: 2 informational, which cannot fail the run",
             "1 case improved: --snapshot-update raises the baseline, *",
@@ -174,6 +174,7 @@ def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject,
     ended = accepted.run(*MODES[mode], "-W", "error", CANDIDATE, "-k", "unclear")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     ended.lines.fnmatch_lines(["inconclusive: scored, unclear, GC@1 (the samples do not tell *"])
+    assert ended.report["verdict"] == "failed"
     assert "Traceback" not in ended.output
     assert "test_scored.py:2:" not in ended.output
 

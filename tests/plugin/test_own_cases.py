@@ -86,13 +86,22 @@ def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -
     accepted.write(
         "test_toy.py",
         "def test_strict(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
-        "def test_lenient(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.9)\n",
+        "def test_lenient(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.6)\n",
     )
     result = accepted.run_here("-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["note: 1 cases judged more than once: toy/crowded/gc"])
     assert accepted.report()["verdict"] == "failed"
+
+
+def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
+    """One file, and one baseline in the count."""
+    gate = "(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
+    toy.write("test_toy.py", f"def test_one{gate}def test_two{gate}")
+    result = toy.run_here("-k", "color", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["new cases: 1", "1 baseline written below baselines: *"])
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,10 @@ def test_the_page_says_what_is_promised() -> None:
     """The counts and the error that the run may make stand below its verdict."""
     text = read_page(html_page(FACTS, [FULL], lambda _: None)).text
     assert "0 of 1 cases pass: 1 regressed" in text
-    assert "false failures at most 1.25 % per run, over 1 case" in text
+    assert (
+        "false failures at most 1.25 % per run of checkpoints exchangeable with the baseline, over 1 case"
+        in text
+    )
 
 
 def test_measurements_are_in_the_json_alone() -> None:

@@ -85,7 +85,7 @@ def test_a_summary_in_full() -> None:
         "\n"
         "- **incomplete:** a worker &lt;i&gt;died&lt;/i&gt;\n"
         "- 1 held, 1 regressed, 1 no-baseline\n"
-        "- false failures at most 2.5 % per run, over 2 cases\n"
+        "- false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases\n"
         "- no promise on error: 1 case judged by threshold alone\n"
         "- **warning:** toy color GC@2 and 1 more: the measurement is close to what chance gives\n"
         "\n"

@@ -29,6 +29,7 @@ def test_properties_of_a_case_in_full() -> None:
         ("cepbench_tolerance", "0.01"),
         ("cepbench_n", "50"),
         ("cepbench_primary", "true"),
+        ("cepbench_warning", "the measurement is close to what chance gives"),
     ]
 
 

@@ -61,10 +61,13 @@ def test_the_error_of_a_run_is_the_sum_over_what_could_fail_it() -> None:
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({}, "false failures at most 2.5 % per run, over 2 cases"),
+        (
+            {},
+            "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases",
+        ),
         (
             {"strict": True},
-            "false failures at most 2.5 % per run, over 2 cases; inconclusive cases fail besides",
+            "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases; inconclusive cases fail besides",
         ),
         (
             {"gate": "noninferiority", "strict": True},
@@ -84,7 +87,7 @@ def test_each_gate_promises_something_else(fields: dict[str, object], line: str)
 def test_promises_of_several_gates_stand_apart() -> None:
     """Their alphas are not added up: they bound different errors."""
     first, second = error_lines([FULL, replace(FULL, gate="noninferiority", alpha=0.02)])
-    assert first.endswith("at most 1.25 % per run, over 1 case")
+    assert first.endswith("per run of checkpoints exchangeable with the baseline, over 1 case")
     assert second.endswith("at most 2 % of runs, over 1 case")
 
 

@@ -13,11 +13,11 @@ import pytest
 from pytest_cepbench.artifacts import encode_image
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
-from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.merging import Merged, merge
 from pytest_cepbench.store.reading import INDEX
 from pytest_cepbench.store.results import seal
-from pytest_cepbench.store.sources import MOST_BYTES, FolderSource, TarSource
+from pytest_cepbench.store.sources import FolderSource, TarSource
 from pytest_cepbench.store.uses import today
 from tests.store.filling import contents, database, fill, frozen, key_of, picture, results_of
 from tests.store.strategies import same

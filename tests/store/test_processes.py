@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.store_under_load import killed, together
+from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.database import in_place
+from pytest_cepbench.store.reading import INDEX
 from tests.store.writer import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -121,3 +126,24 @@ def test_many_deaths(tmp_path: Path) -> None:
     assert deaths.killed == 6
     assert deaths.results > 20
     assert deaths.images > 0
+
+
+def test_nobody_waits_for_ever_to_open_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was stopped while it had it to itself is named, and not waited for."""
+    monkeypatch.setattr("pytest_cepbench.store.database.PATIENCE", 0.3)
+    monkeypatch.setattr("pytest_cepbench.store.database._LOOK", 0.1)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with in_place(tmp_path / INDEX):
+            os.write(writing, b"x")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.read(reading, 1)
+    with pytest.raises(StoreError, match="another process has opened or mended the index"):
+        Store(tmp_path)
+    os.kill(child, signal.SIGCONT)
+    assert os.waitpid(child, 0)[1] == 0
+    Store(tmp_path).close()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.disk import small_disk
 
 OnDisk = Callable[[str, str], list[str]]
 
@@ -19,19 +16,10 @@ OnDisk = Callable[[str, str], list[str]]
 @pytest.fixture
 def on_disk(tmp_path: Path) -> OnDisk:
     """Run small_disk.py on a tmpfs mounted with these options; skip where none may be mounted."""
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare: cannot mount a small disk here")
-    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
-    mount = 'mount -t tmpfs -o "$1" tmpfs "$2"'
-    attempt = [*unshare, "sh", "-c", mount, "sh", "size=1m", str(tmp_path)]
-    probe = subprocess.run(attempt, capture_output=True, text=True, check=False)
-    if probe.returncode:
-        pytest.skip(f"may not mount a small disk here: {probe.stderr.strip()}")
 
     def run(options: str, what: str) -> list[str]:
-        work = f'{mount} && exec "$3" -m tests.store.small_disk "$2" "$4"'
-        command = [*unshare, "sh", "-c", work, "sh", options, str(tmp_path), sys.executable, what]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        with small_disk(tmp_path / "disk", options) as disk:
+            done = disk.run(sys.executable, "-m", "tests.store.small_disk", str(disk.place), what)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 

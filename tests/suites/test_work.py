@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -228,3 +229,30 @@ def test_progress_reaches_its_end(tmp_path: Path) -> None:
         progress.end = lambda: seen.append((progress.samples, progress.of_samples))  # type: ignore[method-assign] # looked at before it is cleared
         work.ready(tmp_path, staged.cases["overall-gc"])
     assert seen == [(12, 12)]
+
+
+def test_a_process_that_does_not_get_on_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the middle of its shards: they are computed without it, and that is told."""
+    monkeypatch.setattr("pytest_cepbench.suites.work.PATIENCE", 0.5)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+
+        def stop(_: Sequence[Image.Image]) -> None:
+            os.write(writing, b"x")
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        TELLER.before = stop
+        with at_work(tmp_path, processes=2) as (work, staged):
+            work.ready(tmp_path, staged.cases["overall-gc"])
+        os._exit(0)
+    os.read(reading, 1)
+    try:
+        with at_work(tmp_path, processes=2) as (work, staged):
+            assert judged(work, staged, tmp_path, "overall-gc") > 0
+            assert "another process has had" in work.told()[0]
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -31,6 +31,7 @@ from pytest_cepbench.chains.admit import (
 from pytest_cepbench.chains.calling import in_words
 from pytest_cepbench.chains.ray.wire import Answer, Asked, Fault, Order, Ready, fault_of, not_here
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.covered import CoveredFiles
 from pytest_cepbench.models.roles import Battle, BindContext, BoundRole, CountsTokens, Model, Reply
@@ -114,7 +115,7 @@ class Player:
         stamp = FileStamp.of(path)
         name = stamp_of(path, stamp)
         if name not in self._digests:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 found = file_digest(stream, "sha256").hexdigest()
             if stamp != FileStamp.of(path) or not stamp.settled:
                 return found

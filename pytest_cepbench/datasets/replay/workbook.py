@@ -8,9 +8,10 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pytest_cepbench.errors import DatasetError, MissingDependencyError
+from pytest_cepbench.files import open_regular
 
 MAX_BYTES = 256 * 2**20
 """Most that a workbook may unpack to: texts of 10,000 predictions are a tenth of it."""
@@ -45,9 +46,13 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
 @contextmanager
 def _first_sheet(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
     openpyxl = _openpyxl(path)
-    _refuse_bomb(path)
-    # The file is opened here because openpyxl leaves it open when it is damaged.
-    with path.open("rb") as stream, warnings.catch_warnings():
+    try:
+        # The file is opened here because openpyxl leaves it open when it is damaged.
+        stream = open_regular(path, MAX_BYTES)
+    except OSError as error:
+        raise _damaged(path, error) from error
+    with stream, warnings.catch_warnings():
+        _refuse_bomb(path, stream)
         # openpyxl warns of styles and extensions that it drops: only texts are wanted here.
         warnings.simplefilter("ignore", UserWarning)
         try:
@@ -77,10 +82,10 @@ def _openpyxl(path: Path) -> Any:
         raise MissingDependencyError(msg) from error
 
 
-def _refuse_bomb(path: Path) -> None:
+def _refuse_bomb(path: Path, stream: BinaryIO) -> None:
     """Raises DatasetError when the file is no archive or says that it unpacks to too much."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(stream) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
         raise _damaged(path, error) from error

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from pytest_cepbench.gate.statistics.bca import bca_steps
 from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact
+from pytest_cepbench.gate.statistics.lump import find_lump
 from pytest_cepbench.gate.statistics.paired import Array, Differences
 from pytest_cepbench.gate.statistics.skewed_t import t_steps
 from pytest_cepbench.gate.statistics.symmetric import upper_symmetric
 
 Method = Literal["auto", "t", "bca", "exact"]
-
-FEWEST_UNLIKE = 30
-"""Where most units have one value, so many must have others for their mean to be bell-shaped."""
-
-FEWEST_FOR_SKEWNESS = 20
-"""Fewer units do not show their skewness: the upper bound may be that of symmetry then, if nearer."""
 
 _GRID = 9  # decimals within which differences of six-decimal scores count as equal
 
@@ -57,11 +52,13 @@ def mean_bounds(
     """Bounds of the mean difference, each at level alpha, in (0, 0.5].
 
     method: "t" (Student's with Hall's transformation for skewness, see `t_steps`), "bca" (see
-    `bca_steps`) or "exact" (see `lower_exact`); "auto" takes exact bounds for shares, and where
-    more than half of the units have the same difference and fewer than 30 another (ceilings, all
-    equal, one unit): there is no bell shape to speak of then. Elsewhere it takes t. Upper
-    bounds of such lumps rest on symmetry instead, see `upper_symmetric`. Whatever the method, units that show no spread within their categories have exact bounds, since an estimated
-    spread of 0 would promise certainty.
+    `bca_steps`) or "exact" (see `lower_exact`); "auto" takes exact bounds for shares and for
+    lumps, where at least half of the units have the same difference and at most 30 another
+    (ceilings, all equal, one unit), since there is no bell shape to speak of, t where there is no
+    lump, and goes from the one to the other as the lump dissolves, see `find_lump`. Upper bounds of
+    lumps rest on symmetry instead, see `upper_symmetric`. Whatever the method, units that show no
+    spread within their categories have exact bounds, since an estimated spread of 0 would promise
+    certainty.
     shares: whether the scores are shares of right answers, in [0, 1] (GenEval, MGG, failure rates).
     A loss so rare that no sample shows it escapes t and BCa alike; failed steps, the usual cause,
     have a rate of their own, whose exact bounds do allow for it.
@@ -85,59 +82,36 @@ def mean_bounds(
     if d.center is not None:
         msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         raise ValueError(msg)
-    shape = _shape(d)
-    if method == "exact" or not shape.spread or (method == "auto" and (shares or shape.lumped)):
-        special = not shape.spread or (shape.lumped and not shares)
-        exact = _exact(d, alpha, span, shape.statement if special else "")
+    lump = find_lump(d, span)
+    spread = d.units > 1 and _spreads(d.residuals)
+    if method == "exact" or not spread or (method == "auto" and shares):
+        exact = _exact(d, alpha, span, lump.statement if lump.share == 1 and not shares else "")
         return exact if shares or method == "exact" else _symmetric_above(d, exact, span)
-    low, high = _away(d, alpha, "t" if method == "auto" else method)
+    if method != "auto" or not lump.share:
+        return _by_spread(d, alpha, "t" if method == "auto" else method, span)
+    exact = _symmetric_above(d, _exact(d, alpha, span, lump.statement), span)
+    if lump.share == 1:
+        return exact
+    return _between(_by_spread(d, alpha, "t", span), exact, lump.share)
+
+
+def _by_spread(d: Differences, alpha: float, method: Method, span: float) -> Bounds:
+    low, high = _away(d, alpha, method)
     worst, best = _extremes(d, span)
-    if d.units < FEWEST_FOR_SKEWNESS and method != "bca":
-        best = min(best, _by_symmetry(d, alpha, best))
-    return Bounds(
-        d.mean,
-        max(d.mean - low, worst),
-        min(d.mean + high, best),
-        alpha,
-        "BCa" if method == "bca" else "t",
-        d.units,
-    )
+    name = "BCa" if method == "bca" else "t"
+    return Bounds(d.mean, max(d.mean - low, worst), min(d.mean + high, best), alpha, name, d.units)
 
 
-class _Shape(NamedTuple):
-    """What the values look like, and a sentence for each case that is special.
+def _between(t: Bounds, exact: Bounds, share: float) -> Bounds:
+    """So much of the way from the one to the other: each errs as it says, and so does this."""
 
-    spread: whether units differ within their categories. lumped: whether most are equal and few are
-    not.
-    """
+    def between(near: float | None, far: float | None) -> float:
+        assert near is not None  # only blocks of a set metric have no bounds
+        assert far is not None
+        return near + share * (far - near)
 
-    spread: bool
-    lumped: bool
-    statement: str
-
-
-def _shape(d: Differences) -> _Shape:
-    units = d.units
-    if units == 1:
-        return _Shape(
-            spread=False,
-            lumped=True,
-            statement="one unit shows no spread: the bounds allow for whatever others may show",
-        )
-    values, counts = np.unique(np.round(d.weighted() / d.weights(), _GRID), return_counts=True)
-    most = int(counts.max())
-    lumped = 2 * most > units and units - most < FEWEST_UNLIKE
-    if most == units:
-        statement = (
-            f"all {units} differences are {values[0] + 0.0:g}: the bounds allow for rare others"
-        )
-        return _Shape(spread=False, lumped=True, statement=statement)
-    if not _spreads(d.residuals):
-        statement = "no category shows any spread: the bounds allow for rare others"
-        return _Shape(spread=False, lumped=lumped, statement=statement)
-    value = values[int(counts.argmax())] + 0.0
-    statement = f"{most} of {units} differences are {value:g}, too few are others for a bell shape"
-    return _Shape(spread=True, lumped=lumped, statement=statement if lumped else "")
+    low, high = between(t.low, exact.low), between(t.high, exact.high)
+    return replace(exact, low=low, high=high, method="t, exact")
 
 
 def _spreads(residuals: Array) -> bool:
@@ -159,7 +133,7 @@ def _away(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
     if method == "bca":
         return bca_steps(d.residuals, alpha)
     error = d.sd / sqrt(d.units)
-    low, high = t_steps(d.residuals, alpha, d.degrees)
+    low, high = t_steps(d, alpha)
     return low * error, high * error
 
 

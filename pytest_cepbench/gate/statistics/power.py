@@ -23,8 +23,13 @@ def samples_needed(sd: float, drop: float, alpha: float, power: float = POWER) -
     With so many, in a share `power` of runs, the drop is excluded when there is none (low > -drop)
     and seen when it is there (high < 0). The least n with sqrt(n) * drop / sd >= T + t, where T is
     what the gate's bound of bell-shaped differences uses (`t_step`), and t Student's quantile for
-    the power; the search starts at the usual ((z_alpha + z_power) sd / drop)^2. By simulation the
-    power is within 0.03 from 20 units on, and up to 0.1 lower where fewer are enough.
+    the power; the search starts at the usual ((z_alpha + z_power) sd / drop)^2. By simulation of
+    bell-shaped differences, where 0.8 is asked for: 0.77 to 0.80 from 20 units on at alpha = 0.05,
+    from 40 at a fortieth of it; 0.68 to 0.74 with 16 to 24 units at small alphas, and 0.63 to 0.89
+    with fewer. Heavy tails (Student's with 5 degrees) cost up to 0.05 more. Where the long tail
+    lies on the side of the bound, it promises too much: of exponential differences 0.66 with 60
+    units at alpha = 0.05 and 0.33 at a fortieth of it, 0.25 and 0.06 with 20; on the other side the
+    power is above 0.8.
     Raises ValueError for other numbers.
     """
     _check(sd, alpha, power)

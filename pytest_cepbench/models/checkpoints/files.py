@@ -6,18 +6,22 @@ change a model's answers without changing its fingerprint would let stored answe
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.detection import CheckpointKind
 
 MODULES_FILE = "modules.json"
 """What sentence-transformers lists a model's modules in: a JSON list, each with its type and folder."""
+
+_MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
+
+_MOST_HEADER = 100_000_000
 
 _CONFIG_SUFFIXES = {".json", ".txt", ".jinja", ".model", ".spm", ".tiktoken", ".vocab", ".bpe"}
 
@@ -196,12 +200,12 @@ def check_safetensors(path: Path) -> None:
     remedy = "it is damaged or was copied only in part: write or fetch it again"
     size = path.stat().st_size
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > size - 8:
                 msg = f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
                 raise CheckpointError(msg)
-            header = json.loads(stream.read(length))
+            header = parse_header(stream, length)
         end = max(
             (v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"), default=0
         )
@@ -211,6 +215,14 @@ def check_safetensors(path: Path) -> None:
     if 8 + length + end != size:
         msg = f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
         raise CheckpointError(msg)
+
+
+def parse_header(stream: BinaryIO, length: int) -> Any:
+    """The header of a safetensors file, behind its length. Raises ValueError where it is none."""
+    if length > _MOST_HEADER:
+        msg = f"a header of {length:,} bytes; the format's own limit is {_MOST_HEADER:,}"
+        raise ValueError(msg)
+    return parse_json(stream.read(length).decode())
 
 
 def _check_index(path: Path) -> None:
@@ -260,7 +272,7 @@ def read_modules(path: Path) -> list[dict[str, str]]:
 
 def _parse(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(read_text(path, _MOST_CONFIG))
     except (OSError, ValueError) as error:
         msg = f"{path}: not readable as JSON ({error}). Was it written completely?"
         raise CheckpointError(msg) from error

@@ -35,6 +35,17 @@ ADAPTER = "diffusers-generator/1"
 
 _SUPPLIED = ("prompt", "generator", "output_type")
 
+_TEXT_TO_IMAGE = frozenset(
+    {
+        "StableDiffusionPipeline",
+        "StableDiffusionXLPipeline",
+        "StableDiffusion3Pipeline",
+        "FluxPipeline",
+    }
+)
+"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for it
+imports every other pipeline."""
+
 # Takes no generator in its steps and draws one noise for the whole batch.
 _UNSEEDABLE = "DPMSolverSDEScheduler"
 
@@ -95,6 +106,8 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
             # SDXL watermarks where an optional package happens to be installed: not the model's doing.
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
+        if plan.device == "cpu":
+            _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
     return DiffusersGenerator(checkpoint, pipeline, params.call)
@@ -102,7 +115,10 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
 
 def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
     # Custom pipelines name [module, class], which the auto class cannot look up.
-    if isinstance(checkpoint.config.get("_class_name"), str):
+    name = checkpoint.config.get("_class_name")
+    if name in _TEXT_TO_IMAGE:
+        return getattr(diffusers, name).from_pretrained(checkpoint.path, **options)
+    if isinstance(name, str):
         try:
             return diffusers.AutoPipelineForText2Image.from_pretrained(checkpoint.path, **options)
         except ValueError as error:
@@ -165,6 +181,17 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
             msg = f"model spec {spec.text!r}: {fault}"
             raise SpecError(msg)
         pipeline.scheduler = known[name].from_config(own.config)
+
+
+def _order_channels_last(pipeline: Any) -> None:
+    """Lay convolutions out as the CPU's library computes them; elsewhere every call reorders all."""
+    import torch
+
+    for part in pipeline.components.values():
+        if isinstance(part, torch.nn.Module) and any(
+            isinstance(layer, torch.nn.Conv2d) for layer in part.modules()
+        ):
+            part.to(memory_format=torch.channels_last)
 
 
 class DiffusersGenerator:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.25  # seconds between two looks
 
+_LAST = 2.0  # seconds for the last look: a terminal that was stopped takes no line
+
 _SUFFIX = ".progress"
 
 _NAME = 24  # columns that are left to the name of a case where the terminal is narrow
@@ -96,7 +98,7 @@ class Ticking:
         """Stop, and clear up."""
         if not self._closed.is_set():
             self._closed.set()
-            self._thread.join()
+            self._thread.join(_LAST)
             self._end()
 
     def _run(self) -> None:

@@ -31,6 +31,8 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
         reporter.write_line(visible(line), **({} if color is None else {color: True}))
     for path in controller.written:
         reporter.write_line(visible(f"report: {shown_path(path)}"))
+    if controller.unreported is not None:
+        reporter.write_line(visible(f"no report: {controller.unreported}"), red=True)
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
@@ -80,6 +82,8 @@ def _acceptance(controller: Controller, *, updating: bool) -> Iterator[str]:
         files = "baseline" if count == 1 else "baselines"
         place = shown_path(controller.settings.baselines)
         yield f"{count} {files} written below {place}: commit them"
+    elif controller.unwritten:
+        return  # the problem that was told says what lies there now
     elif controller.refused:
         yield "no baseline was changed: only a complete run without failures can be accepted"
     elif updating:

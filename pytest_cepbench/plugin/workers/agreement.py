@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from pytest_cepbench.errors import IdentityError
+from pytest_cepbench.errors import IdentityError, WriteError
 from pytest_cepbench.plugin.workers.folder import make_folder
 
 if TYPE_CHECKING:
@@ -51,7 +51,11 @@ class Agreement:
         if place in self._told:
             first, who = self._told[place], _CONTROLLER
         else:
-            first, who = self._first(place, own)
+            try:
+                first, who = self._first(place, own)
+            except OSError as error:
+                msg = f"the folder of the run, {self._folder}, cannot be written: {error}"
+                raise WriteError(msg) from error
         if first != own:
             msg = (
                 f"the {bound.role} {bound.spec} is {own} for worker {self._worker}, and was {first} when "

@@ -7,7 +7,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.conventions import keep_out_of_git, write_whole
 
 STOP = "stop"
 """Written by the controller when the run is to stop."""
@@ -31,7 +31,7 @@ def make_folder(home: Path, folder: Path) -> Path:
 def leave_word(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder at once: nobody reads a part of it."""
     fresh = folder / f".{name}.{os.getpid()}"
-    fresh.write_text(text, encoding="utf-8")
+    write_whole(fresh, text)
     fresh.replace(folder / name)
 
 

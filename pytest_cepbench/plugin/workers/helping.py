@@ -17,7 +17,7 @@ def help_others(process: Process) -> None:
     """Grow and read what nobody has taken; left in the middle of a shard when the run is to stop."""
     try:
         # Whoever judges the case meets the same error and tells it there; here it would end the worker.
-        with suppress(Exception), _interrupted(process.stopped):
+        with suppress(Exception), interrupted(process.stopped):
             work_of(process).help()
     except KeyboardInterrupt:
         if not process.stopped():
@@ -25,7 +25,7 @@ def help_others(process: Process) -> None:
 
 
 @contextmanager
-def _interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
+def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
     """Interrupt the main thread, wherever it is, when it should stop.
 
     A shard of a large model takes minutes, and what is lost of it is one batch.

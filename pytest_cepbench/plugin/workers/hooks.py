@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.run_modes import refuse_modes
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.wire import to_wire
-from pytest_cepbench.plugin.workers.folder import STOP, leave_word
+from pytest_cepbench.plugin.workers.folder import CASES, STOP, leave_word
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.leases import Leases
@@ -153,7 +154,11 @@ class StopWord:
         """Leave the word, where there is anybody who reads it."""
         folder = self.config.stash[CONTROLLER].folder
         if folder.exists() and not (folder / STOP).exists():
-            leave_word(folder, STOP, "")
+            try:
+                leave_word(folder, STOP, "")
+            except OSError:  # a full disk: a name can be changed there still
+                with suppress(OSError):
+                    (folder / CASES).rename(folder / STOP)
 
 
 @pytest.hookimpl(wrapper=True)

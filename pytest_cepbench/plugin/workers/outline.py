@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +77,8 @@ def leave_outlines(process: Process, pooled: Mapping[str, Path]) -> None:
     for nodeid, path in pooled.items():
         outlines[nodeid] = Outline(nodeid, str(path), _models(process, path), POOLED)
     text = json.dumps({nodeid: asdict(outline) for nodeid, outline in outlines.items()})
-    leave_word(make_folder(process.settings.home, folder), CASES, text)
+    with suppress(OSError):  # a full disk: without word the scheduler guesses
+        leave_word(make_folder(process.settings.home, folder), CASES, text)
 
 
 def _of_case(process: Process, nodeid: str, one: Assigned) -> Outline:

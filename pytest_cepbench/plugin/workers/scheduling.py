@@ -59,7 +59,7 @@ class CaseScheduling:
         self, config: pytest.Config, outlines: Callable[[Sequence[str]], list[Outline]]
     ) -> None:
         self.collection: list[str] | None = None
-        self._config = config
+        self.config = config  # named as in xdist's own, where other plugins look for it
         self._outlines = outlines
         self._expected = len(parse_tx_spec_config(config))
         self._hands: dict[Any, Hand] = {}
@@ -145,8 +145,10 @@ class CaseScheduling:
         self._deal()
 
     def mark_test_pending(self, item: str) -> None:
-        """A test over which a worker died is to run again."""
+        """A test over which a worker died is to run again; other plugins may ask for it as well."""
         assert self.collection is not None
+        if item not in self._begun:
+            return
         self._begun.discard(item)
         self._again.insert(0, self.collection.index(item))
         self._deal()
@@ -204,7 +206,7 @@ class CaseScheduling:
         if said is None:
             return True
         report = pytest.CollectReport(node.gateway.id, "failed", said, [])
-        self._config.hook.pytest_collectreport(report=report)
+        self.config.hook.pytest_collectreport(report=report)
         return False
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.remote.objects import AT_ONCE, Fetched, Written
-from pytest_cepbench.store.remote.troubles import Trouble, trouble_of, unwritten
+from pytest_cepbench.store.remote.objects import AT_ONCE, Fetched, Written, most_bytes
+from pytest_cepbench.store.remote.troubles import Trouble, answer_of, trouble_of, unwritten
 
 if TYPE_CHECKING:
     from fsspec.asyn import AsyncFileSystem
@@ -35,20 +35,33 @@ class BucketObjects:
         self._fs = fs
         self._root = root.rstrip("/")
         self._exclusive = True
+        # Not every web server gives a part of a file that is asked for.
+        self._whole = not {"http", "https"}.isdisjoint(_protocols(fs))
 
     def read(self, names: Sequence[str], seconds: float | None = None) -> Fetched:
         """All of them in about one round trip; see `Objects`."""
-
-        async def read(name: str) -> bytes:
-            data: bytes = await self._fs._cat_file(self._path(name))  # noqa: SLF001 - fsspec's name for what can be awaited
-            return data
-
-        answers = self._all(dict.fromkeys(names, read), seconds)
+        answers = self._all(dict.fromkeys(names, self._read), seconds)
         troubles = [one for one in answers.values() if isinstance(one, Trouble)]
         return Fetched(
             {name: one for name, one in answers.items() if isinstance(one, bytes)},
             next((one for one in troubles if one.kind != "absent"), None),
+            {name: one for name, one in answers.items() if isinstance(one, str)},
         )
+
+    async def _read(self, name: str) -> bytes | str:
+        """The object, or why it is none. One byte more than it may have tells that it is too large."""
+        path, end = self._path(name), most_bytes(name) + 1
+        if self._whole:
+            size = (await self._fs._info(path)).get("size")  # noqa: SLF001 - fsspec's name for what can be awaited
+            if isinstance(size, int) and size >= end:
+                return _too_large(name)
+        try:
+            data: bytes = await self._fs._cat_file(path, start=0, end=end)  # noqa: SLF001 - as above
+        except Exception as error:
+            if answer_of(error)[1] == 416:  # there is no part of what is empty
+                return b""
+            raise
+        return data if len(data) < end else _too_large(name)
 
     def write(
         self,
@@ -150,6 +163,14 @@ class BucketObjects:
         except BaseException:  # an interrupt, mostly
             future.cancel()
             raise
+
+
+def _too_large(name: str) -> str:
+    return f"it has more than {most_bytes(name):,} bytes"
+
+
+def _protocols(fs: AsyncFileSystem) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
 
 
 async def _closing(client: Any) -> None:

@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
-from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.remote.objects import Fetched, Written
+from pytest_cepbench.errors import StoreError, UnfitFileError
+from pytest_cepbench.files import read_regular
+from pytest_cepbench.store.remote.objects import Fetched, Written, most_bytes
 from pytest_cepbench.store.remote.troubles import Trouble, trouble_of, unwritten
 
 _THREADS = 16  # a mounted folder answers as slowly as the network does
@@ -39,17 +40,23 @@ class FolderObjects:
     def read(self, names: Sequence[str], seconds: float | None = None) -> Fetched:  # noqa: ARG002 - the kernel waits as long as it wants
         """All of them, on threads; see `Objects`."""
         found: dict[str, bytes] = {}
+        unfit: dict[str, str] = {}
         trouble = None
         for name, read in zip(names, self._threads.map(self._read, names), strict=True):
             if isinstance(read, bytes):
                 found[name] = read
+            elif isinstance(read, str):
+                unfit[name] = read
             elif read.kind != "absent":
                 trouble = read
-        return Fetched(found, trouble)
+        return Fetched(found, trouble, unfit)
 
-    def _read(self, name: str) -> bytes | Trouble:
+    def _read(self, name: str) -> bytes | str | Trouble:
+        """The object, why it is none, or what troubled the reading."""
         try:
-            return (self._root / name).read_bytes()
+            return read_regular(self._root / name, most_bytes(name))
+        except UnfitFileError as error:
+            return str(error)
         except OSError as error:
             return trouble_of(error)
 
@@ -119,7 +126,8 @@ class FolderObjects:
     def close(self) -> None:
         """Let go of the threads."""
         if "_threads" in self.__dict__:
-            self._threads.shutdown()
+            # Whoever wanted their answers has them; one that the kernel holds up is not waited for.
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _link(fresh: Path, target: Path) -> None:

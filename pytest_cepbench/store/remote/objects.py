@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.lookup import Row
 from pytest_cepbench.store.remote.troubles import Trouble
+from pytest_cepbench.store.rows import MOST_PAYLOAD
 
 FORMAT = 1
 """Version of the layout and of a result's encoding; raised by any change that is misread."""
@@ -25,16 +26,23 @@ MARKER = "cepbench-store.json"
 
 RESULTS, IMAGES = "results", "images"
 
+MOST_RESULT = MOST_PAYLOAD + 2**20
+"""Bytes of a result's object: its payload, and what is said of it."""
+
 AT_ONCE = 64
 """Objects that are asked for, or written, at the same time."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What was read, by name. Where there is no trouble, what is not found is not there."""
+    """What was read, by name. Where there is no trouble, what is not found is not there.
+
+    unfit: what there is and was not read, by name, with the reason: too large, or no file.
+    """
 
     found: Mapping[str, bytes]
     trouble: Trouble | None = None
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,11 @@ class Objects(Protocol):
         ...
 
 
+def most_bytes(name: str) -> int:
+    """How large an object of this name may be; one that is larger is damaged."""
+    return MOST_BYTES if name.startswith(f"{IMAGES}/") else MOST_RESULT
+
+
 def result_name(key: str) -> str:
     """Where the result of a key lies."""
     return f"{RESULTS}/{key[:2]}/{key}"
@@ -112,7 +125,7 @@ def from_object(key: str, data: bytes) -> Row:
     """The row; whether it is sound is not looked at. Raises ValueError where it is none."""
     try:
         read = _DECODER.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         msg = "it cannot be read"
         raise ValueError(msg) from error
     if read.format != FORMAT:
@@ -130,7 +143,7 @@ def format_of(data: bytes) -> int | None:
     """The format that a marker says; None where it says none."""
     try:
         read: Any = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     found = read.get("format") if isinstance(read, dict) else None
     return found if isinstance(found, int) else None

@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Condition, Thread
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.store.images import image_path
+from pytest_cepbench.files import read_regular
+from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.lookup import Read, Row, among
 from pytest_cepbench.store.remote.objects import (
     AT_ONCE,
@@ -31,6 +32,12 @@ _MOST_WAITING = 200_000  # keys, some 30 MB of them; a run that is further ahead
 _PAUSE = 5.0  # seconds before what may have passed is tried again
 
 _QUIET_SECONDS = 2.0
+
+_PATIENCE = (
+    1800.0  # seconds without anything uploaded: some dozens of objects, each tried twice, take less
+)
+
+_STUCK = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
 
 
 def upload(
@@ -68,7 +75,7 @@ def _upload_images(
         files: dict[str, bytes] = {}
         for digest in part:
             try:
-                files[image_name(digest)] = image_path(root, digest).read_bytes()
+                files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
             except OSError:
                 failed[digest] = Trouble("absent", "the image is not in the local store")
         written = objects.write(files, replace)
@@ -102,13 +109,17 @@ class Publisher:
         self._given_up: str | None = None
         self._closing = False
         self._busy = 0
+        self._moved = 0
         self._thread: Thread | None = None
-        self._changed = Condition()
+        self._changed = Condition()  # its lock may be taken again by the thread that has it
 
     def add(self, keys: Iterable[str]) -> None:
         """Have these uploaded. They are in the local store."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._keys) < _MOST_WAITING or self._given_up)
+            if not self._wait_moving(
+                lambda: len(self._keys) < _MOST_WAITING or bool(self._given_up)
+            ):
+                self._give_up(_STUCK)
             if self._given_up is not None:
                 self._failed[self._given_up] += len(set(keys))
                 return
@@ -161,10 +172,21 @@ class Publisher:
                 return
             if waiting is not None:
                 waiting(len(self._keys) + self._busy)
-            left = None if seconds is None else seconds - (time.monotonic() - start)
-            if self._changed.wait_for(done, left):
+            if seconds is None:
+                if not self._wait_moving(done):
+                    self._give_up(_STUCK)
+                return
+            if self._changed.wait_for(done, seconds - (time.monotonic() - start)):
                 return
         self._give_up(f"not done within {seconds:g} s")
+
+    def _wait_moving(self, done: Callable[[], bool]) -> bool:
+        """Wait, the condition held; False where the thread has got on with nothing for long."""
+        while not done():
+            moved = self._moved
+            if not self._changed.wait_for(lambda: done() or self._moved != moved, _PATIENCE):  # noqa: B023 - asked here only
+                return False
+        return True
 
     def _give_up(self, why: str) -> None:
         with self._changed:
@@ -183,6 +205,7 @@ class Publisher:
                     if self._given_up is None:  # or they are counted
                         self._failed.update(failed.values())
                         self._busy = 0
+                        self._moved += 1
                         self._changed.notify_all()
                 if lost is not None:
                     self._give_up(lost)
@@ -198,6 +221,7 @@ class Publisher:
             for key in keys:
                 del self._keys[key]
             self._busy = len(keys)
+            self._moved += 1
             self._changed.notify_all()
             return keys
 

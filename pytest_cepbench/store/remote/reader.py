@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import ImageError
@@ -95,9 +96,12 @@ class RemoteReader:
             return {}
         fetched = self._objects.read(asked)
         if fetched.trouble is None:
-            self._absent.update((name, now) for name in asked if name not in fetched.found)
+            there = fetched.found.keys() | fetched.unfit.keys()
+            self._absent.update((name, now) for name in asked if name not in there)
         else:
             self._lose(fetched)
+        for name, why in fetched.unfit.items():
+            self._is_bad(name, PurePosixPath(name).stem[:12], why)
         return dict(fetched.found)
 
     def _was_absent(self, name: str, now: float) -> bool:

@@ -109,7 +109,7 @@ def trouble_of(error: BaseException) -> Trouble:
     """What an error of a file system, or of the libraries below it, means."""
     if isinstance(error, RedirectError):
         return Trouble("elsewhere", f"it points to {error}, and redirects are not followed")
-    code, status = _answer(error)
+    code, status = answer_of(error)
     number = error.errno if isinstance(error, OSError) else None
     signs = _Signs(code, status, number, frozenset(kind.__name__ for kind in type(error).__mro__))
     odd: tuple[Kind, str] = ("odd", "it cannot be used")
@@ -127,7 +127,7 @@ def unwritten(trouble: Trouble) -> Trouble:
     return trouble
 
 
-def _answer(error: BaseException) -> tuple[str | None, int | None]:
+def answer_of(error: BaseException) -> tuple[str | None, int | None]:
     """(code, HTTP status) of a server's answer: botocore's behind s3fs, aiohttp's, or gcsfs's."""
     for one in (error, error.__cause__):
         response: Any = getattr(one, "response", None)

@@ -193,7 +193,7 @@ def test_damaged_workbooks_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DatasetError, match=r"a\.xlsx' cannot be read"):
         opened(tmp_path)
     monkeypatch.setattr(workbook, "MAX_BYTES", 1000)
-    with pytest.raises(DatasetError, match=r"unpacks to [\d,]+ bytes; the limit is 1,000"):
+    with pytest.raises(DatasetError, match=r"has [\d,]+ bytes, and at most 1,000 are"):
         opened(tmp_path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import floor, sqrt
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.metrics import mean_of_categories
-from tests.gate.statistics.build import SCORE, differences, raised, sample
+from tests.gate.statistics.build import SCORE, Array, differences, raised, sample
 
 SCORES = st.lists(SCORE, min_size=2, max_size=30)
 
@@ -102,18 +102,72 @@ def test_samples_of_one_cluster_are_one_unit() -> None:
     """By the names given, as images of a prompt; one that is not named is its own cluster."""
     scores = {"p/0": 0.5, "p/1": -0.25, "q": 0.125, "r": 0.75}
     d = Differences.of({"x": scores}, {"p/0": "p", "p/1": "p"})
-    assert (d.n, d.units, d.degrees) == (4, 3, 2)
+    assert (d.n, d.units) == (4, 3)
     assert d.weighted() == pytest.approx([3 / 4 * 0.25, 3 / 4 * 0.125, 3 / 4 * 0.75])
     seeds = Differences.of({"x": {"q": 0.5, "q#1": 0.25}}, {"q#1": "q"})
     assert seeds.units == 1
 
 
 @pytest.mark.parametrize("size", range(2, 40))
-def test_categories_alike_have_the_degrees_of_both(size: int) -> None:
-    """A whole number, whatever rounding makes of the quotient it comes from."""
+def test_categories_alike_have_nearly_the_degrees_of_both(size: int) -> None:
+    """Any of the three may be louder than it shows, by 1 + degrees / 6 and three times at most."""
     scores = np.random.default_rng(size).normal(size=size).tolist()
     d = Differences.of({c: {f"{c}{i:02}": x for i, x in enumerate(scores)} for c in "abc"})
-    assert d.degrees == 3 * (size - 1)
+    louder = min(1 + (size - 1) / 6, 3)
+    assert d.degrees == floor((2 + louder) ** 2 / (2 + louder**2) * (size - 1) + 1e-9)
+    assert 25 / 33 * 3 * (size - 1) - 1 < d.degrees < 3 * (size - 1)
+
+
+def _clusters(sizes: list[int], values: Array) -> Differences:
+    """One category; values of the clusters, which all their pairs share."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return Differences(values[labels], np.zeros(len(labels), np.int64), labels)
+
+
+SIZES = st.lists(st.integers(1, 30), min_size=2, max_size=8)
+
+
+@given(SIZES, st.integers(0, 99))
+def test_the_variance_of_clusters_is_that_of_leaving_one_out(sizes: list[int], seed: int) -> None:
+    """Of any sizes: (K - 1) / K times the squared moves of the mean, one cluster gone at a time."""
+    d = _clusters(sizes, np.random.default_rng(seed).normal(size=len(sizes)))
+    moves = [d.values[d.clusters != k].mean() - d.mean for k in range(len(sizes))]
+    jackknife = (len(sizes) - 1) / len(sizes) * float(np.square(moves).sum())
+    assert d.sd**2 / d.units == pytest.approx(jackknife, abs=1e-12)
+
+
+@given(SIZES)
+def test_clusters_have_the_degrees_of_their_weights(sizes: list[int]) -> None:
+    """Those of the chi square with the mean and variance of what the jackknife finds, by matrices."""
+    d = _clusters(sizes, np.arange(len(sizes)) / 8)
+    share = np.array(sizes) / sum(sizes)
+    centre = np.eye(len(sizes)) - share  # each row takes off the weighted mean
+    form = np.diag((share / (1 - share)) ** 2) @ centre @ centre.T
+    exact = np.trace(form) ** 2 / np.trace(form @ form)
+    assert d.degrees == max(floor(exact + 1e-9), 1)
+
+
+def test_a_heavy_cluster_leaves_hardly_a_degree_of_freedom() -> None:
+    """Sixty samples of ninety-eight that move together are one observation, and not 19 degrees."""
+    noise = np.random.default_rng(2).normal(size=20)
+    heavy, even = _clusters([60] + [2] * 19, noise), _clusters([5] * 20, noise)
+    assert (heavy.units, even.units) == (20, 20)
+    assert heavy.degrees == 1
+    assert even.degrees == 19
+    assert heavy.effective_units == pytest.approx(20 / 19)
+    assert even.effective_units == 20
+
+
+def test_one_loud_category_counts_as_its_own_units() -> None:
+    """Four samples ten times louder than twenty quiet ones decide the mean: four units, not 24."""
+    rng = np.random.default_rng(3)
+    parts = {c: rng.exponential(size=4) * (10 if c == "a" else 1) for c in "abcdef"}
+    d = Differences.of({c: {f"{c}{i}": x for i, x in enumerate(v)} for c, v in parts.items()})
+    alone = Differences.of({"a": {f"a{i}": x for i, x in enumerate(parts["a"])}})
+    assert d.degrees == alone.degrees == 3
+    assert alone.effective_units == 4
+    assert d.effective_units == 4
+    assert d.skewness == pytest.approx(alone.skewness, abs=0.1)
 
 
 @given(differences(), st.randoms())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics.skewed_t import skewness_of, t_steps
+from pytest_cepbench.gate.statistics.skewed_t import t_step, t_steps
 from pytest_cepbench.metrics.student_t import t_upper_quantile
 from tests.gate.statistics.build import Array, sample
 
@@ -21,7 +21,7 @@ def test_skewness_is_that_of_scipy(values: list[float]) -> None:
     """Corrected for bias, of the centred values as of the plain ones."""
     stats = pytest.importorskip("scipy.stats", reason="the reference is SciPy's")
     expected = stats.skew(values, bias=False)
-    assert skewness_of(sample(values).residuals) == pytest.approx(expected, abs=1e-9)
+    assert sample(values).skewness == pytest.approx(expected, abs=1e-9)
 
 
 @given(
@@ -30,21 +30,31 @@ def test_skewness_is_that_of_scipy(values: list[float]) -> None:
 )
 def test_no_bound_is_nearer_than_that_of_plain_t(values: list[float], alpha: float) -> None:
     """Skewness is never taken for a help, and steps turn around with the values."""
-    residuals = sample(values).residuals
-    below, above = t_steps(residuals, alpha, len(values) - 1)
+    below, above = t_steps(sample(values), alpha)
     assert min(below, above) >= t_upper_quantile(alpha, len(values) - 1)
-    assert t_steps(-residuals, alpha, len(values) - 1) == pytest.approx((above, below))
+    assert t_steps(sample([-x for x in values]), alpha) == pytest.approx((above, below))
 
 
 def test_the_steps_undo_halls_transformation() -> None:
     """T + c T^2 / 3 + c^2 T^3 / 27 + c / 6 is t at 0.9 alpha, c the moved skewness over root K."""
-    values = np.random.default_rng(5).exponential(size=50)
-    residuals = sample(values).residuals
-    below, above = t_steps(residuals, 0.01, 49)
-    for step, skewness in [(below, 0.0), (above, -skewness_of(residuals))]:
-        c = (skewness - sqrt(6 / 50)) / sqrt(50)
+    d = sample(np.random.default_rng(5).exponential(size=50))
+    below, above = t_steps(d, 0.01)
+    for step, skewness in [(below, 0.0), (above, -d.skewness)]:
+        moved = skewness - sqrt(6 / 50) * (1 - (22 / 50) ** 3 * skewness)
+        c = moved / sqrt(50)
         back = step + c * step**2 / 3 + c**2 * step**3 / 27 + c / 6
         assert back == pytest.approx(t_upper_quantile(0.9 * 0.01, 49))
+
+
+@given(st.floats(0.5, 400), st.floats(2, 2000), st.floats(0, 20), st.floats(0, 20))
+def test_more_skewness_never_brings_a_bound_nearer(
+    t: float, count: float, less: float, more: float
+) -> None:
+    """Hall's transformation turns back where few units are very lopsided; the bound does not."""
+    less, more = sorted((less, more))
+    near, far = t_step(t, -less, count), t_step(t, -more, count)
+    assert t <= near <= far * (1 + 1e-9)
+    assert far <= 4 * t + 2
 
 
 def samples(shape: str, runs: int, n: int) -> Array:
@@ -70,7 +80,7 @@ def test_the_error_is_what_was_promised(shape: str, n: int, alpha: float) -> Non
     for row in rows:
         d = sample(row)
         error = d.sd / sqrt(n)
-        false += d.mean > t_steps(d.residuals, alpha, n - 1)[0] * error
+        false += d.mean > t_steps(d, alpha)[0] * error
         plain += d.mean > t_upper_quantile(alpha, n - 1) * error
     assert false / runs <= 1.25 * alpha + 3 * sqrt(alpha / runs)
     skewed = shape in {"exponential", "gamma"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.files import readable_files
+from pytest_cepbench.models.checkpoints.files import check_safetensors, read_json, readable_files
 from tests.models.files import (
     LLAVA,
     STABLE_DIFFUSION,
@@ -17,6 +17,7 @@ from tests.models.files import (
     write_checkpoint,
     write_pipeline,
 )
+from tests.special_files import DEPTH, DIGITS, a_sparse_file
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
@@ -112,3 +113,33 @@ def test_only_what_loading_reads_is_chosen_of_a_pipeline() -> None:
     half = readable_files(names, "diffusers", STABLE_DIFFUSION, variant="fp16")
     assert set(plain) == common | {"unet/diffusion_pytorch_model.safetensors"}
     assert set(half) == common | {"unet/diffusion_pytorch_model.fp16.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[" * DEPTH, "nested too deeply"), ("9" * DIGITS, "thousands of digits")],
+    ids=["deep", "digits"],
+)
+def test_a_configuration_that_no_parser_takes(tmp_path: Path, text: str, said: str) -> None:
+    """One line with its name, and no traceback."""
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(CheckpointError, match=rf"config\.json: not readable as JSON .*{said}"):
+        read_json(path)
+
+
+def test_a_configuration_of_30_gb(tmp_path: Path) -> None:
+    """Its size is refused, and nothing of it is read."""
+    a_sparse_file(tmp_path / "config.json")
+    with pytest.raises(CheckpointError, match=r"not readable as JSON \(it has 32,212,254,720"):
+        read_json(tmp_path / "config.json")
+
+
+def test_a_header_that_says_it_is_huge(tmp_path: Path) -> None:
+    """A sparse file whose header claims 29 GB is refused by the format's own limit."""
+    path = tmp_path / "model.safetensors"
+    a_sparse_file(path)
+    with path.open("r+b") as stream:
+        stream.write((29 * 2**30).to_bytes(8, "little"))
+    with pytest.raises(CheckpointError, match="the format's own limit is 100,000,000"):
+        check_safetensors(path)

@@ -252,3 +252,13 @@ def test_a_tokenizer_of_another_model_is_explained(copy: Path) -> None:
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"'red</w>' at .* not the one of these weights"):
         bind_generator(str(copy)).load()
+
+
+@pytest.mark.slow
+def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
+    """Leaving the auto class out, which imports every pipeline, changes no class that is loaded."""
+    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
+
+    from pytest_cepbench.models.generators.diffusers_generator import _TEXT_TO_IMAGE
+
+    assert {one.__name__ for one in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()} >= _TEXT_TO_IMAGE

@@ -118,7 +118,11 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
         assert store.damage == []
 
 
-@pytest.mark.parametrize("data", [b"", b"\x93\x01\x02\x03", b"\xc1", b"{}"], ids=repr)
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x93\x01\x02\x03", b"\xc1", b"{}", b"\x91" * 100_000],
+    ids=lambda data: repr(data)[:20],
+)
 def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
     """Nothing that lies under a key is more than bytes until it has proved to be a result."""
     published(tmp_path / "first", tmp_path / "lib", range(1))
@@ -264,3 +268,21 @@ def test_an_interrupt_ends_the_waiting(
         store.put([StoredResult(TEXT, "text")])
         store.flush(waiting=interrupt)
     assert store.remarks == [left("interrupted")]
+
+
+def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the end of a run nor one that is far ahead waits for it without end."""
+    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(publishing, "_PATIENCE", 0.3)
+    monkeypatch.setattr(publishing, "_MOST_WAITING", 1)
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        slow.delay = 3.0
+        started = time.perf_counter()
+        for name in ("one", "two", "three"):
+            store.put([StoredResult(key_of(name), name)])
+        store.flush()
+    assert time.perf_counter() - started < slow.delay
+    (remark,) = store.remarks
+    assert "3 results were not uploaded (nothing was uploaded for" in remark

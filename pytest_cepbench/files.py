@@ -1,0 +1,112 @@
+"""Reading files that somebody else made: regular ones only, and no more than fits.
+
+A data set, a shared folder or a baseline may hold a named pipe, a link to a device, or a sparse file
+of many gigabytes: to open the first waits for ever, to read the others never ends. Standard library
+only, so that every floor can read this way.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Callable
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.errors import UnfitFileError
+
+MOST_TEXT = 64 * 2**20
+"""Bytes of a file that people or this package write: suites, baselines, configurations."""
+
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a symbolic link"),
+)
+
+
+def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BufferedReader:
+    """Open a regular file for reading, as `path.open("rb")` does, and wait for nothing.
+
+    most: bytes that it may have; None for any number, where it is read in parts. links: whether the
+    name may be a symbolic link, which is followed. Raises OSError, `UnfitFileError` among its kinds.
+    """
+    if "\0" in str(path):
+        msg = "a name with a NUL byte is none that a file can have"
+        raise UnfitFileError(msg)
+    follow = 0 if links else os.O_NOFOLLOW
+    # Looked at before it is opened as well: to open a pipe or a device can already change something.
+    _check(path.stat(follow_symlinks=links), most)
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | follow)
+    try:
+        _check(os.fstat(file), most)
+        os.set_blocking(file, True)
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def read_regular(path: Path, most: int, *, links: bool = True) -> bytes:
+    """The bytes of a regular file. Parameters and errors as of `open_regular`."""
+    with open_regular(path, most, links=links) as stream:
+        data = stream.read(
+            most + 1
+        )  # it may grow, and files of the kernel's own say that they are empty
+    if len(data) > most:
+        raise UnfitFileError(_too_large(f"more than {most:,}", most))
+    return data
+
+
+def read_text(path: Path, most: int = MOST_TEXT) -> str:
+    """The text of a regular file in UTF-8. Raises OSError and UnicodeDecodeError."""
+    return read_regular(path, most).decode("utf-8")
+
+
+def parse_toml(data: bytes | str) -> dict[str, Any]:
+    """The tables of a TOML text. Raises ValueError in one line for whatever is none."""
+    text = data.decode("utf-8") if isinstance(data, bytes) else data
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_why(error)) from error
+
+
+def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The value of a JSON text. Raises ValueError in one line for whatever is none.
+
+    pairs: makes an object of its keys and values; a dict by default.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_why(error)) from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    words = str(error)
+    # Python's own words go on with how a program could allow it.
+    return "a number has thousands of digits" if "integer string conversion" in words else words
+
+
+def _check(status: os.stat_result, most: int | None) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise UnfitFileError(os.strerror(errno.EISDIR))
+    for is_kind, name in _KINDS:
+        if is_kind(status.st_mode):
+            msg = f"it is {name}, and a regular file is expected"
+            raise UnfitFileError(msg)
+    if most is not None and status.st_size > most:
+        raise UnfitFileError(_too_large(f"{status.st_size:,}", most))
+
+
+def _too_large(size: str, most: int) -> str:
+    return f"it has {size} bytes, and at most {most:,} are expected"

@@ -1,0 +1,136 @@
+"""Pipes, devices and endless files in the place of a store's own: named, passed over, never waited for."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import StoreError
+from pytest_cepbench.store import ImageRef, Store, StoredResult
+from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.reading import INDEX
+from pytest_cepbench.store.remote.objects import MARKER, image_name, result_name
+from pytest_cepbench.store.results import seal
+from pytest_cepbench.store.rows import MOST_PAYLOAD
+from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
+from tests.store.filling import fill, key_of, picture
+
+MAKERS = pytest.mark.parametrize(
+    "make",
+    [a_pipe, a_link_to_an_endless_device, a_sparse_file],
+    ids=lambda make: make.__name__,
+)
+
+Make = Callable[[Path], None]
+
+
+def instead(path: Path, make: Make) -> None:
+    """Put something else in the place of a file."""
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(path)
+
+
+@MAKERS
+def test_an_image_of_the_own_store(tmp_path: Path, make: Make) -> None:
+    """Is damaged: noted, removed, and made again."""
+    fill(tmp_path, range(1))
+    digest = picture(0).digest
+    instead(image_path(tmp_path, digest), make)
+    with Store(tmp_path) as store:
+        assert store.get_image(digest) is None
+        assert len(store.damage) == 1
+        assert store.put_image(picture(0)) == digest
+        assert store.get_image(digest) is not None
+
+
+@MAKERS
+def test_an_image_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
+    """Of another's store, which is only read."""
+    fill(tmp_path / "shared", range(1))
+    digest = picture(0).digest
+    instead(image_path(tmp_path / "shared", digest), make)
+    with Store(tmp_path / "own", (tmp_path / "shared",)) as store:
+        assert store.get_image(digest) is None
+        assert len(store.damage) == 1
+
+
+@MAKERS
+def test_objects_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
+    """Results and images are noted as damaged; what lies beside them is found."""
+    shared = tmp_path / "shared"
+    with Store(tmp_path / "first", publish=shared) as store:
+        digest = store.put_image(picture(0))
+        store.put([StoredResult(key, value) for key, value in OBJECTS.items()])
+        store.put([StoredResult("c" * 64, ImageRef(digest))])
+    instead(shared / result_name("a" * 64), make)
+    instead(shared / image_name(digest), make)
+    with Store(tmp_path / "second", (shared,)) as store:
+        assert store.get(OBJECTS) == {"b" * 64: "second"}
+        assert store.get_image(digest) is None
+        assert len(store.damage) == 2
+        assert store.remarks == []
+
+
+TEXT = key_of("text 0")
+
+OBJECTS = {"a" * 64: "first", "b" * 64: "second"}
+
+
+@MAKERS
+@pytest.mark.parametrize("name", [INDEX, MARKER])
+def test_what_makes_a_folder_a_store(tmp_path: Path, make: Make, name: str) -> None:
+    """A folder that only looks like one is refused by name."""
+    (tmp_path / "shared").mkdir()
+    make(tmp_path / "shared" / name)
+    with pytest.raises(StoreError, match="--cep-shared"):
+        Store(tmp_path / "own", (tmp_path / "shared",))
+
+
+@pytest.mark.parametrize(
+    "make", [a_pipe, a_link_to_an_endless_device], ids=lambda make: make.__name__
+)
+def test_the_index_of_the_own_store(tmp_path: Path, make: Make) -> None:
+    """Is not opened."""
+    make(tmp_path / INDEX)
+    with pytest.raises(StoreError, match="a regular file is expected"):
+        Store(tmp_path)
+
+
+def test_a_huge_row_of_a_shared_store_is_not_read(tmp_path: Path) -> None:
+    """It is damaged; the others of the same store are found."""
+    fill(tmp_path / "shared", range(1))
+    huge = b"x" * (MOST_PAYLOAD + 1)
+    row = (huge, seal(TEXT, "text", huge), TEXT)
+    with closing(sqlite3.connect(tmp_path / "shared" / INDEX)) as index, index:
+        index.execute("UPDATE results SET payload = ?, seal = ? WHERE key = ?", row)
+    with Store(tmp_path / "own", (tmp_path / "shared",)) as store:
+        assert store.get([TEXT, key_of("image 0")]).keys() == {key_of("image 0")}
+        assert len(store.damage) == 1
+
+
+def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
+    """An error of the store where something cannot be kept, whatever is asked of it next."""
+    root = tmp_path / "store"
+    with Store(root) as store:
+        store.put([StoredResult("a", "text")])
+        root.rename(tmp_path / "elsewhere")
+        for act in (lambda: store.put_image(picture(0)), lambda: store.claims.take("name", "run")):
+            with pytest.raises(StoreError, match="cannot be used"):
+                act()
+        assert store.put([StoredResult("b", "text")]) == {"b": "text"}
+        assert store.get(["b"]) == {"b": "text"}
+
+
+def test_a_limit_is_no_trap_for_what_the_store_wrote(tmp_path: Path) -> None:
+    """What is larger than what is shared is kept in the own store all the same."""
+    large = "x" * (MOST_PAYLOAD + 1)
+    with Store(tmp_path) as store:
+        assert store.put([StoredResult("a", large)]) == {"a": large}
+        assert store.get(["a"]) == {"a": large}
+        assert store.damage == []
+    assert not list((tmp_path / "claims").iterdir())

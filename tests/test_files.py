@@ -1,0 +1,128 @@
+"""Reading what somebody else made: pipes, devices, links and sizes, and texts that no parser can take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import UnfitFileError
+from pytest_cepbench.files import open_regular, parse_json, parse_toml, read_regular
+from tests.special_files import (
+    DEPTH,
+    DIGITS,
+    a_folder,
+    a_link_to_a_pipe,
+    a_link_to_an_endless_device,
+    a_pipe,
+    a_socket,
+    a_sparse_file,
+)
+
+MOST = 1000
+
+
+KINDS: dict[Callable[[Path], None], str] = {
+    a_pipe: "named pipe",
+    a_link_to_an_endless_device: "device",
+    a_link_to_a_pipe: "named pipe",
+    a_socket: "socket",
+    a_folder: "Is a directory",
+    a_sparse_file: "has 32,212,254,720 bytes, and at most 1,000 are expected",
+}
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+def test_only_regular_files_of_a_size_are_read(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """Everything else is refused at once, in words that do for a message."""
+    path = tmp_path / "x"
+    make(path)
+
+    with pytest.raises(UnfitFileError) as refused:
+        read_regular(path, MOST)
+
+    assert KINDS[make] in str(refused.value)
+    assert refused.value.strerror == str(refused.value)
+
+
+def test_a_file_may_be_as_large_as_is_said(tmp_path: Path) -> None:
+    """And not one byte larger; without a limit any size can be opened."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(MOST))
+    assert read_regular(path, MOST) == bytes(MOST)
+    path.write_bytes(bytes(MOST + 1))
+    with pytest.raises(UnfitFileError, match="1,001 bytes"):
+        read_regular(path, MOST)
+    with open_regular(path) as stream:
+        assert len(stream.read()) == MOST + 1
+
+
+def test_a_file_of_the_kernel_is_cut_off(tmp_path: Path) -> None:
+    """It says that it is empty, and has more."""
+    link = tmp_path / "x"
+    link.symlink_to("/proc/self/maps")
+    assert link.stat().st_size == 0
+    with pytest.raises(UnfitFileError, match="more than 100"):
+        read_regular(link, 100)
+
+
+def test_links_are_followed_where_they_may_be(tmp_path: Path) -> None:
+    """A link to a regular file is one, unless the reader wants none; a circle of links is an error."""
+    (tmp_path / "x").write_bytes(b"text")
+    link, circle = tmp_path / "link", tmp_path / "circle"
+    link.symlink_to("x")
+    circle.symlink_to("circle")
+    assert read_regular(link, MOST) == b"text"
+    with pytest.raises(UnfitFileError, match="symbolic link"):
+        read_regular(link, MOST, links=False)
+    with pytest.raises(OSError, match="symbolic links"):
+        read_regular(circle, MOST)
+
+
+def test_names_that_no_file_has(tmp_path: Path) -> None:
+    """A NUL byte, as a text may hold it, is an error of the file and not of the program."""
+    with pytest.raises(UnfitFileError, match="NUL"):
+        read_regular(tmp_path / "a\0b", MOST)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = " + "[" * DEPTH + "]" * DEPTH, "nested too deeply"),
+        ("x = " + "{a = " * DEPTH, "nested too deeply"),
+        ("x = " + "9" * DIGITS, "thousands of digits"),
+        ("x = 1\nx = 2", "Cannot overwrite a value"),
+        ("<<<<<<< HEAD", "Invalid statement"),
+    ],
+    ids=["lists", "tables", "digits", "twice", "no toml"],
+)
+def test_toml_that_cannot_be_read_is_one_line(text: str, said: str) -> None:
+    """Whatever the parser meets: nesting, digits, what is no TOML."""
+    with pytest.raises(ValueError, match=said) as refused:
+        parse_toml(text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * DEPTH + "]" * DEPTH, "nested too deeply"),
+        ("9" * DIGITS, "thousands of digits"),
+        ("{", "Expecting property name"),
+    ],
+    ids=["lists", "digits", "no json"],
+)
+def test_json_that_cannot_be_read_is_one_line(text: str, said: str) -> None:
+    """As TOML."""
+    with pytest.raises(ValueError, match=said) as refused:
+        parse_json(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_bytes_that_are_no_utf_8() -> None:
+    """A kind of ValueError, which says where."""
+    with pytest.raises(UnicodeDecodeError, match="position 5"):
+        parse_toml(b'x = "\xff"')

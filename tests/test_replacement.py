@@ -1,0 +1,237 @@
+"""Replacing several files: all new or all old, whatever fails and whenever the process dies."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.replacement import DONE, JOURNAL, recover, replace_files
+from tests.interruption import CHANGES, at_change, in_child
+from tests.plugin.project import contents
+
+OLD = {
+    "a/kept.toml": b"old",
+    "a/changed.toml": b"old",
+    "b/changed.toml": b"old",
+    "b/gone.toml": b"old",
+}
+NEW = {
+    "a/kept.toml": b"old",
+    "a/changed.toml": b"new, and longer",
+    "a/fresh.toml": b"new",
+    "b/changed.toml": b"new, and longer",
+    "c/fresh.toml": b"new",
+}
+
+
+def fill(root: Path) -> None:
+    """The files as they are before."""
+    for name, data in OLD.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def wanted(root: Path) -> dict[Path, bytes | None]:
+    """What makes the new files of the old ones."""
+    return {root / name: NEW.get(name) for name in sorted(OLD | NEW)}
+
+
+def test_contents_are_replaced_made_and_removed(tmp_path: Path) -> None:
+    """Together, in folders that are made; what has its content already is not touched."""
+    fill(tmp_path)
+    before = (tmp_path / "a/kept.toml").stat().st_mtime_ns
+    replace_files(tmp_path, wanted(tmp_path))
+    assert contents(tmp_path) == NEW
+    assert (tmp_path / "a/kept.toml").stat().st_mtime_ns == before
+    assert recover(tmp_path) is None
+
+
+def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> None:
+    """Killed before its first, second, ... change: what comes next puts it right and says so."""
+    number, ends = 0, set()
+    told: set[bool] = set()
+    while True:
+        number += 1
+        root = tmp_path / str(number)
+        fill(root)
+
+        def die(root: Path = root, number: int = number) -> None:
+            at_change(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            replace_files(root, wanted(root))
+
+        code = in_child(die)
+        told.add(recover(root) is not None)
+        found = contents(root)
+        assert found in (OLD, NEW), number
+        ends.add(found == NEW)
+        assert recover(root) is None
+        replace_files(root, wanted(root))
+        assert contents(root) == NEW
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert number > 20
+    assert ends == told == {True, False}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
+def test_an_error_leaves_all_old_or_all_new(tmp_path: Path, code: int) -> None:
+    """At its first, second, ... change: WriteError where all is old; nothing is left over."""
+    number = 0
+    while True:
+        number += 1
+        root = tmp_path / str(number)
+        fill(root)
+
+        def refuse() -> None:
+            raise OSError(code, os.strerror(code))
+
+        def fail(root: Path = root, number: int = number) -> None:
+            at_change(number, refuse)
+            replace_files(root, wanted(root))
+
+        ended = in_child(fail)
+        left = contents(root)
+        assert ended in (0, 1), number
+        # An error while leftovers are removed is none: all is new, and the next one removes them.
+        recover(root)
+        assert contents(root) == (OLD if ended else NEW), number
+        assert not ended or left == OLD, number
+        if ended == 0 and left == NEW and number > 40:
+            break
+
+
+def test_what_cannot_be_put_back_is_named_and_put_back_later(tmp_path: Path) -> None:
+    """A disk that turns read-only in the middle: the journal stays for the next who can write."""
+    fill(tmp_path)
+    turned = False
+
+    def turn() -> None:
+        nonlocal turned
+        turned = True
+
+    def fail() -> None:
+        def refuse(event: str, _: object) -> None:
+            if turned and event in CHANGES:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+        seen = 0
+
+        def watch(event: str, args: tuple[object, ...]) -> None:
+            nonlocal seen
+            seen += event == "os.rename" and str(args[0]).endswith(".toml.new")
+            if seen == 2:
+                turn()
+
+        sys.addaudithook(watch)
+        sys.addaudithook(refuse)
+        said = r"could not be put back \(.*: Read-only file system\)"
+        with pytest.raises(WriteError, match=said) as refused:
+            replace_files(tmp_path, wanted(tmp_path))
+        raise refused.value
+
+    assert in_child(fail) == 1
+    assert (tmp_path / JOURNAL).exists()
+    told = recover(tmp_path)
+    assert told is not None
+    assert "as they were before" in told
+    assert contents(tmp_path) == OLD
+
+
+def test_what_was_restored_by_hand_stays(tmp_path: Path) -> None:
+    """Whoever checked out other files after a process died there keeps those."""
+    fill(tmp_path)
+
+    def die() -> None:
+        at_change(18, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        replace_files(tmp_path, wanted(tmp_path))
+
+    assert in_child(die) == -signal.SIGKILL
+    by_hand = dict.fromkeys((*OLD, "a/fresh.toml", "c/fresh.toml"), b"restored")
+    for name, data in by_hand.items():
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).write_bytes(data)
+    assert recover(tmp_path) is not None
+    assert contents(tmp_path) == by_hand
+
+
+def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
+    """Nothing else is changed then."""
+    fill(tmp_path)
+    (tmp_path / "c" / "fresh.toml").mkdir(parents=True)
+    with pytest.raises(
+        WriteError, match=r"c/fresh\.toml could not be written: Is a directory; none"
+    ):
+        replace_files(tmp_path, wanted(tmp_path))
+    assert contents(tmp_path) == OLD
+
+
+def test_folders_that_were_made_for_nothing_go(tmp_path: Path) -> None:
+    """Also the folder of all."""
+    root = tmp_path / "not" / "there"
+    (tmp_path / "file").write_bytes(b"x")
+
+    def fail() -> None:
+        def refuse() -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        at_change(4, refuse)
+        replace_files(root, {root / "a" / "b": b"x"})
+
+    assert in_child(fail) == 1
+    assert not (tmp_path / "not").exists()
+    with pytest.raises(WriteError, match=r"Not a directory|File exists"):
+        replace_files(tmp_path / "file", {tmp_path / "file" / "b": b"x"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"files": [["../x", null, true]]}',
+        '{"files": [["/x", null, true]]}',
+        "[" * 100_000,
+    ],
+    ids=["empty", "no list", "outside", "absolute", "deep"],
+)
+@pytest.mark.parametrize("name", [JOURNAL, DONE])
+def test_a_journal_that_is_none_is_named(tmp_path: Path, name: str, text: str) -> None:
+    """It is believed as little as any other file of the folder; nothing outside of it is touched."""
+    (tmp_path / "x").write_bytes(b"mine")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / name).write_text(text)
+    with pytest.raises(WriteError, match=f"{name} is no journal"):
+        recover(root)
+    assert contents(tmp_path) == {"x": b"mine", f"root/{name}": text.encode()}
+
+
+def test_a_second_process_waits_and_then_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for ever: whoever was stopped in the middle is named as another process."""
+    monkeypatch.setattr("pytest_cepbench.replacement._PATIENCE", 0.2)
+    fill(tmp_path)
+    child = os.fork()
+    if child == 0:
+        at_change(12, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+        replace_files(tmp_path, wanted(tmp_path))
+        os._exit(0)
+    assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
+    try:
+        with pytest.raises(WriteError, match="another process is replacing files"):
+            recover(tmp_path)
+        with pytest.raises(WriteError, match="another process is replacing files"):
+            replace_files(tmp_path, wanted(tmp_path))
+    finally:
+        os.kill(child, signal.SIGCONT)
+    assert os.waitpid(child, 0)[1] == 0
+    assert contents(tmp_path) == NEW
