@@ -32,9 +32,18 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     """
     for module in parts.values():
         if hasattr(module, "named_parameters"):
-            for tensor in (*module.parameters(), *module.buffers()):
-                tensor.data = own_memory(tensor.data)
+            _copy_mapped(module)
     check_values(checkpoint, parts)
+
+
+def _copy_mapped(module: Any) -> None:
+    for parameter in module.parameters():
+        parameter.data = own_memory(parameter.data)
+    for part in module.modules():
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            own = own_memory(buffer)
+            if own is not buffer:  # put in its place: it may be a view, and keep the file mapped
+                setattr(part, name, own)
 
 
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:
