@@ -19,7 +19,6 @@ from pytest_cepbench.errors import SpecError, StoreError, WriteError
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.settings import Settings
 from pytest_cepbench.plugin.workers.folder import run_folder
-from pytest_cepbench.replacement import recover
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
@@ -75,8 +74,11 @@ class Controller:
 
         taken: short options that other plugins own. Raises CepError kinds.
         """
-        told = recover(self.settings.baselines)
-        self.remarks += [] if told is None else [told]
+        if self.settings.baselines.is_dir():  # a plain pytest run has none, and imports nothing more
+            from pytest_cepbench.replacement import recover
+
+            told = recover(self.settings.baselines)
+            self.remarks += [] if told is None else [told]
         self.lines = list(self._setup(taken))
 
     def _setup(self, taken: Sequence[str]) -> Iterator[str]:
