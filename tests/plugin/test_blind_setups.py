@@ -82,13 +82,13 @@ def test_what_is_little_warns_and_is_accepted(scored: ScoredProject) -> None:
 @pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
 def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str) -> None:
     """A checkpoint that is no better is not held: nothing could have been seen of it."""
-    scored.accept(INSENSITIVE, model(drop="0,0.795"))
-    ended = scored.run(model(drop="0,0.796", spread=0.001), f"--cep-gate={gate}")
+    scored.accept(INSENSITIVE, model(drop="0,0.7905"))
+    ended = scored.run(model(drop="0,0.7905", spread=0.003), f"--cep-gate={gate}")
     case = ended.cases["two-gc"]
     assert (case["verdict"], ended.cases["one-gc"]["verdict"]) == ("inconclusive", "held")
     (reason,) = case["reasons"]
     assert reason == (
-        "the baseline of 0.005 can lose 0.005 down to what chance gives, and 0.01 is tolerated: a "
+        "the baseline of 0.0095 can lose 0.0095 down to what chance gives, and 0.01 is tolerated: a "
         "regression could not be seen"
     )
     ended.lines.fnmatch_lines(
@@ -97,18 +97,20 @@ def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str)
     for suffix in (".md", ".html"):
         page = (scored.path / ".cepbench" / "report").with_suffix(suffix).read_text()
         assert "the baseline is close to what chance gives" in page
-    failing = scored.run(model(drop="0,0.796"), f"--cep-gate={gate}", "--cep-inconclusive=fail")
+    failing = scored.run(
+        model(drop="0,0.7905", spread=0.003), f"--cep-gate={gate}", "--cep-inconclusive=fail"
+    )
     assert failing.code == pytest.ExitCode.TESTS_FAILED
 
 
 def test_old_baselines_are_read_as_before(scored: ScoredProject) -> None:
     """Without a floor in the file, that of the measurement says what the baseline is worth."""
-    scored.accept(INSENSITIVE, model(drop="0,0.795"))
+    scored.accept(INSENSITIVE, model(drop="0,0.7905"))
     for case in ("one-gc", "two-gc", "overall-gc"):
         path = scored.baseline(case)
         path.write_text(path.read_text().replace("floor = 0.0\n", ""))
         assert "floor" not in path.read_text()
-    ended = scored.run(model(drop="0,0.796", spread=0.001))
+    ended = scored.run(model(drop="0,0.7905", spread=0.003))
     assert ended.verdicts["two-gc"] == "inconclusive"
     assert ended.verdicts["one-gc"] == "held"
     assert ended.cases["one-gc"]["baseline_floor"] is None

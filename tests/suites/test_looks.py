@@ -81,7 +81,7 @@ def test_the_identity_of_a_look_is_that_of_all_samples(tmp_path: Path) -> None:
     assert look.identity["version"] == "2"
     every = staged.run.measure(case)
     baseline = load_baseline(dump_baseline(record_of(every)), case.key, "x")
-    policy = Policy(gate="threshold", tolerance=1.0)
+    policy = Policy(gate="threshold", tolerance=0.1)
     assert judge(look, baseline, policy, partial=True).verdict is Verdict.HELD
     assert judge(look, baseline, policy).verdict is Verdict.INCOMPARABLE
 

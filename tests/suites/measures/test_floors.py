@@ -71,6 +71,7 @@ def test_the_floor_is_the_score_of_others(
     for category, floor in floors.items():
         measured = staged.measure(f"{category}-{metric}")
         assert measured.floor == pytest.approx(floor, abs=1e-6)
+        assert measured.floor is not None
         assert measured.floor < measured.value
     if metric != "sim":
         for part in ("all", "overall"):
