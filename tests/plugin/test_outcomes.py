@@ -30,7 +30,7 @@ primary = ["better/gc", "same/gc", "unclear/gc", "worse/gc", "failures"]
 """,
 )
 
-CANDIDATE = model(drop="0.045,-0.05,0,0.005,0.047", spread="0.01,0.01,0.001,0.03,0.01")
+CANDIDATE = model(drop="0.045,-0.05,0,0.005,0.047", spread="0.01,0.01,0.004,0.03,0.01")
 
 FOUND = {
     "aside-gc": "regressed",

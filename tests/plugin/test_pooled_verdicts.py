@@ -79,7 +79,7 @@ def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
 
 def test_a_faint_loss_alone_stays_inconclusive(accepted: ScoredProject) -> None:
     """Without losses beside it Holm gives it no more than its share; not green by silence."""
-    ended = accepted.run(model(drop="0,0,0,0.012", spread="0.001,0.001,0.001,0.028"))
+    ended = accepted.run(model(drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028"))
     assert ended.verdicts["d-gc"] == ended.verdicts[POOLED] == "inconclusive"
     assert ended.code == pytest.ExitCode.OK
     ended.lines.fnmatch_lines(["INCONCLUSIVE scored suite pooled verdict *"])
@@ -91,7 +91,7 @@ def test_it_holds_where_every_case_excludes_its_drop_at_the_whole_alpha(
     accepted: ScoredProject,
 ) -> None:
     """A claim of all cases at once needs no division: a case may be inconclusive alone."""
-    ended = accepted.run(model(drop="0.0005", spread="0.001,0.001,0.001,0.026"))
+    ended = accepted.run(model(drop="0.0005", spread="0.004,0.004,0.004,0.026"))
     assert ended.verdicts["d-gc"] == "inconclusive"
     assert ended.verdicts[POOLED] == "held"
     assert ended.code == pytest.ExitCode.OK
@@ -115,7 +115,7 @@ def test_what_cannot_be_compared_cannot_be_pooled(accepted: ScoredProject, tmp_p
     """A case without a baseline is the suite's verdict too."""
     project = accepted.copy(tmp_path / "lacking")
     project.baseline("b-gc").unlink()
-    ended = project.run(model(drop=0.0005, spread=0.001))
+    ended = project.run(model(drop=0.0005, spread=0.004))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts["b-gc"] == ended.verdicts[POOLED] == "no-baseline"
     assert ended.cases[POOLED]["reasons"] == ["b/gc: no-baseline"]
