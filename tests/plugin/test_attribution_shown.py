@@ -92,7 +92,7 @@ def test_a_store_without_the_baselines_chains_gives_no_number(accepted: ScoredPr
 
 def test_what_did_not_regress_is_not_followed(accepted: ScoredProject) -> None:
     """No hop is played for a case that passes."""
-    ended = accepted.run(model(drop=0.0005, spread=0.001), "-k", "gc")
+    ended = accepted.run(model(drop=0.0005, spread=0.004), "-k", "gc")
     assert ended.verdicts == {"overall-gc": "held"}
     assert ended.cases["overall-gc"]["attribution"] == ""
 

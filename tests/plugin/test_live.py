@@ -17,15 +17,22 @@ from tests.plugin.terminal import Terminal, pytest_on, wait_for
 
 SLOW = """\
 import time
+from pathlib import Path
 
 import scored
 
 
 class Describer(scored.Describer):
+    calls = 0
+
     def describe(self, images, prompt, seeds):
-        time.sleep(0.15)
+        self.calls += 1
+        until = time.monotonic() + (60 if self.calls > 2 else 0.15)
+        while time.monotonic() < until and not Path("seen").exists():
+            time.sleep(0.02)
         return super().describe(images, prompt, seeds)
 """
+"""Does two calls, so that its pace is known, and the third one when the lines have been seen."""
 
 WRITTEN = """\
 import pytest
@@ -48,13 +55,13 @@ def pytest_configure(config):
 """Keeps what pytest itself writes, and no more."""
 
 LINE = re.compile(
-    r"(gw\d )?scored (a|b|overall) GC@1 +\d+/(40|80) samples  \S.*(?<= )(steps/s|s/step)  \d+ s left"
+    r"(gw\d )?scored (a|b|overall) GC@1 +\d+/(40|80) samples  \S.*(?<= )(steps/s|s/step)  (\d+ min )?\d+ s left"
 )
 
 
 @pytest.fixture
 def slow(tmp_path: Path) -> ScoredProject:
-    """A project without baselines, so that its cases fail, whose describer takes its time."""
+    """A project without baselines, so that its cases fail, whose describer waits to be seen."""
     suite = scored_suite(categories=("a", "b")).replace("scored:Describer", "slow:Describer")
     project = ScoredProject.make(tmp_path / "slow", suite)
     (project.path / "slow.py").write_text(SLOW)
@@ -82,12 +89,13 @@ def test_lines_come_and_leave_no_trace(slow: ScoredProject, args: tuple[str, ...
     terminal = Terminal()
     workers = 2 if "-n" in args else 1
     with pytest_on(terminal, slow.path, *args) as process:
-        wait_for(lambda: len(_lines(terminal)) == workers)
+        wait_for(lambda: len(_lines(terminal)) == workers, 60)
         _, row = terminal.cursor
         above, below = terminal.rows[: row + 1], terminal.rows[row + 1 :]
         assert not any(map(LINE.fullmatch, above))
         assert all(map(LINE.fullmatch, below[:workers]))
         assert not any(below[workers:])
+        (slow.path / "seen").touch()
         assert process.wait(60) == pytest.ExitCode.TESTS_FAILED
     terminal.finish()
     assert terminal.everything == _as_written(slow)
@@ -103,7 +111,7 @@ def test_lines_are_gone_after_an_interrupt(slow: ScoredProject, args: tuple[str,
     """Ctrl-C, which a terminal sends to all processes of the run."""
     terminal = Terminal()
     with pytest_on(terminal, slow.path, *args) as process:
-        wait_for(lambda: bool(_lines(terminal)))
+        wait_for(lambda: bool(_lines(terminal)), 60)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == pytest.ExitCode.INTERRUPTED
     terminal.finish()

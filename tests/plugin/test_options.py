@@ -163,7 +163,7 @@ def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CEPBENCH_DATA", "holiday=photos")
     project.write("pytest.ini", "[pytest]\ncepbench_report = out/r.json\n")
     result = project.run(
-        "-n", "2", "--generator", "python:user_models:generator?behaviour=pale", "--cep-store=kept",
+        "-n", "2", "--generator", "python:user_models:generator?behaviour=honest", "--cep-store=kept",
         "--snapshot-update",
     )  # fmt: skip
     assert result.ret == pytest.ExitCode.OK

@@ -72,7 +72,12 @@ def test_nothing_heavy_is_imported(
         assert not modules & HEAVY
         assert modules >= FLOORS
         ours = {name for name in modules if name.startswith("pytest_cepbench.")}
-        assert {name.split(".")[1] for name in ours} <= {"plugin", "errors", "conventions", "escapes"}
+        assert {name.split(".")[1] for name in ours} <= {
+            "plugin",
+            "errors",
+            "conventions",
+            "escapes",
+        }
 
 
 def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
