@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Checkpoint
+from tests.acceptance.suites.project import assert_none_lost
 from tests.acceptance.suites.warm import run_pytest
 
 pytestmark = pytest.mark.models
@@ -72,7 +73,9 @@ def gate(
     ]
     command = CommandLine(tmp_path_factory.mktemp("user"), fixed)
     code, output, _ = command.cold(
-        f"--model={checkpoint('describer', 'llava')}", "--snapshot-update"
+        f"--model={checkpoint('describer', 'llava')}",
+        "--snapshot-update",
+        "--cep-accept-insensitive",  # an untrained checkpoint is often at chance
     )
     assert code == 0, output
     return command
@@ -81,11 +84,11 @@ def gate(
 def test_unchanged_checkpoint_holds_without_one_model_call(
     gate: CommandLine, checkpoint: Checkpoint
 ) -> None:
-    """The accepted checkpoint again: every case held, no model loaded, nothing computed."""
+    """The accepted checkpoint again: every case keeps what it can lose, no model loaded, nothing computed."""
     code, output, report = gate(f"--model={checkpoint('describer', 'llava')}")
 
     assert code == 0, output
-    assert {case["verdict"] for case in report["cases"]} == {"held"}
+    assert_none_lost(report["cases"])
     assert sum(case["effort"]["inputs"] for case in report["cases"]) == 0
     assert sum(case["effort"]["loads"] for case in report["cases"]) == 0
     assert "model under test, describer:" in output

@@ -107,8 +107,9 @@ class Project:
         return Run(code, printed.read_text(), document)
 
     def accept(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
-        """A run that accepts baselines, and did."""
-        run = self.run(cast, "--snapshot-update", *arguments, paths=paths)
+        """A run that accepts baselines, and did, though untrained checkpoints are often at chance."""
+        asked = ("--snapshot-update", "--cep-accept-insensitive")
+        run = self.run(cast, *asked, *arguments, paths=paths)
         assert run.code == 0, run.output
         assert all(case["accepted"] for case in run.report["cases"])
         return run
@@ -145,10 +146,42 @@ class Project:
         return [image.to_pil() for image in found if image is not None]
 
 
+def good_verdict(case: Mapping[str, Any]) -> str:
+    """The verdict of a case of a report that lost no more than is tolerated.
+
+    `held`, but `inconclusive` where its baseline has nothing to lose: an untrained checkpoint's
+    similarity is often what chance gives, and its drawings show nothing that was asked for.
+    """
+    metric = str(case["metric"])
+    if metric == "failures":
+        most = 1 - case["baseline"]
+    elif metric in ("geneval", "mgg"):
+        most = case["baseline"]
+    elif case["baseline_floor"] is not None:
+        most = case["baseline"] - case["baseline_floor"]
+    else:
+        return "held"
+    return "held" if round(most, 6) > case["tolerance"] else "inconclusive"
+
+
+def assert_none_lost(cases: Sequence[Mapping[str, Any]]) -> None:
+    """Each case of a report has its good verdict, and so has each suite as a whole."""
+    wholes = [case for case in cases if (case["part"], case["metric"]) == POOLED]
+    measured = [case for case in cases if (case["part"], case["metric"]) != POOLED]
+    verdicts = {(case["suite"], case["part"], case["metric"]): case["verdict"] for case in measured}
+    assert verdicts == {
+        (case["suite"], case["part"], case["metric"]): good_verdict(case) for case in measured
+    }
+    for whole in wholes:
+        own = [case for case in measured if case["primary"] and case["suite"] == whole["suite"]]
+        held = {case["verdict"] for case in own} == {"held"}
+        assert whole["verdict"] == ("held" if held else "inconclusive")
+
+
 def assert_held_unasked(run: Run, cases: int) -> None:
-    """Every case is held, and no model was loaded or asked for it."""
+    """Every case keeps what it can lose, and no model was loaded or asked for it."""
     assert run.code == pytest.ExitCode.OK, run.output
     assert len(run.cases) == cases
-    assert run.verdicts == {"held"}
+    assert_none_lost(run.report["cases"])
     assert all(case["difference"] == 0 for case in run.cases.values())
     assert (run.spent("loads"), run.spent("inputs")) == (0, 0)
