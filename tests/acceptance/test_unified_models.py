@@ -33,7 +33,7 @@ from pytest_cepbench.suites import (
 from tests.acceptance.conftest import Checkpoint
 from tests.acceptance.suites.data import write_listed
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 

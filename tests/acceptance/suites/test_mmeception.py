@@ -17,7 +17,7 @@ from tests.acceptance.suites.data import write_mme
 from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
 from tests.tiny.generators import poison_decoder
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 DRAW = "num_inference_steps=2&height=64&width=64&max_sequence_length=256"
 

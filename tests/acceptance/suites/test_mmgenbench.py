@@ -24,7 +24,7 @@ from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench
 from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 TINY = "num_inference_steps=2&height=64&width=64&dtype=float32"
 

@@ -18,7 +18,7 @@ from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import LISTED, SDP_CAPTIONS, write_listed, write_sdp
 from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 GENERATIONS = 20
 
