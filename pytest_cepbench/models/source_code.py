@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def _read(module: str, root: Path, package: str) -> Iterator[tuple[str, str]]:
     package: whose modules alone are read; any below the root where empty.
     """
     waiting, known = [module], set[Path]()
+    seen = {module}
     while waiting and len(known) < _MOST:
         name = waiting.pop(0)
         file = _below(root, name)
@@ -64,7 +66,9 @@ def _read(module: str, root: Path, package: str) -> Iterator[tuple[str, str]]:
         content = file.read_bytes()
         yield file.relative_to(root).as_posix(), sha256(content).hexdigest()
         base = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += _imported(content, base)
+        found = [one for one in _imported(content, base) if one not in seen]
+        waiting += found
+        seen.update(found)
 
 
 def _below(root: Path, module: str) -> Path | None:
@@ -73,8 +77,14 @@ def _below(root: Path, module: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _imported(content: bytes, base: str) -> Iterator[str]:
+@lru_cache(maxsize=4 * _MOST)  # parsing is what takes the time, and each binding asks again
+def _imported(content: bytes, base: str) -> tuple[str, ...]:
     """Names of what may be a module in the imports of a file. base: the package that it is in."""
+    return tuple(dict.fromkeys(_names_in(content, base)))
+
+
+def _names_in(content: bytes, base: str) -> Iterator[str]:
+    """The same as they come, with repetitions."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # it lies there, and nobody has imported it
