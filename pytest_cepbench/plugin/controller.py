@@ -74,7 +74,9 @@ class Controller:
 
         taken: short options that other plugins own. Raises CepError kinds.
         """
-        if self.settings.baselines.is_dir():  # a plain pytest run has none, and imports nothing more
+        if (
+            self.settings.baselines.is_dir()
+        ):  # a plain pytest run has none, and imports nothing more
             from pytest_cepbench.replacement import recover
 
             told = recover(self.settings.baselines)

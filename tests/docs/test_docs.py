@@ -70,7 +70,7 @@ _FOREIGN_OPTIONS = {
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of the scripts in benchmarks/
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
-    "--against", "--page", "--power",
+    "--page", "--power",
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
     "--continue-on-collection-errors", "--forked", "--timeout-method",
     "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/

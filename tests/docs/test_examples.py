@@ -43,6 +43,7 @@ _WITH_MODELS = [page for page in PAGES if any(block.place == _MODELS for block i
 # -- console blocks ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", _WITH_CONSOLE, ids=lambda page: page.name)
 def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None:
     """The blocks of a page, run one after the other, print the lines they show in their order."""

@@ -49,6 +49,7 @@ def test_plots_are_of_the_shipped_figures() -> None:
         assert "<dc:date>" not in text
 
 
+@pytest.mark.slow
 def test_drawing_twice_gives_the_same_files(tmp_path: Path) -> None:
     """No plot holds anything that differs between two runs."""
     pytest.importorskip("matplotlib", reason="the plots need matplotlib (dependency group: plots)")

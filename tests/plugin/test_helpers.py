@@ -95,6 +95,7 @@ def both_at_work(project: Project) -> int:
     pytest.fail("no helper asked the model")
 
 
+@pytest.mark.slow
 def test_a_helper_changes_nothing_but_the_time(slow: Project) -> None:
     """Numbers and verdicts are those of one process; both worked, and what the helper did is counted.
 
@@ -133,6 +134,7 @@ def test_what_a_dead_helper_had_is_done_by_the_run(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_helper_ends_with_its_run(slow: Project, end: signal.Signals) -> None:
     """Interrupted or killed, a run leaves no process behind; what was stored is there for the next."""

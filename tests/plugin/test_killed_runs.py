@@ -54,6 +54,7 @@ def _calls(log: Path) -> collections.Counter[str]:
     return collections.Counter(log.read_text().split() if log.exists() else [])
 
 
+@pytest.mark.slow
 def test_killed_at_random_and_run_to_the_end(toy: Project) -> None:
     """SIGKILL loses what was in flight and nothing else: same numbers, and only those calls repeat."""
     toy.write("slow.py", SLOW)

@@ -35,6 +35,7 @@ def _here(photos: Project, model: str) -> list[dict[str, Any]]:
     return photos.numbers()
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Arguments) -> None:
     """Verdicts and numbers of a worse model are the same; the header says who plays where.
 
