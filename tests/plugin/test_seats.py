@@ -67,18 +67,24 @@ class Blind:
 def detector():
     return Blind()
 
-class Constant:
+class Hashed:
     def __init__(self, name):
         self.fingerprint = name
 
     def encode_images(self, images):
+        return self._vectors(image.tobytes() for image in images)
+
+    def encode_texts(self, texts):
+        return self._vectors(text.encode() for text in texts)
+
+    def _vectors(self, contents):
+        import zlib
         import numpy
-        return numpy.ones((len(images), 3))
+        angles = numpy.array([zlib.crc32(content) / 2**32 for content in contents])
+        return numpy.stack([numpy.cos(angles), numpy.sin(angles)], axis=1)
 
-    encode_texts = encode_images
-
-def encoder(name="constant"):
-    return Constant(name)
+def encoder(name="hashed"):
+    return Hashed(name)
 """
 
 
