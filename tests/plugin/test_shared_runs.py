@@ -102,7 +102,7 @@ def test_a_long_upload_at_the_end_is_announced(
 ) -> None:
     """Whoever waits is told for what, and how not to."""
     SlowFileSystem.reset()
-    monkeypatch.setattr(SlowFileSystem, "delay", 0.1)
+    monkeypatch.setattr(SlowFileSystem, "delay", 0.2)
     monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.0)
     result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
