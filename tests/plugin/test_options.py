@@ -57,11 +57,10 @@ def _found(settings: dict[str, Any], name: str) -> str:
     if name == "ray-pool":
         ((role, pool),) = settings["ray_pools"].items()
         return f"{role}:" + ",".join(f"{key}={number:g}" for key, number in pool.items())
-    if name == "ray-address":
-        return str(settings["ray_address"])
     if name == "data":
         return "photos=" + Path(settings["data"]["photos"]).name
-    (value,) = settings[name] if name == "shared" else (settings[name],)
+    field = name.replace("-", "_")
+    (value,) = settings[field] if name == "shared" else (settings[field],)
     if name == "budget":
         seconds = None if value.seconds is None else f"{value.seconds:g}s"
         return ",".join(str(part) for part in (value.samples, seconds) if part is not None)
