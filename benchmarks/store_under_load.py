@@ -175,7 +175,8 @@ def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
     results: list[str] = []
     images: list[str] = []
     for life in range(times):
-        with lines_of(folder, life, moments.random() * _LONGEST_LIFE) as lines:
+        first = b"begin\n" if life % 2 else b"image "
+        with lines_of(folder, life, first, moments.random() * _LONGEST_LIFE) as lines:
             said = [line.partition(" ") for line in lines]
         results += [name for kind, _, name in said if kind == "result"]
         images += [name for kind, _, name in said if kind == "image"]
@@ -190,13 +191,20 @@ def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
 
 
 @contextmanager
-def lines_of(folder: Path, life: int, seconds: float) -> Iterator[list[str]]:
-    """What a writer said until it was killed; the kill may have cut the last line in two."""
+def lines_of(folder: Path, life: int, first: bytes, seconds: float) -> Iterator[list[str]]:
+    """What a writer said until it was killed; the kill may have cut the last line in two.
+
+    first: its seconds are counted from this word on, so that a busy machine does not end every
+        life before it has confirmed an image.
+    """
     here, there = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=write_for_ever, args=(folder, life, there))
     process.start()
     there.close()
-    said = os.read(here.fileno(), 65536)  # it begins, and opens the store
+    said = b""
+    while first not in said:
+        assert (part := os.read(here.fileno(), 65536)), "the writer ended by itself"
+        said += part
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         if here.poll(left):

@@ -124,7 +124,7 @@ def test_many_deaths(tmp_path: Path) -> None:
     """Killed at moments that the clock chooses, while opening, writing or closing a transaction."""
     deaths = killed(tmp_path, 6)
     assert deaths.killed == 6
-    assert deaths.results > 20
+    assert deaths.results >= 12
     assert deaths.images > 0
 
 

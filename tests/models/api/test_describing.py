@@ -131,7 +131,8 @@ def test_a_slow_answer_is_given_up_and_asked_for_again(server: FakeServer, load:
 
     (reply,) = describe(load("describer", "timeout=0.2"))
 
-    assert (reply.value, reply.usage.retries) == ("in time", 2)
+    assert reply.value == "in time"
+    assert reply.usage.retries >= 2  # on a busy machine a third may be late too
 
 
 def test_one_sample_that_is_never_answered_is_a_passing_failure(

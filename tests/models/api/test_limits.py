@@ -113,7 +113,7 @@ def test_an_interrupt_ends_the_waiting_at_once(server: FakeServer, load: Load) -
     with pytest.raises(KeyboardInterrupt):
         describe(model, 4)
 
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 5.0
 
 
 def test_a_model_can_be_asked_inside_an_event_loop(load: Load) -> None:
