@@ -34,15 +34,15 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan, Crew, Game, RoleRunner, trace
-from pytest_cepbench.chains.admit import admit_image, admit_text
-from pytest_cepbench.chains.plan import derive_seed
+from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.validation import admit_image, admit_text
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
-from pytest_cepbench.models.roles import Describer, Encoder, Generator, Model
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.choices import Seat
-from pytest_cepbench.suites.roster import Roster
+from pytest_cepbench.suites.model_options import Seat
+from pytest_cepbench.suites.model_pool import Roster
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import ImageRef, Store, StoredResult
-from pytest_cepbench.store.freezing import freeze
-from pytest_cepbench.store.reading import Reader
+from pytest_cepbench.store.export import freeze
+from pytest_cepbench.store.readonly import Reader
 from pytest_cepbench.store.remote.remotes import Place
 from tests.store.filling import key_of
 from tests.store.remote.buckets import BUCKET, serving

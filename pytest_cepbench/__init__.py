@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.errors import CepError, InconclusiveWarning
     from pytest_cepbench.gate import Judgement, Measurement, Verdict
     from pytest_cepbench.metrics import cosine_to_start, gc_at_t, mean_similarity
-    from pytest_cepbench.models.roles import (
+    from pytest_cepbench.models.protocols import (
         Battle,
         Describer,
         Detector,

@@ -33,12 +33,12 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.evidence import Evidence
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.measures.mapping import Course as MappingCourse
-from pytest_cepbench.suites.measures.mapping import MappingMeasure
-from pytest_cepbench.suites.measures.sets import SetMeasure
-from pytest_cepbench.suites.policies import Overrides, claim_of
+from pytest_cepbench.suites.measures.feature_sets import SetMeasure
+from pytest_cepbench.suites.measures.mapping_drift import Course as MappingCourse
+from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from benchmarks.error_rates.worlds import Array, Layout, World
 from pytest_cepbench.gate import Measurement, Policy, Verdict, judge, present, record_of
-from pytest_cepbench.gate.judge import verdict_of
+from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey
 from pytest_cepbench.gate.statistics import (
     Bounds,

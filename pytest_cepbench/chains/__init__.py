@@ -1,6 +1,7 @@
 """Growing chains: steps in batches, each looked up in the store before a model is asked."""
 
-from pytest_cepbench.chains.calling import Tally, total
+from pytest_cepbench.chains.batching import Tally, total
+from pytest_cepbench.chains.caption_cleanup import Wording
 from pytest_cepbench.chains.chain import (
     Chain,
     DamagedChainsError,
@@ -8,14 +9,13 @@ from pytest_cepbench.chains.chain import (
     load_link,
     naming_damage,
 )
-from pytest_cepbench.chains.engine import Crew, start_chains
-from pytest_cepbench.chains.game import Game, grow_together
-from pytest_cepbench.chains.outlook import Outlook, look_ahead
-from pytest_cepbench.chains.plan import ChainPlan, Modality
-from pytest_cepbench.chains.reading import Trace, boxes, store_vectors, trace, vectors
-from pytest_cepbench.chains.runner import RoleRunner
+from pytest_cepbench.chains.chain_group import Game, grow_together
+from pytest_cepbench.chains.chain_plan import ChainPlan, Modality
+from pytest_cepbench.chains.features import Trace, boxes, store_vectors, trace, vectors
+from pytest_cepbench.chains.growth import Crew, start_chains
+from pytest_cepbench.chains.pending import Outlook, look_ahead
+from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.chains.wording import Wording
 
 __all__ = [
     "Chain",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains.plan import Modality
-from pytest_cepbench.chains.runner import DamagedInputsError
+from pytest_cepbench.chains.chain_plan import Modality
+from pytest_cepbench.chains.role_runner import DamagedInputsError
 from pytest_cepbench.datasets.sample import Sample, SeedImage
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store import Store

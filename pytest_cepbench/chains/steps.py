@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json, digest_text
-from pytest_cepbench.models.roles import Battle, BoundRole
+from pytest_cepbench.models.protocols import Battle, BoundRole
 
 STEP_VERSION = 1
 """Enters every key; raised when the same key would come to mean another result."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.remeasuring import Remeasured, refuse_without, remeasure
+from pytest_cepbench.cli.remeasure import Remeasured, refuse_without, remeasure
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
@@ -17,7 +17,7 @@ from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
 from pytest_cepbench.gate.baseline import FORMAT, contradiction
-from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.identities import two_identities

@@ -11,9 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
-from pytest_cepbench.cli.asking import read_trial
 from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measuring import measured
+from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.parsing import read_trial
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, show, tell
 from pytest_cepbench.errors import BaselineError, WriteError
@@ -23,7 +23,7 @@ from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import REMEDY
 from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.gate.pairing import IncomparableError, pair
-from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import Calibrated, Rehearsal, Trial, calibrate, rehearse
 from pytest_cepbench.suites import Roster

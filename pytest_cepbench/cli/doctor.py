@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytest_cepbench import __version__
-from pytest_cepbench.cli.asking import read_trial
 from pytest_cepbench.cli.documents import doctor_json, write_and_show
 from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measuring import measured
+from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.parsing import read_trial
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, tell
-from pytest_cepbench.report.efforts import usage_line
 from pytest_cepbench.report.text import number
+from pytest_cepbench.report.usage import usage_line
 from pytest_cepbench.studies.calibration import Rehearsal, Trial, rehearse
 from pytest_cepbench.studies.doctor import Diagnosis, Figures, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell

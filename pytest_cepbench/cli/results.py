@@ -12,7 +12,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.files import read_regular
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.document import SCHEMA
+from pytest_cepbench.report.writers import SCHEMA
 from pytest_cepbench.suites.cases import POOLED
 from pytest_cepbench.suites.definition import NAME
 

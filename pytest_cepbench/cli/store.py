@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from pytest_cepbench.cli.baseline_models import needed_models
 from pytest_cepbench.cli.home import open_store
-from pytest_cepbench.cli.needed import needed_models
+from pytest_cepbench.cli.number_format import read_days, read_size, show_size
 from pytest_cepbench.cli.store_pages import (
     collected_lines,
     collection_page,
@@ -27,21 +28,20 @@ from pytest_cepbench.cli.terminal import (
     show,
     show_document,
 )
-from pytest_cepbench.cli.units import read_days, read_size, show_size
 from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
-from pytest_cepbench.report.wording import counted
-from pytest_cepbench.store.collecting import Criteria, choose, collect
-from pytest_cepbench.store.freezing import Wanted, freeze
-from pytest_cepbench.store.inspection import inspect, repair
-from pytest_cepbench.store.merging import merge
-from pytest_cepbench.store.reading import INDEX, Reader
-from pytest_cepbench.store.remote.moving import inspect_objects, pull, push
-from pytest_cepbench.store.remote.objects import Objects
-from pytest_cepbench.store.remote.opening import open_objects
+from pytest_cepbench.report.formatting import counted
+from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.export import Wanted, freeze
+from pytest_cepbench.store.gc import Criteria, choose, collect
+from pytest_cepbench.store.merge import merge
+from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.remote.location import open_objects
+from pytest_cepbench.store.remote.object_store import Objects
+from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
 from pytest_cepbench.store.sources import FolderSource, TarSource
+from pytest_cepbench.store.stats import models_in, survey
 from pytest_cepbench.store.store import Store
-from pytest_cepbench.store.survey import models_in, survey
-from pytest_cepbench.store.uses import today
+from pytest_cepbench.store.verify import inspect, repair
 
 
 def run(given: Namespace) -> int:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 
+from pytest_cepbench.cli.number_format import show_day, show_size
 from pytest_cepbench.cli.rendering import Section, Table
-from pytest_cepbench.cli.units import show_day, show_size
-from pytest_cepbench.report.wording import counted
-from pytest_cepbench.store.collecting import Collected, Collection, Criteria
-from pytest_cepbench.store.inspection import Findings
-from pytest_cepbench.store.merging import Merged
-from pytest_cepbench.store.remote.moving import Inspected, Pushed
-from pytest_cepbench.store.survey import Share, Survey, count
-from pytest_cepbench.store.uses import DAY_SECONDS
+from pytest_cepbench.report.formatting import counted
+from pytest_cepbench.store.access_log import DAY_SECONDS
+from pytest_cepbench.store.gc import Collected, Collection, Criteria
+from pytest_cepbench.store.merge import Merged
+from pytest_cepbench.store.remote.sync import Inspected, Pushed
+from pytest_cepbench.store.stats import Share, Survey, count
+from pytest_cepbench.store.verify import Findings
 
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning."""

@@ -7,11 +7,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from pytest_cepbench import __version__
-from pytest_cepbench.cli.asking import read_question
 from pytest_cepbench.cli.documents import study_json, write_and_show
 from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measuring import measured
-from pytest_cepbench.cli.pages import study_page
+from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.parsing import read_question
+from pytest_cepbench.cli.study_report import study_page
 from pytest_cepbench.cli.terminal import NOT_DONE, tell
 from pytest_cepbench.studies import Prepared, Question, Study, prepare, run_study
 from pytest_cepbench.suites import Roster

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_cepbench.datasets.folder import ROOT_CATEGORY
 from pytest_cepbench.datasets.json_files import read_json
-from pytest_cepbench.datasets.names import only_file, some_of
+from pytest_cepbench.datasets.paths import only_file, some_of
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
 from pytest_cepbench.datasets.tables import Row, read_rows
 from pytest_cepbench.errors import DatasetError

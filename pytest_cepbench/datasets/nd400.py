@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_cepbench.datasets.json_files import read_json, read_json_lines
-from pytest_cepbench.datasets.names import only_file, some_of, stem, unsafe
+from pytest_cepbench.datasets.paths import only_file, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.tables import read_rows
 from pytest_cepbench.errors import DatasetError, unknown_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.datasets.names import images_by_stem, some_of, stem, unsafe
+from pytest_cepbench.datasets.paths import images_by_stem, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.tables import Row, read_rows
 from pytest_cepbench.errors import DatasetError

@@ -14,7 +14,7 @@ from pytest_cepbench.errors import BaselineError, WriteError
 from pytest_cepbench.files import MOST_TEXT, read_regular, read_text
 from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
 from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 
 AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]

@@ -8,7 +8,7 @@ from math import isfinite
 
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
-from pytest_cepbench.gate.noise import reach
+from pytest_cepbench.gate.noise_model import reach
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics.power import POWER
 

@@ -1,7 +1,6 @@
 """Models: adapters that turn a model spec into roles. torch is imported here alone, and lazily."""
 
-from pytest_cepbench.models.binding import Detected, bind, detect
-from pytest_cepbench.models.roles import (
+from pytest_cepbench.models.protocols import (
     ROLE_NAMES,
     BindContext,
     BoundRole,
@@ -10,6 +9,7 @@ from pytest_cepbench.models.roles import (
     Generator,
     RoleName,
 )
+from pytest_cepbench.models.registry import Detected, bind, detect
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 __all__ = [

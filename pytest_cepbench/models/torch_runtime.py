@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import MissingDependencyError, ModelError
-from pytest_cepbench.models.host import usable_cores
+from pytest_cepbench.models.system_limits import usable_cores
 
 if TYPE_CHECKING:
     import torch

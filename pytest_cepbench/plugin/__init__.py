@@ -29,13 +29,13 @@ from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
 from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.settings import Settings, updating
+from pytest_cepbench.plugin.run_settings import Settings, updating
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
-from pytest_cepbench.plugin.workers.folder import make_folder, remove_folder
+from pytest_cepbench.plugin.workers.run_dir import make_folder, remove_folder
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.process import Process
-    from pytest_cepbench.plugin.workers.leases import Leases
+    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.workers.devices import Leases
 
 # pytest finds fixtures as names of a plugin's module.
 __all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator", "judge"]
@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         controller = Controller(settings, lambda: process_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
             with _usage_errors():
-                from pytest_cepbench.plugin.workers.leases import plan_leases
+                from pytest_cepbench.plugin.workers.devices import plan_leases
 
                 config.stash[_LEASES] = plan_leases(config, settings)
             config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter
@@ -133,7 +133,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Turn the cases of a suite into parameters of `cep_case`."""
     if "cep_case" in metafunc.fixturenames:
-        from pytest_cepbench.plugin.collecting import parametrize
+        from pytest_cepbench.plugin.collection import parametrize
 
         parametrize(metafunc, process_of(metafunc.config))
 
@@ -153,7 +153,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item for item in session.items if is_case(item)]
     if not cases:
         return
-    from pytest_cepbench.plugin.collecting import assign_policies, leave_outlines
+    from pytest_cepbench.plugin.collection import assign_policies, leave_outlines
 
     config, process = session.config, process_of(session.config)
     assign_policies(cases, process)
@@ -194,7 +194,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is None or not controller.settings.plan or session.testsfailed:
         return None
-    from pytest_cepbench.plugin.terminal.planning import plan_lines
+    from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
@@ -249,8 +249,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if controller is not None:
         remove_folder(controller.settings.home, controller.folder)
 
-    if "pytest_cepbench.plugin.process" in sys.modules:
-        from pytest_cepbench.plugin.process import PROCESS
+    if "pytest_cepbench.plugin.evaluator" in sys.modules:
+        from pytest_cepbench.plugin.evaluator import PROCESS
 
         if PROCESS in config.stash:
             config.stash[PROCESS].close()

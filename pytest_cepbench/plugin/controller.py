@@ -17,14 +17,14 @@ import pytest
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import SpecError, StoreError, WriteError
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.settings import Settings
-from pytest_cepbench.plugin.workers.folder import run_folder
+from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.workers.run_dir import run_folder
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
     from pytest_cepbench.gate.acceptance import Change
-    from pytest_cepbench.plugin.process import Process
-    from pytest_cepbench.plugin.workers.deaths import Deaths
+    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.workers.crashes import Deaths
     from pytest_cepbench.report import Effort
 
 
@@ -60,9 +60,9 @@ class Controller:
     @cached_property
     def deaths(self) -> Deaths:
         """The workers that died."""
-        from pytest_cepbench.plugin.workers import deaths
+        from pytest_cepbench.plugin.workers import crashes
 
-        return deaths.Deaths(self.ledger)
+        return crashes.Deaths(self.ledger)
 
     @property
     def folder(self) -> Path:
@@ -110,10 +110,10 @@ class Controller:
             yield ", ".join(others)
 
     def _model_lines(self) -> Iterator[str]:
-        from pytest_cepbench.models.binding import detect
-        from pytest_cepbench.models.roles import ROLE_NAMES
+        from pytest_cepbench.models.protocols import ROLE_NAMES
+        from pytest_cepbench.models.registry import detect
         from pytest_cepbench.models.spec import PRESET, SUITE_SCHEMES, parse_spec
-        from pytest_cepbench.suites.roster import describe_role
+        from pytest_cepbench.suites.model_pool import describe_role
 
         process = self.process()
         choices = process.suites.choices
@@ -145,7 +145,7 @@ class Controller:
         """The models that were named on the command line, as workers have to find them."""
         if not self.settings.names_models:
             return {}
-        from pytest_cepbench.plugin.workers.agreement import identities_of
+        from pytest_cepbench.plugin.workers.model_identity import identities_of
 
         return identities_of(runner.bound for runner in self.process().runners)
 
@@ -294,13 +294,13 @@ class Controller:
 
     def _write_reports(self) -> None:
         from pytest_cepbench import __version__
-        from pytest_cepbench.report.document import (
+        from pytest_cepbench.report.markdown import markdown_summary
+        from pytest_cepbench.report.writers import (
             RunFacts,
             html_page,
             json_document,
             write_reports,
         )
-        from pytest_cepbench.report.markdown import markdown_summary
 
         ledger = self.ledger
         facts = RunFacts(

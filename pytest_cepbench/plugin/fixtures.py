@@ -10,18 +10,18 @@ import pytest
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
-from pytest_cepbench.plugin.settings import Settings
+from pytest_cepbench.plugin.run_settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_cepbench.models.roles import RoleName
-    from pytest_cepbench.plugin.process import Process
+    from pytest_cepbench.models.protocols import RoleName
+    from pytest_cepbench.plugin.evaluator import Process
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
 
 
 def process_of(config: pytest.Config) -> Process:
     """Suites, store and models of this process, made at the first call."""
-    from pytest_cepbench.plugin.process import PROCESS, Process
+    from pytest_cepbench.plugin.evaluator import PROCESS, Process
 
     if PROCESS not in config.stash:
         controller = config.stash.get(CONTROLLER, None)
@@ -34,9 +34,9 @@ def process_of(config: pytest.Config) -> Process:
 
 
 def _process_of_worker(config: pytest.Config) -> Process:
-    from pytest_cepbench.plugin.process import Process
-    from pytest_cepbench.plugin.workers.agreement import Agreement
-    from pytest_cepbench.plugin.workers.folder import run_folder
+    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.workers.model_identity import Agreement
+    from pytest_cepbench.plugin.workers.run_dir import run_folder
 
     told: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
     settings, run_id, name = Settings.from_config(config), told["cepbench_run"], told["workerid"]
@@ -64,12 +64,12 @@ def cep_gate(
     from msgspec.structs import replace
 
     from pytest_cepbench.errors import InconclusiveWarning
-    from pytest_cepbench.plugin.collecting import mark_of
-    from pytest_cepbench.plugin.judging import Judge
+    from pytest_cepbench.plugin.case_runner import Judge
+    from pytest_cepbench.plugin.collection import mark_of
     from pytest_cepbench.plugin.markers import is_tolerance
-    from pytest_cepbench.report.properties import properties_of
+    from pytest_cepbench.report.junit import properties_of
     from pytest_cepbench.report.text import explain, one_line
-    from pytest_cepbench.suites.policies import Overrides
+    from pytest_cepbench.suites.gate_config import Overrides
 
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
@@ -132,7 +132,7 @@ def judge(request: pytest.FixtureRequest) -> Any:
 
 def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
     from pytest_cepbench.errors import CepError
-    from pytest_cepbench.plugin.collecting import mark_of
+    from pytest_cepbench.plugin.collection import mark_of
 
     try:
         return process_of(request.config).model(

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.models.host import free_memory, usable_cores
+from pytest_cepbench.models.system_limits import free_memory, usable_cores
 from pytest_cepbench.models.torch_runtime import set_threads, threads_said
-from pytest_cepbench.plugin.workers.agreement import identities_of
-from pytest_cepbench.plugin.workers.folder import make_folder
+from pytest_cepbench.plugin.workers.model_identity import identities_of
+from pytest_cepbench.plugin.workers.run_dir import make_folder
 from pytest_cepbench.report import Effort
-from pytest_cepbench.suites.forecast import forecast
+from pytest_cepbench.suites.estimate import forecast
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.process import Process
-    from pytest_cepbench.plugin.settings import Settings
+    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.run_settings import Settings
     from pytest_cepbench.suites import Case
 
 MOST_PROCESSES = 4
@@ -159,7 +159,7 @@ class Helpers:
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         with self._log(name).open("wb") as log, suppress(OSError):  # then there is one process less
             helper = subprocess.Popen(
-                [sys.executable, "-m", "pytest_cepbench.plugin.helper"],
+                [sys.executable, "-m", "pytest_cepbench.plugin.helper_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

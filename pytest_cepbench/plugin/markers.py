@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.definition import FILE_NAME
-from pytest_cepbench.suites.policies import Overrides
+from pytest_cepbench.suites.gate_config import Overrides
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.wire import to_wire
+from pytest_cepbench.plugin.serialization import to_wire
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
@@ -95,7 +95,7 @@ class Records:
             record.waiting = before.waiting
             record.after_error = any(one.verdict == "error" for one in before.results)
             if before.results:
-                from pytest_cepbench.report.properties import PREFIX
+                from pytest_cepbench.report.junit import PREFIX
 
                 item.user_properties[:] = [
                     one for one in item.user_properties if not str(one[0]).startswith(PREFIX)

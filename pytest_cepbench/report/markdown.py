@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report.document import RunFacts
-from pytest_cepbench.report.efforts import effort_line
-from pytest_cepbench.report.figures import HEADS, cells_of, range_shown
+from pytest_cepbench.report.case_table import HEADS, cells_of, range_shown
+from pytest_cepbench.report.formatting import name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
-from pytest_cepbench.report.wording import name_of, printable
+from pytest_cepbench.report.usage import effort_line
+from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
 

@@ -9,7 +9,7 @@ import msgspec
 
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import REFUSED
-from pytest_cepbench.models.roles import Usage
+from pytest_cepbench.models.protocols import Usage
 
 
 class LinkShown(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pytest_cepbench.report.figures import (
+from pytest_cepbench.report.case_table import (
     HEADS,
     cells_of,
     failures_of,
@@ -15,9 +15,9 @@ from pytest_cepbench.report.figures import (
     range_shown,
     settings_of,
 )
+from pytest_cepbench.report.formatting import between, name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
-from pytest_cepbench.report.wording import between, name_of, number, printable
 
 __all__ = [
     "explain",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import fsum
 
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.formatting import counted, percent
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.wording import counted, percent
 from pytest_cepbench.suites.cases import POOLED
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"

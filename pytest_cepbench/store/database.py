@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import StoreError, StoreFullError, StoreVersionError
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.store.results import is_sealed
+from pytest_cepbench.store.stored_result import is_sealed
 
 FORMAT = 1
 """Version of the layout on disk; raised by any change that an older version would misread."""

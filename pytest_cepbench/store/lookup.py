@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from pytest_cepbench.store.results import Result, is_sealed, unpack
+from pytest_cepbench.store.stored_result import Result, is_sealed, unpack
 
 Row = tuple[Any, ...]
 

@@ -6,7 +6,7 @@ import json
 import time
 
 from pytest_cepbench.store.lookup import Row
-from pytest_cepbench.store.results import ImageRef, is_sealed, unpack
+from pytest_cepbench.store.stored_result import ImageRef, is_sealed, unpack
 
 MOST_PAYLOAD = 2**23
 """Bytes; texts, vectors and detections are far below."""

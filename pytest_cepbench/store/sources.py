@@ -14,7 +14,7 @@ from uuid import uuid4
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.files import open_regular, read_regular
 from pytest_cepbench.store.images import FOLDER, MOST_BYTES, digest_of, image_path
-from pytest_cepbench.store.reading import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, Reader
 
 
 class Source(Protocol):

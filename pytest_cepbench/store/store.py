@@ -16,19 +16,19 @@ from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store.claims import Claims
+from pytest_cepbench.store.access_log import Uses
 from pytest_cepbench.store.database import explained
+from pytest_cepbench.store.image_cache import Recent
 from pytest_cepbench.store.images import FOLDER, image_path, read_image_of, write_image
 from pytest_cepbench.store.index import Index
-from pytest_cepbench.store.layers import Layers
+from pytest_cepbench.store.locks import Claims
 from pytest_cepbench.store.lookup import Read, among, results_under
-from pytest_cepbench.store.reading import INDEX
-from pytest_cepbench.store.recent import Recent
-from pytest_cepbench.store.remote.objects import MARKER
+from pytest_cepbench.store.overlay import Layers
+from pytest_cepbench.store.readonly import INDEX
+from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Place, Remotes
-from pytest_cepbench.store.results import Result, StoredResult, pack, seal, seal_stamp
 from pytest_cepbench.store.rows import dated
-from pytest_cepbench.store.uses import Uses
+from pytest_cepbench.store.stored_result import Result, StoredResult, pack, seal, seal_stamp
 
 INSERT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
 """A row of results; the first one under a key stays."""

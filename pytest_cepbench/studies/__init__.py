@@ -1,8 +1,9 @@
 """Studies: how far a suite's numbers move with the seed, the generator, the encoder or the length."""
 
-from pytest_cepbench.studies.preparing import Prepared, prepare
-from pytest_cepbench.studies.question import Named, Question, StudyName
-from pytest_cepbench.studies.result import (
+from pytest_cepbench.studies.preparation import Prepared, prepare
+from pytest_cepbench.studies.runner import run_study
+from pytest_cepbench.studies.spec import Named, Question, StudyName
+from pytest_cepbench.studies.study_result import (
     Agreement,
     Cell,
     Column,
@@ -13,7 +14,6 @@ from pytest_cepbench.studies.result import (
     Weighting,
     Words,
 )
-from pytest_cepbench.studies.running import run_study
 
 __all__ = [
     "Agreement",

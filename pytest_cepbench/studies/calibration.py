@@ -11,8 +11,8 @@ import msgspec
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
-from pytest_cepbench.gate.noise import Reach, reach, tolerance_remark
-from pytest_cepbench.studies.noise import noise_of
+from pytest_cepbench.gate.noise_model import Reach, reach, tolerance_remark
+from pytest_cepbench.studies.noise_estimate import noise_of
 from pytest_cepbench.suites import (
     Case,
     Lineup,
@@ -25,8 +25,8 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
+from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, settle
 from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.policies import Overrides, check_names, claim_of, settle
 
 Tell = Callable[[str], None]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.correlation import Method
-from pytest_cepbench.studies.preparing import Prepared
-from pytest_cepbench.studies.question import StudyName
-from pytest_cepbench.studies.result import Cell, ChainAgreement, Grid, Weighting
-from pytest_cepbench.studies.statistics import (
+from pytest_cepbench.studies.preparation import Prepared
+from pytest_cepbench.studies.spec import StudyName
+from pytest_cepbench.studies.study_result import Cell, ChainAgreement, Grid, Weighting
+from pytest_cepbench.studies.summary_statistics import (
     FEWEST,
     agreements,
     chain_agreement,

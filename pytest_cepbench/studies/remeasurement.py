@@ -30,9 +30,9 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from pytest_cepbench.suites.amendment import Setting, amended
 from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.roster import describe_role
+from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.suite_file_edit import Setting, amended
 
 _SEEDS = 1_000_000
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
-from pytest_cepbench.metrics.words import LENGTH_BANDS, LengthBand
-from pytest_cepbench.models.roles import RoleName
-from pytest_cepbench.studies.bands import other_length, prompt_for
-from pytest_cepbench.studies.question import Question
+from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.studies.length_prompts import other_length, prompt_for
+from pytest_cepbench.studies.spec import Question
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
-from pytest_cepbench.suites.measures.settings import FailuresTable, SimilarityTable
+from pytest_cepbench.suites.measures.measure_options import FailuresTable, SimilarityTable
 
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""

@@ -1,13 +1,13 @@
 """Suites: data set, chains and metrics put together into measurements."""
 
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.casting import Lineup, NotConcernedError, cast_suite
-from pytest_cepbench.suites.choices import RoleChoices, named_seat
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
-from pytest_cepbench.suites.roster import Roster
-from pytest_cepbench.suites.run import SuiteRun
+from pytest_cepbench.suites.model_options import RoleChoices, named_seat
+from pytest_cepbench.suites.model_pool import Roster
+from pytest_cepbench.suites.role_assignment import Lineup, NotConcernedError, cast_suite
+from pytest_cepbench.suites.suite_run import SuiteRun
 
 __all__ = [
     "Case",

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.chains import Modality, RoleRunner
-from pytest_cepbench.chains.remembered import NotInStoreError, recall, remember
+from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.relay import Relay, parting, relay
-from pytest_cepbench.suites.run import SuiteRun
+from pytest_cepbench.suites.hybrid_chains import Relay, parting, relay
+from pytest_cepbench.suites.suite_run import SuiteRun
 
 _GROWERS = ("describer", "generator")
 

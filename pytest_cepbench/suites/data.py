@@ -13,7 +13,7 @@ from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
-from pytest_cepbench.datasets.pairs import load_pairs
+from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from pytest_cepbench.chains import ChainPlan, Modality, Wording
-from pytest_cepbench.chains.plan import PLACEHOLDER
+from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.policy import BoundsName, GateName
-from pytest_cepbench.models.roles import ROLE_NAMES
+from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
-from pytest_cepbench.suites.measures.settings import number_problems
+from pytest_cepbench.suites.measures.measure_options import number_problems
 
 FILE_NAME = "suite.toml"
 

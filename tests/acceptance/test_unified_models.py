@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.chains import Chain, Modality
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     RoleChoices,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains.calling import Caller, Tally
-from pytest_cepbench.chains.habits import habit_of
+from pytest_cepbench.chains.batching import Caller, Tally
+from pytest_cepbench.chains.throughput import habit_of
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, crew, play, samples
 from tests.chains.test_memory import cuda_out_of_memory, holds

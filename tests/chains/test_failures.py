@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import ChainPlan, Trace
-from pytest_cepbench.chains.plan import derive_seed
+from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (

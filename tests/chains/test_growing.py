@@ -11,7 +11,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains import ChainPlan
-from pytest_cepbench.chains.plan import derive_seed
+from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample, load_seed_image
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics import cosine_to_start

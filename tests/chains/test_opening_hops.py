@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.chains import Chain, Crew, Game, Modality, RoleRunner
-from pytest_cepbench.chains.remembered import NotInStoreError, recall, remember
+from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remember
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,

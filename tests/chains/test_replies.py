@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Crew, Game, RoleRunner
-from pytest_cepbench.models.roles import Reply, Usage
+from pytest_cepbench.models.protocols import Reply, Usage
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, describe_image, draw_text, samples
 

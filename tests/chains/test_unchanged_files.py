@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import Crew, RoleRunner
-from pytest_cepbench.chains.engine import ask, start_chains
-from pytest_cepbench.chains.ray.wire import exception_of, fault_of
+from pytest_cepbench.chains.growth import ask, start_chains
+from pytest_cepbench.chains.ray.messages import exception_of, fault_of
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import IdentityError, ImageError
-from pytest_cepbench.models.covered import CoveredFiles
+from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import PLAN, Teller, bound, crew

@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, perceive
 from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.roles import Reply, Usage
+from pytest_cepbench.models.protocols import Reply, Usage
 
 _CALLS = count()
 

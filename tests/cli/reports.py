@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.gate import Measurement, dump_baseline, record_of
-from pytest_cepbench.gate.places import baseline_path
+from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.document import RunFacts, json_document
+from pytest_cepbench.report.writers import RunFacts, json_document
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     RoleChoices,

@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.studies import Agreement, Cell, Grid, ModelSpread, Study, Weighting
 from pytest_cepbench.studies.doctor import Check, Diagnosis, Figures
-from pytest_cepbench.studies.question import STUDIES
+from pytest_cepbench.studies.spec import STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 ACCEPTING = PAGE.with_name("accepting.md")

@@ -12,7 +12,7 @@ from tests.studies.toy import TOY, write_suite
 MODULE = """\
 import signal
 
-from pytest_cepbench.models.shapes import Knobs, ShapesDescriber
+from pytest_cepbench.models.rule_based import Knobs, ShapesDescriber
 
 
 class Describer(ShapesDescriber):

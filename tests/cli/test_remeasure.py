@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, record_of
-from pytest_cepbench.gate.places import anchor_path, baseline_path
+from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     RoleChoices,
@@ -37,7 +37,7 @@ SMALL = GATED.replace("samples_per_category = 2", "samples_per_category = 1")
 FIXED = SMALL.replace('generator = "shapes:"', 'generator = "python:fixed:Painter"')
 
 PAINTER = """\
-from pytest_cepbench.models.shapes import ShapesGenerator
+from pytest_cepbench.models.rule_based import ShapesGenerator
 from pytest_cepbench.datasets.shapes import Knobs
 
 class Painter(ShapesGenerator):

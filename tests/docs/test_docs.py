@@ -17,18 +17,18 @@ from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.shapes import Knobs
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.models.api.params import ChatParams, ImageParams, ServerParams
-from pytest_cepbench.models.describers.params import DescriberParams
-from pytest_cepbench.models.detectors.params import ClassesParams, OwlParams
-from pytest_cepbench.models.encoders.params import (
+from pytest_cepbench.models.api.request_params import ChatParams, ImageParams, ServerParams
+from pytest_cepbench.models.describers.describer_params import DescriberParams
+from pytest_cepbench.models.detectors.detector_params import ClassesParams, OwlParams
+from pytest_cepbench.models.encoders.encoder_params import (
     EncoderParams,
     InceptionParams,
     TimmEncoderParams,
     TransformersEncoderParams,
     UnicomParams,
 )
-from pytest_cepbench.models.generators.params import GeneratorParams
-from pytest_cepbench.models.unified.params import UnifiedParams
+from pytest_cepbench.models.generators.generator_params import GeneratorParams
+from pytest_cepbench.models.unified.unified_params import UnifiedParams
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store

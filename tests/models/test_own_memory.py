@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import Tally
-from pytest_cepbench.chains.holding import Holding
-from pytest_cepbench.chains.residency import Residency
+from pytest_cepbench.chains.device_swap import Residency
+from pytest_cepbench.chains.model_handle import Holding
 from pytest_cepbench.errors import IdentityError
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
 from tests.tiny import describers, detectors, encoders, generators, text_encoders, unified
 from tests.tiny import weights_files as files

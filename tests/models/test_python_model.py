@@ -12,9 +12,15 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.binding import bind, detect
+from pytest_cepbench.models.protocols import (
+    UNIFIED_ROLES,
+    BindContext,
+    BoundRole,
+    Describer,
+    RoleName,
+)
 from pytest_cepbench.models.python_model import _make, roles_of
-from pytest_cepbench.models.roles import UNIFIED_ROLES, BindContext, BoundRole, Describer, RoleName
+from pytest_cepbench.models.registry import bind, detect
 from pytest_cepbench.models.spec import parse_spec
 
 MODULE = """

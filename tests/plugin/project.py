@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 # What a run in this process imports is forgotten after the test, and NumPy can be imported only once.
-import pytest_cepbench.plugin.judging
-import pytest_cepbench.plugin.terminal.planning  # noqa: F401 - see above
+import pytest_cepbench.plugin.case_runner
+import pytest_cepbench.plugin.terminal.plan_mode  # noqa: F401 - see above
 from pytest_cepbench.models import python_model
 from tests.plugin import warm
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import Knobs
-from pytest_cepbench.models.shapes import ShapesDescriber, ShapesGenerator
+from pytest_cepbench.models.rule_based import ShapesDescriber, ShapesGenerator
 from tests.models.api.fake_server import Answer, FakeServer, Seen, drawn, fault, said, serving
 from tests.plugin.project import SHAPES, Project, contents
 

@@ -46,7 +46,7 @@ def _refused(project: Project, *arguments: str) -> str:
     config = project.pytester.parseconfig(
         "-p", "no:terminal", "-p", "no:hypothesispytest", *arguments
     )
-    from pytest_cepbench.plugin.settings import Settings
+    from pytest_cepbench.plugin.run_settings import Settings
 
     with pytest.raises(pytest.UsageError) as raised:
         Settings.from_config(config)

@@ -165,7 +165,7 @@ def trainer(request):
     yield
     if "[a-" in request.node.nodeid:
         from pytest_cepbench.models.python_model import _make
-        from pytest_cepbench.plugin.process import PROCESS
+        from pytest_cepbench.plugin.evaluator import PROCESS
 
         process = request.config.stash[PROCESS]
         for known in (process.roster.runners, process.roster._holdings, process._runs):

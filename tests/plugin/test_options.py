@@ -45,7 +45,7 @@ VALUES = {
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    from pytest_cepbench.plugin.settings import Settings
+    from pytest_cepbench.plugin.run_settings import Settings
 
     return vars(Settings.from_config(config))
 

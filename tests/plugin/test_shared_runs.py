@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.store.remote import publishing
+from pytest_cepbench.store.remote import uploader
 from tests.plugin.project import Project, assert_one_message
 from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
 from tests.store.remote.slow import SlowFileSystem
@@ -103,7 +103,7 @@ def test_a_long_upload_at_the_end_is_announced(
     """Whoever waits is told for what, and how not to."""
     SlowFileSystem.reset()
     monkeypatch.setattr(SlowFileSystem, "delay", 0.2)
-    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.0)
     result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     said = "results are being uploaded to slow://lib; interrupt it to leave them to cepbench store push"

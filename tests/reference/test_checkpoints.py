@@ -22,7 +22,7 @@ from pytest_cepbench.datasets.shapes import (
     perceive,
     sample_scene,
 )
-from pytest_cepbench.models.roles import Describer, Encoder, Generator
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator
 from tests.models.binding import bind_text
 
 pytest.importorskip("torch", reason="the reference models need the [models] extra")

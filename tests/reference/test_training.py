@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.models.roles import Describer, Encoder, Generator
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator
 from tests.models.binding import bind_text
 from tests.reference.conftest import REFERENCE
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.document import RunFacts
 from pytest_cepbench.report.markdown import escaped, markdown_summary
+from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import Page, read_page
 from tests.report.results import FULL, REGRESSED, RESULTS, SECRET
 from tests.test_escapes import hides_nothing

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pytest_cepbench.gate import Baseline, Noise, Verdict
-from pytest_cepbench.models.roles import Usage
+from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import (
     AnchorShown,
     CaseResult,
@@ -20,8 +20,8 @@ from pytest_cepbench.report import (
     LinkShown,
     ModelShown,
 )
-from pytest_cepbench.report.document import SCHEMA, RunFacts, json_document
-from pytest_cepbench.report.properties import PREFIX, properties_of
+from pytest_cepbench.report.junit import PREFIX, properties_of
+from pytest_cepbench.report.writers import SCHEMA, RunFacts, json_document
 from tests.docs.markdown import DOCS, column, tables
 from tests.report.results import REGRESSED
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
-from pytest_cepbench.store.freezing import freeze
+from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.export import freeze
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.reading import INDEX, Reader
-from pytest_cepbench.store.uses import today
+from pytest_cepbench.store.readonly import INDEX, Reader
 from tests.artifacts.files import noise
 
 

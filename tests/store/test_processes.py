@@ -17,7 +17,7 @@ from benchmarks.store_under_load import killed, together
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.database import in_place
-from pytest_cepbench.store.reading import INDEX
+from pytest_cepbench.store.readonly import INDEX
 from tests.store.writer import text_of
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ import pytest
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ImageRef, Store, StoredResult
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.reading import INDEX
-from pytest_cepbench.store.remote.objects import MARKER, image_name, result_name
-from pytest_cepbench.store.results import seal
+from pytest_cepbench.store.readonly import INDEX
+from pytest_cepbench.store.remote.object_store import MARKER, image_name, result_name
 from pytest_cepbench.store.rows import MOST_PAYLOAD
+from pytest_cepbench.store.stored_result import seal
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
 

@@ -16,9 +16,9 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated, Trial, calibrate, rehearse
-from pytest_cepbench.studies.noise import noise_of
+from pytest_cepbench.studies.noise_estimate import noise_of
 from pytest_cepbench.suites import RoleChoices, Roster
-from pytest_cepbench.suites.policies import Overrides
+from pytest_cepbench.suites.gate_config import Overrides
 from tests.studies.toy import TOY, write_suite
 
 Scores = Mapping[str, Mapping[str, float]]

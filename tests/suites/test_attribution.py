@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.chains.remembered import remember
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.chains.baseline_model import remember
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.attribution import Attribution, Hop, _say_hops, attribute

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.models.binding import bind
-from pytest_cepbench.models.roles import BoundRole
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Roster, SuiteRun
-from pytest_cepbench.suites.choices import Seat
-from pytest_cepbench.suites.work import Work
+from pytest_cepbench.suites.model_options import Seat
+from pytest_cepbench.suites.shards import Work
 from tests.suites.world import Staged, stage
 
 SUITE = """\

@@ -20,7 +20,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from pytest_cepbench.suites.data import DataAbsentError
-from pytest_cepbench.suites.policies import Overrides, check_names, claim_of, divide_alpha
+from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, divide_alpha
 
 SUITES = Path(__file__).parents[2] / "suites"
 

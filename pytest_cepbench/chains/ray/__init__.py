@@ -4,10 +4,10 @@
 """
 
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.connecting import connect
+from pytest_cepbench.chains.ray.connection import connect
 from pytest_cepbench.chains.ray.pool import StoppedError
-from pytest_cepbench.chains.ray.pools import Pools
-from pytest_cepbench.chains.ray.shares import Share, Wish, check_wishes, share_out
+from pytest_cepbench.chains.ray.pool_manager import Pools
+from pytest_cepbench.chains.ray.resources import Share, Wish, check_wishes, share_out
 
 __all__ = [
     "Cluster",

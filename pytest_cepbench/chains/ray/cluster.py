@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cepbench.chains.ray.quiet import calm, put_back
+from pytest_cepbench.chains.ray.logging_setup import calm, put_back
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
 
-from pytest_cepbench.chains.ray.deaths import Suspects, is_process_death, last_words
-from pytest_cepbench.chains.ray.staff import Member, Staff
-from pytest_cepbench.chains.ray.wire import Answer, Asked, Fault, exception_of
+from pytest_cepbench.chains.ray.failures import Suspects, is_process_death, last_words
+from pytest_cepbench.chains.ray.messages import Answer, Asked, Fault, exception_of
+from pytest_cepbench.chains.ray.supervisor import Member, Staff
 from pytest_cepbench.errors import CepError, MeasurementError, ModelError
 
 PREFETCH = 2

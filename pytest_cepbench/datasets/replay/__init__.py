@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_cepbench.datasets.names import list_folder, some_of
+from pytest_cepbench.datasets.paths import list_folder, some_of
 from pytest_cepbench.datasets.replay import genception, geneval, mgg, mmgenbench, sdp
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
 from pytest_cepbench.errors import DatasetError, SpecError, unknown_name

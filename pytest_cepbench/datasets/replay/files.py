@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_cepbench.datasets.names import images_by_stem, list_folder
+from pytest_cepbench.datasets.paths import images_by_stem, list_folder
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from pytest_cepbench.datasets.folder import SUFFIXES, refuse_unreadable
-from pytest_cepbench.datasets.names import some_of, stem
+from pytest_cepbench.datasets.paths import some_of, stem
 from pytest_cepbench.datasets.replay.files import images_in, refuse_outside
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start, stems
 from pytest_cepbench.errors import DatasetError

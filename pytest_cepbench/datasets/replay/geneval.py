@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_cepbench.datasets.names import list_folder
+from pytest_cepbench.datasets.paths import list_folder
 from pytest_cepbench.datasets.replay.files import numbered_images, refuse_outside
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay
 from pytest_cepbench.datasets.sample import Sample

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
-from pytest_cepbench.datasets.names import list_folder, some_of
+from pytest_cepbench.datasets.paths import list_folder, some_of
 from pytest_cepbench.datasets.replay.files import refuse_outside
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
 from pytest_cepbench.datasets.replay.workbook import read_sheet, sheet_columns

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_cepbench.datasets.names import some_of, stem
+from pytest_cepbench.datasets.paths import some_of, stem
 from pytest_cepbench.datasets.sample import Sample, SeedImage
 from pytest_cepbench.errors import DatasetError
 

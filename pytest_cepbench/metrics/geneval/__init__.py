@@ -12,13 +12,6 @@ from pytest_cepbench.metrics.geneval.accuracy import (
     overall_by_generation,
     task_accuracies,
 )
-from pytest_cepbench.metrics.geneval.asking import (
-    QUERY_STYLES,
-    Asked,
-    QueryStyle,
-    objects_by_class,
-    queries,
-)
 from pytest_cepbench.metrics.geneval.colors import (
     COLORS,
     TEMPLATES,
@@ -26,8 +19,16 @@ from pytest_cepbench.metrics.geneval.colors import (
     crop_object,
     zero_shot_color,
 )
-from pytest_cepbench.metrics.geneval.judging import Outcome, ToColor, judge, objects_to_color
-from pytest_cepbench.metrics.geneval.prompts import (
+from pytest_cepbench.metrics.geneval.detector_queries import (
+    QUERY_STYLES,
+    Asked,
+    QueryStyle,
+    objects_by_class,
+    queries,
+)
+from pytest_cepbench.metrics.geneval.evaluator import Outcome, ToColor, judge, objects_to_color
+from pytest_cepbench.metrics.geneval.relations import relations
+from pytest_cepbench.metrics.geneval.requirements import (
     RELATIONS,
     TASKS,
     Clause,
@@ -39,7 +40,6 @@ from pytest_cepbench.metrics.geneval.prompts import (
     parse_prompt,
     prompt_metadata,
 )
-from pytest_cepbench.metrics.geneval.relations import relations
 from pytest_cepbench.metrics.geneval.selection import GENEVAL, MGG_CODE, Found, Settings
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import hypot
 
-from pytest_cepbench.metrics.geneval.prompts import Relation
+from pytest_cepbench.metrics.geneval.requirements import Relation
 
 Box = tuple[float, float, float, float]
 

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from pytest_cepbench.artifacts import Detection
 from pytest_cepbench.errors import unknown_name
-from pytest_cepbench.metrics.geneval.prompts import Prompt
 from pytest_cepbench.metrics.geneval.relations import Box
+from pytest_cepbench.metrics.geneval.requirements import Prompt
 
 Found = Mapping[str, Sequence[Detection]]
 """Class -> the detections of that class, in any order; a class without any may be left out."""

@@ -4,6 +4,6 @@
 the `openai` client: a run whose results are all in the store asks nobody.
 """
 
-from pytest_cepbench.models.api.binding import API_ROLES, bind_api, detect_api, require_client
+from pytest_cepbench.models.api.provider import API_ROLES, bind_api, detect_api, require_client
 
 __all__ = ["API_ROLES", "bind_api", "detect_api", "require_client"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.params import ServerParams
-from pytest_cepbench.models.api.secrecy import Secret, public_url, without_secrets
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.api.credentials import Secret, public_url, without_secrets
+from pytest_cepbench.models.api.request_params import ServerParams
+from pytest_cepbench.models.protocols import RoleName
 
 OFFICIAL = "https://api.openai.com/v1"
 """Where the client goes when nobody says otherwise."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from pytest_cepbench.models.api.secrecy import Secret
+from pytest_cepbench.models.api.credentials import Secret
 
 _LIBRARIES = ("openai", "httpx", "httpcore")  # also under newer names that begin so
 

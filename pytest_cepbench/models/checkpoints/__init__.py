@@ -1,8 +1,12 @@
 """Checkpoints on disk: found, recognised, checked and fingerprinted without any model library."""
 
-from pytest_cepbench.models.checkpoints.files import component_names, list_files, read_json
-from pytest_cepbench.models.checkpoints.fingerprinting import fingerprint
-from pytest_cepbench.models.checkpoints.inspection import (
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    component_names,
+    list_files,
+    read_json,
+)
+from pytest_cepbench.models.checkpoints.fingerprint import fingerprint
+from pytest_cepbench.models.checkpoints.integrity import (
     Checkpoint,
     check_configuration,
     complete_checkpoint,

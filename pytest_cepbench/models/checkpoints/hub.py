@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.files import MODULES_FILE
+from pytest_cepbench.models.checkpoints.checkpoint_files import MODULES_FILE
 from pytest_cepbench.models.torch_runtime import require
 
 INDEX_FILES = ("model_index.json", "open_clip_config.json", "config.json")

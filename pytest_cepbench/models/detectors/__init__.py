@@ -7,7 +7,7 @@ from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.boxes_detector import bind_boxes
 from pytest_cepbench.models.detectors.mask2former_detector import bind_mask2former
 from pytest_cepbench.models.detectors.owl_detector import bind_owl
-from pytest_cepbench.models.roles import BindContext, BoundRole
+from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
 
 _ADAPTERS = {

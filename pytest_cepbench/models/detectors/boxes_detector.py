@@ -15,13 +15,13 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.detectors.box_filter import Candidates
 from pytest_cepbench.models.detectors.class_names import ClassNames
 from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector
-from pytest_cepbench.models.detectors.keeping import Candidates
-from pytest_cepbench.models.detectors.loading import load_parts
-from pytest_cepbench.models.detectors.params import ClassesParams, identity_params
-from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.roles import BindContext, BoundRole
+from pytest_cepbench.models.detectors.detector_loader import load_parts
+from pytest_cepbench.models.detectors.detector_params import ClassesParams, identity_params
+from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require
 

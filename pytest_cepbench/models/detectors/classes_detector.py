@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.models.detectors.box_filter import Candidates, keep
 from pytest_cepbench.models.detectors.class_names import ClassNames
-from pytest_cepbench.models.detectors.keeping import Candidates, keep
-from pytest_cepbench.models.detectors.params import ClassesParams
+from pytest_cepbench.models.detectors.detector_params import ClassesParams
 from pytest_cepbench.models.torch_runtime import quiet
 
 Asked = Mapping[int, tuple[str, ...]]

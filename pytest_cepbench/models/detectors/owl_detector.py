@@ -21,16 +21,16 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.keeping import Candidates, corners, keep
-from pytest_cepbench.models.detectors.loading import load_parts
-from pytest_cepbench.models.detectors.params import OwlParams, identity_params
-from pytest_cepbench.models.loading import explained
-from pytest_cepbench.models.plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.roles import BindContext, BoundRole
+from pytest_cepbench.models.detectors.box_filter import Candidates, corners, keep
+from pytest_cepbench.models.detectors.detector_loader import load_parts
+from pytest_cepbench.models.detectors.detector_params import OwlParams, identity_params
+from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.protocols import BindContext, BoundRole
+from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.tokenizer_checks import check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require
 from pytest_cepbench.models.truncation import TruncationNotice
-from pytest_cepbench.models.vocabulary import check_vocabulary
 
 ADAPTER = "owl-detector/1"
 

@@ -16,7 +16,7 @@ from pytest_cepbench.models.encoders.sentence_transformers_encoder import (
 from pytest_cepbench.models.encoders.timm_encoder import bind_timm
 from pytest_cepbench.models.encoders.transformers_encoder import bind_transformers
 from pytest_cepbench.models.encoders.unicom_encoder import bind_unicom
-from pytest_cepbench.models.roles import BindContext, BoundRole, RoleName
+from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.spec import ModelSpec
 
 _ADAPTERS = {

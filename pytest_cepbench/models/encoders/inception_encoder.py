@@ -23,15 +23,15 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.encoders.params import InceptionParams
+from pytest_cepbench.models.encoders.encoder_params import InceptionParams
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
 from pytest_cepbench.models.encoders.weights_file import bind_file, plan_file
-from pytest_cepbench.models.loading import loading
-from pytest_cepbench.models.plan import LoadPlan
-from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet, require
-from pytest_cepbench.models.values import take_weights
+from pytest_cepbench.models.weight_checks import take_weights
 
 ADAPTER = "cleanfid-inception/1"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.loading import refuse_missing
+from pytest_cepbench.models.safe_loading import refuse_missing
 
 if TYPE_CHECKING:
     import torch

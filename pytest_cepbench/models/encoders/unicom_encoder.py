@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.files import check_safetensors
-from pytest_cepbench.models.encoders.params import UnicomParams
+from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
+from pytest_cepbench.models.encoders.encoder_params import UnicomParams
 from pytest_cepbench.models.encoders.unicom_model import (
     UnicomSizes,
     check_tensors,
@@ -27,12 +27,12 @@ from pytest_cepbench.models.encoders.unicom_model import (
 )
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
 from pytest_cepbench.models.encoders.weights_file import bind_file, find_file, plan_file
-from pytest_cepbench.models.loading import loading
-from pytest_cepbench.models.plan import LoadPlan
-from pytest_cepbench.models.roles import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
+from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.values import own_memory
+from pytest_cepbench.models.weight_checks import own_memory
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,8 @@ from PIL import Image
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.plan import LoadPlan
-from pytest_cepbench.models.roles import FloatArray
+from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.torch_runtime import to_torch_dtype
 
 if TYPE_CHECKING:

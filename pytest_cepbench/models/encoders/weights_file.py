@@ -9,9 +9,9 @@ from typing import Any
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.covered import CoveredFiles
-from pytest_cepbench.models.plan import CheckpointParams, LoadPlan, bind_plan
-from pytest_cepbench.models.roles import BindContext, BoundRole, Encoder
+from pytest_cepbench.models.fingerprint_check import CoveredFiles
+from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Encoder
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
 

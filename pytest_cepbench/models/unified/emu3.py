@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.describers.loading import LoadedDescriber
-from pytest_cepbench.models.unified.choosing import Choice, only
-from pytest_cepbench.models.unified.painting import configured
+from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.unified.image_decoder import configured
+from pytest_cepbench.models.unified.token_sampling import Choice, only
 
 if TYPE_CHECKING:
     import torch

@@ -21,12 +21,12 @@ from pytest_cepbench.models.describers.transformers_describer import (
     bind_describer,
     stored_settings,
 )
-from pytest_cepbench.models.loading import explained
-from pytest_cepbench.models.roles import BindContext, BoundRole, ImageLike, RoleName
+from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike, RoleName
+from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.unified.painting import Painter
-from pytest_cepbench.models.unified.params import drawing_settings, split_params
+from pytest_cepbench.models.unified.image_decoder import Painter
+from pytest_cepbench.models.unified.unified_params import drawing_settings, split_params
 
 ADAPTER = "transformers-unified/1"
 
@@ -94,7 +94,7 @@ def _painter(
         from pytest_cepbench.models.unified.emu3 import Emu3Painter
 
         return Emu3Painter(checkpoint, loaded, settings)
-    from pytest_cepbench.models.unified.by_rule import CommonPainter
+    from pytest_cepbench.models.unified.rule_based_pair import CommonPainter
 
     return CommonPainter(checkpoint, loaded, settings)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cepbench.plugin.workers.folder import leave_word
+from pytest_cepbench.plugin.workers.run_dir import leave_word
 
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress

@@ -36,7 +36,6 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
-    from pytest_cepbench.report.efforts import effort_line
     from pytest_cepbench.report.text import (
         promise_lines,
         refusal_lines,
@@ -44,6 +43,7 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
         verbose_lines,
         warning_lines,
     )
+    from pytest_cepbench.report.usage import effort_line
 
     results = controller.ledger.results
     if results:

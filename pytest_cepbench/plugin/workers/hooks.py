@@ -19,12 +19,12 @@ from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import process_of
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.settings import Settings
-from pytest_cepbench.plugin.wire import to_wire
-from pytest_cepbench.plugin.workers.folder import CASES, STOP, leave_word
+from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.serialization import to_wire
+from pytest_cepbench.plugin.workers.run_dir import CASES, STOP, leave_word
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.workers.leases import Leases
+    from pytest_cepbench.plugin.workers.devices import Leases
 
 _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 _COUNTED = pytest.StashKey[str]()
@@ -39,7 +39,7 @@ _COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as the models that were named have room for."""
     from pytest_cepbench.errors import CepError
-    from pytest_cepbench.plugin.workers.leases import count_workers
+    from pytest_cepbench.plugin.workers.devices import count_workers
 
     settings = Settings.from_config(config)
     said = _COUNT in os.environ or config.option.numprocesses == "logical"
@@ -58,7 +58,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and config.getoption("tx", None):
-        from pytest_cepbench.plugin.workers.leases import plan_leases
+        from pytest_cepbench.plugin.workers.devices import plan_leases
 
         config.stash[_LEASES] = plan_leases(config, controller.settings)
 
@@ -76,7 +76,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
     """Lease devices and cores to workers, and hear of it when the run is to stop."""
     leases = config.stash.get(_LEASES, None)
     if leases is not None:
-        from pytest_cepbench.plugin.workers.leases import apply_leases
+        from pytest_cepbench.plugin.workers.devices import apply_leases
 
         apply_leases(leases, specs)
     config.pluginmanager.register(StopWord(config), "cepbench_stop")
@@ -100,12 +100,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None or config.getoption("dist") != "load":
         return None  # another way of dealing is the user's choice
-    from pytest_cepbench.plugin.workers.leases import concerns
+    from pytest_cepbench.plugin.workers.devices import concerns
 
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.workers.outline import Outline, read_outlines
-    from pytest_cepbench.plugin.workers.scheduling import CaseScheduling
+    from pytest_cepbench.plugin.workers.hints import Outline, read_outlines
+    from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
 
     def outlines(nodeids: Sequence[str]) -> list[Outline]:
         found = read_outlines(controller.folder, nodeids)
@@ -168,7 +168,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if hasattr(session.config, "workerinput") and not (session.shouldfail or session.shouldstop):
         process = process_of(session.config) if _has_cases(session.config) else None
         if process is not None and process.assigned:
-            from pytest_cepbench.plugin.workers.helping import help_others
+            from pytest_cepbench.plugin.workers.work_stealing import help_others
 
             help_others(process)
     return done
@@ -176,7 +176,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 def _has_cases(config: pytest.Config) -> bool:
     """Whether this process has met a case, without importing what only cases need."""
-    module = sys.modules.get("pytest_cepbench.plugin.process")
+    module = sys.modules.get("pytest_cepbench.plugin.evaluator")
     return module is not None and module.PROCESS in config.stash
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.remote.objects import AT_ONCE, Fetched, Written, most_bytes
-from pytest_cepbench.store.remote.troubles import Trouble, answer_of, trouble_of, unwritten
+from pytest_cepbench.store.remote.object_store import AT_ONCE, Fetched, Written, most_bytes
+from pytest_cepbench.store.remote.remote_errors import Trouble, answer_of, trouble_of, unwritten
 
 if TYPE_CHECKING:
     from fsspec.asyn import AsyncFileSystem

@@ -11,7 +11,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store.images import verified
 from pytest_cepbench.store.lookup import Row
-from pytest_cepbench.store.remote.objects import (
+from pytest_cepbench.store.remote.object_store import (
     Fetched,
     Objects,
     from_object,

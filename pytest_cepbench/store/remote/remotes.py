@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pytest_cepbench.store.lookup import Read
-from pytest_cepbench.store.remote.objects import Objects, result_name
-from pytest_cepbench.store.remote.opening import open_objects
-from pytest_cepbench.store.remote.publishing import Publisher
+from pytest_cepbench.store.remote.location import open_objects
+from pytest_cepbench.store.remote.object_store import Objects, result_name
 from pytest_cepbench.store.remote.reader import RemoteReader, Say, SharedImage, SharedRow
+from pytest_cepbench.store.remote.uploader import Publisher
 
 Place = str | Path
 """A URL, or a folder."""

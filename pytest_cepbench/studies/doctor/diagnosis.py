@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pytest_cepbench.studies.result import Effort, Player
+from pytest_cepbench.studies.study_result import Effort, Player
 
 Status = Literal["pass", "remark", "problem", "not done"]
 """Of a check: nothing to say; something to know; the gate cannot keep its promise as it is; there was

@@ -11,7 +11,7 @@ from pytest_cepbench.chains import total
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Rehearsal, Tell, calibrate
-from pytest_cepbench.studies.doctor.cases import (
+from pytest_cepbench.studies.doctor.case_checks import (
     chance_floors,
     cost_of_a_run,
     measurability,
@@ -19,16 +19,16 @@ from pytest_cepbench.studies.doctor.cases import (
 )
 from pytest_cepbench.studies.doctor.diagnosis import Check, Diagnosis
 from pytest_cepbench.studies.doctor.inputs import constant_outputs, duplicates
-from pytest_cepbench.studies.doctor.models import (
+from pytest_cepbench.studies.doctor.model_checks import (
     REPEATABILITY,
     encoder_sensitivity,
     generator_repeatability,
     sensitivity_name,
 )
 from pytest_cepbench.studies.doctor.setup import Setup
-from pytest_cepbench.studies.result import Effort, Player
+from pytest_cepbench.studies.study_result import Effort, Player
 from pytest_cepbench.suites import Roster, SuiteRun
-from pytest_cepbench.suites.roster import describe_role
+from pytest_cepbench.suites.model_pool import describe_role
 
 
 def examine(rehearsal: Rehearsal, roster: Roster, baselines: Path, tell: Tell) -> Diagnosis:

@@ -11,8 +11,8 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.doctor.diagnosis import Check, Figures, Status
 from pytest_cepbench.studies.doctor.setup import Comparison, Setup
-from pytest_cepbench.suites.evidence import Evidence
-from pytest_cepbench.suites.measures.sameness import same_answers
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.measures.constant_outputs import same_answers
 
 NEAR = 0.999
 """Cosine from which two different starts count as near-equal."""

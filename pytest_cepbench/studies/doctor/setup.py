@@ -16,8 +16,8 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.suites import Case, Roster, SuiteRun
-from pytest_cepbench.suites.measures.mapping import MappingMeasure
-from pytest_cepbench.suites.measures.similarity import SimilarityMeasure
+from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
+from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
 
 Vectors = npt.NDArray[np.float64]
 

@@ -1,13 +1,13 @@
 """Metrics as a suite uses them: their cases, what they read, and how that becomes scores."""
 
-from pytest_cepbench.suites.measures.catalog import (
+from pytest_cepbench.suites.measures.base import Measure, Measured, Outcome, Shown, Stage
+from pytest_cepbench.suites.measures.measure_options import ENCODER, MetricTable
+from pytest_cepbench.suites.measures.measure_registry import (
     KINDS,
     list_cases,
     make_measures,
     read_table,
 )
-from pytest_cepbench.suites.measures.measure import Measure, Measured, Outcome, Shown, Stage
-from pytest_cepbench.suites.measures.settings import ENCODER, MetricTable
 
 __all__ = [
     "ENCODER",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.evidence import Evidence
-from pytest_cepbench.suites.measures.measure import (
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.measures.base import (
     Measured,
     Outcome,
     Reading,
@@ -20,7 +20,7 @@ from pytest_cepbench.suites.measures.measure import (
     outcome_of,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.settings import FailuresTable, Parts, Pool
+from pytest_cepbench.suites.measures.measure_options import FailuresTable, Parts, Pool
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
 from pytest_cepbench.metrics.moments import TooFewError
-from pytest_cepbench.suites.evidence import Evidence
-from pytest_cepbench.suites.measures.blocks import block_of_each, part_key, too_few_units
-from pytest_cepbench.suites.measures.floors import one_vector
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.measures.chance_floors import one_vector
+from pytest_cepbench.suites.measures.jackknife_blocks import block_of_each, part_key, too_few_units
 
 FEWEST = 2
 """Images that a set must have; one alone has no spread."""

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import Link, Modality
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices, Roster, SuiteRun, cast_suite, load_data, load_suite
 from pytest_cepbench.suites.cases import POOLED

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.protocols import RoleName
 from tests.acceptance.suites import data
 from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.project import Cast

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models.roles import Reply, RoleName
+from pytest_cepbench.models.protocols import Reply, RoleName
 from tests.models.api.fake_server import FakeServer, serving
 from tests.models.binding import bind_text
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.roles import Usage
+from pytest_cepbench.models.protocols import Usage
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import (
     Answer,

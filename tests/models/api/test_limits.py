@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.models.api.faults import wait_asked
+from pytest_cepbench.models.api.error_codes import wait_asked
 from pytest_cepbench.models.api.limiter import Limiter
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, Seen, document, fault

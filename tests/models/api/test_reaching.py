@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.roles import Describer, RoleName
+from pytest_cepbench.models.protocols import Describer, RoleName
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import (
     Answer,

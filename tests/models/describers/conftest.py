@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models.binding import bind
-from pytest_cepbench.models.roles import BindContext, BoundRole, Describer
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Describer
+from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.spec import parse_spec
 
 Build = Callable[[str], Path]

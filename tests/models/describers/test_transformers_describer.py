@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.roles import BoundRole, Describer
+from pytest_cepbench.models.protocols import BoundRole, Describer
 from tests.models.describers.conftest import Build, describe
 from tests.tiny.common import pictures
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detections
 from pytest_cepbench.models import BoundRole
-from pytest_cepbench.models.roles import Detector
+from pytest_cepbench.models.protocols import Detector
 from tests.models.binding import bind_text
 from tests.tiny import detectors as tiny
 

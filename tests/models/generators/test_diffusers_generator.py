@@ -15,7 +15,7 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models import BindContext, Generator, bind, parse_spec
-from pytest_cepbench.models.roles import ImageLike, Reply
+from pytest_cepbench.models.protocols import ImageLike, Reply
 from tests.models.generators.conftest import BUILDERS, bind_generator, load
 from tests.tiny import generators as tiny
 from tests.tiny.encoders import build_clip

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models import detect, parse_spec
-from pytest_cepbench.models.roles import UNIFIED_ROLES
+from pytest_cepbench.models.protocols import UNIFIED_ROLES
 from tests.models.binding import bind_text
 from tests.models.unified.conftest import spec
 

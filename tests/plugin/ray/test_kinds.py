@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("openai")
 
-import pytest_cepbench.plugin.engine  # noqa: F401 - see above
+import pytest_cepbench.plugin.ray_pools  # noqa: F401 - see above
 from pytest_cepbench.datasets.shapes import Knobs
-from pytest_cepbench.models.shapes import ShapesDescriber
+from pytest_cepbench.models.rule_based import ShapesDescriber
 from tests.models.api.fake_server import Answer, Seen, said, serving
 from tests.plugin.project import SHAPES, Project
 

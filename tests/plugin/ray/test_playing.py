@@ -17,8 +17,8 @@ ray = pytest.importorskip("ray")
 
 from ray.util.placement_group import placement_group  # noqa: E402
 
-import pytest_cepbench.plugin.engine  # noqa: E402, F401 - see above
-from pytest_cepbench.chains.ray import staff  # noqa: E402
+import pytest_cepbench.plugin.ray_pools  # noqa: E402, F401 - see above
+from pytest_cepbench.chains.ray import supervisor  # noqa: E402
 from pytest_cepbench.store import Store  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
@@ -199,7 +199,7 @@ def test_nobody_waits_for_actors_for_ever(
     photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where others have taken the cores, that is said; a connection that was there before stays."""
-    monkeypatch.setattr(staff, "PATIENCE", 0.5)
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.5)
     ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
     taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
     try:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytest_cepbench.store.reading import Reader
-from pytest_cepbench.store.remote.moving import inspect_objects, push
-from pytest_cepbench.store.remote.opening import open_objects
+from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.remote.location import open_objects
+from pytest_cepbench.store.remote.sync import inspect_objects, push
 from tests.store.filling import key_of
 
 _MANY = 4000

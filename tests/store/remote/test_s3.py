@@ -12,10 +12,10 @@ import pytest
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.reading import Reader
-from pytest_cepbench.store.remote import opening
-from pytest_cepbench.store.remote.moving import inspect_objects, pull, push
-from pytest_cepbench.store.remote.objects import Objects, image_name, result_name
+from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.remote import location
+from pytest_cepbench.store.remote.object_store import Objects, image_name, result_name
+from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
 from tests.store.filling import fill, key_of, picture
 from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
 from tests.store.remote.sharing import compute, published
@@ -46,7 +46,7 @@ def become(server: Server, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reach(url: str) -> Objects:
     """An existing shared store."""
-    objects = opening.open_objects(url, "test", writing=True)
+    objects = location.open_objects(url, "test", writing=True)
     assert objects is not None
     return objects
 
@@ -136,7 +136,7 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     published(tmp_path / "first", URL, range(1))
     silent = socket.create_server(("127.0.0.1", 0))
     if user in ("nowhere", "silent"):
-        monkeypatch.setattr(opening, "_SECONDS", 1.0)
+        monkeypatch.setattr(location, "_SECONDS", 1.0)
     become(owner, user if user in owner.users else "root", monkeypatch)
     if user == "wrong key":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN")

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.store import ImageRef, Store, StoredResult
-from pytest_cepbench.store.inspection import inspect
-from pytest_cepbench.store.remote import publishing, reader
-from pytest_cepbench.store.remote.objects import image_name, result_name
+from pytest_cepbench.store.remote import reader, uploader
+from pytest_cepbench.store.remote.object_store import image_name, result_name
+from pytest_cepbench.store.verify import inspect
 from tests.store.filling import contents, fill, key_of, picture
 from tests.store.remote.sharing import PROVENANCE, compute, published
 from tests.store.remote.slow import SlowFileSystem
@@ -214,7 +214,7 @@ def test_a_place_that_stops_answering_is_left(
 ) -> None:
     """The run goes on with its own store, asks no more, and says once what it could not do."""
     monkeypatch.setattr("pytest_cepbench.store.remote.bucket._PAUSE", 0.0)
-    monkeypatch.setattr(publishing, "_PAUSE", 0.0)
+    monkeypatch.setattr(uploader, "_PAUSE", 0.0)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         store.put([StoredResult(TEXT, "before")])
         store.flush()
@@ -238,7 +238,7 @@ def test_the_end_waits_for_uploads_as_long_as_it_may(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it waits; where the time is over, what is left is counted."""
-    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
     said: list[int] = []
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 0.3
@@ -258,7 +258,7 @@ def test_an_interrupt_ends_the_waiting(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while results are being uploaded leaves the rest, and does not end the run."""
-    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
 
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
@@ -274,9 +274,9 @@ def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the end of a run nor one that is far ahead waits for it without end."""
-    monkeypatch.setattr(publishing, "_QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(publishing, "_PATIENCE", 0.3)
-    monkeypatch.setattr(publishing, "_MOST_WAITING", 1)
+    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(uploader, "_PATIENCE", 0.3)
+    monkeypatch.setattr(uploader, "_MOST_WAITING", 1)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 3.0
         started = time.perf_counter()

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.models.roles import RoleName
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage

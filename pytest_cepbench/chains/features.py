@@ -1,0 +1,134 @@
+"""What readers (encoders, detectors) make of chains: vectors, boxes, and similarities to the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Detections, Failure, canonical_json
+from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
+from pytest_cepbench.chains.role_runner import RoleRunner
+from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.metrics.similarity import cosine_to_start
+from pytest_cepbench.store import Store, Vector
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The similarities of one chain to its own start.
+
+    similarities: one per generation that was compared, in [-1, 1]; 0 from the failed step on
+    (design 4). failure, failed_at: what stopped it (growing or encoding) and at which generation.
+    vectors: what was compared: of the start, then of each of those generations; None from the failed
+    step on.
+    """
+
+    chain: Chain
+    similarities: tuple[float, ...]
+    failure: Failure | None
+    failed_at: int | None
+    vectors: tuple[Vector | None, ...] = ()
+
+
+def trace(
+    chains: Sequence[Chain], generations: Sequence[int], encoder: RoleRunner, store: Store
+) -> list[Trace]:
+    """Encode the start of each chain and its artifacts at some generations, and compare.
+
+    generations: rising, from 1 on. Raises ModelError and the others of the encoder;
+    DamagedChainsError when a stored image that has to be encoded is damaged: the chains have to be
+    grown again then.
+    """
+    similarities = np.zeros((len(chains), len(generations)))
+    failures: dict[int, tuple[Failure, int]] = {}
+    start: dict[int, Vector] = {}
+    kept: list[list[Vector | None]] = [[] for _ in chains]
+    for column, generation in enumerate((0, *generations)):
+        able = [i for i, chain in enumerate(chains) if chain.has(generation) and i not in failures]
+        results = vectors([chains[i] for i in able], generation, encoder, store)
+        found = {}
+        for i, result in zip(able, results, strict=True):
+            if isinstance(result, Failure):
+                failures[i] = (result, generation)
+            else:
+                found[i] = result
+        for i, row in enumerate(kept):
+            row.append(found.get(i))
+        if generation == 0:
+            start = found
+        elif found:
+            before = np.stack([start[i] for i in found])
+            later = np.stack(list(found.values()))[:, None]
+            similarities[list(found), column - 1] = cosine_to_start(before, later)[:, 0]
+    return [
+        Trace(
+            chain,
+            tuple(row.tolist()),
+            *failures.get(i, (chain.failure, chain.failed_at)),
+            tuple(kept[i]),
+        )
+        for i, (chain, row) in enumerate(zip(chains, similarities, strict=True))
+    ]
+
+
+def vectors(
+    chains: Sequence[Chain], generation: int, encoder: RoleRunner, store: Store
+) -> list[Vector | Failure]:
+    """Features of every chain's artifact at a generation, which all of them have; errors as `trace`."""
+    if not chains:
+        return []
+    kind = chains[0].links[generation].kind
+
+    def step(chain: Chain) -> Step:
+        key = encoder.key("", 0, kind, chain.links[generation].digest)
+        return Step(key, 0, lambda: load_link(chain, generation, store))
+
+    with naming_damage(chains, generation):
+        results = encoder.encode(kind, [step(chain) for chain in chains])
+    assert all(isinstance(result, np.ndarray | Failure) for result in results)
+    return results  # type: ignore[return-value] # as asserted
+
+
+def store_vectors(
+    chains: Sequence[Chain], generation: int, encoder: RoleRunner, store: Store
+) -> None:
+    """Have every chain's features at a generation in the store; as `vectors`, but none is read."""
+    if not chains:
+        return
+    kind = chains[0].links[generation].kind
+    keys = [encoder.key("", 0, kind, chain.links[generation].digest) for chain in chains]
+    there = store.has(keys)
+    missing = [chain for chain, key in zip(chains, keys, strict=True) if key not in there]
+    vectors(missing, generation, encoder, store)
+
+
+def boxes(
+    chains: Sequence[Chain],
+    generation: int,
+    queries: Mapping[str, Sequence[str]],
+    detector: RoleRunner,
+    store: Store,
+) -> list[Detections | Failure]:
+    """What is found in every chain's image at a generation, which all of them have.
+
+    queries: sample id -> what to look for. Errors as `trace`.
+    """
+    if not chains:
+        return []
+
+    def step(chain: Chain) -> Step:
+        wanted = list(queries[chain.sample.id])
+
+        def load() -> object:
+            image = load_link(chain, generation, store)
+            return None if image is None else (image, wanted)
+
+        digest = chain.links[generation].digest
+        return Step(detector.key(canonical_json(wanted), 0, "image", digest), 0, load)
+
+    with naming_damage(chains, generation):
+        results = detector.detect([step(chain) for chain in chains])
+    assert all(isinstance(result, Detections | Failure) for result in results)
+    return results  # type: ignore[return-value] # as asserted

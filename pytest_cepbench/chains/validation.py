@@ -1,0 +1,161 @@
+"""What a model returned, checked once where it enters: an artifact, or the failure it amounts to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.errors import ImageError, ModelError
+from pytest_cepbench.models.protocols import Reply, Winner
+
+
+def admit_reply(output: object, admit: Callable[[object], object]) -> object:
+    """What `admit` makes of a bare result, or of the one in a reply, which stays around it."""
+    if isinstance(output, Reply):
+        return replace(output, value=admit(output.value))
+    return admit(output)
+
+
+def admit_text(value: object) -> str | Failure:
+    """A description. Empty and blank ones are failures. Raises ModelError when it is no string."""
+    if isinstance(value, Failure):
+        return value
+    if not isinstance(value, str):
+        msg = f"a describer returns str for each image, this one returned {type(value).__name__}"
+        raise ModelError(msg)
+    if not value.strip():
+        return Failure("empty-text", "nothing but white space" if value else "no text at all")
+    return value
+
+
+def admit_winner(value: object) -> str | Failure:
+    """A judge's verdict. Raises ModelError for what is none of the four."""
+    if isinstance(value, Failure) or value in get_args(Winner):
+        return value  # type: ignore[return-value] # one of the texts
+    known = ", ".join(map(repr, get_args(Winner)))
+    msg = f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
+    raise ModelError(msg)
+
+
+def admit_image(value: object) -> ImageArtifact | Failure:
+    """A drawing. NaN pixels, an all-black picture and an impossible shape are failures.
+
+    An all-black picture is what safety checkers and overflowing half-precision decoders give.
+    Raises ModelError when it is neither a Pillow image nor an array.
+    """
+    if isinstance(value, Failure):
+        return value
+    try:
+        if isinstance(value, Image.Image):
+            image = ImageArtifact.from_pil(value)
+        elif isinstance(value, np.ndarray):
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                return Failure("nan-image", "pixels are NaN or infinite")
+            image = ImageArtifact(_to_bytes(value))
+        else:
+            msg = (
+                f"a generator returns Pillow images or arrays, this one returned "
+                f"{type(value).__name__}"
+            )
+            raise ModelError(msg)
+    except ImageError as error:
+        return Failure("bad-image", str(error))
+    if not image.pixels.any():
+        return Failure("blank-image", "every pixel is black")
+    return image
+
+
+def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:
+    """Features, one row per input. Rows that are zero or not finite have no direction: failures.
+
+    Raises ModelError when it is not an (expected, dimension) array of numbers.
+    """
+    array = np.asarray(value)
+    if (
+        array.ndim != 2
+        or len(array) != expected
+        or not array.shape[1]
+        or array.dtype.kind not in "fiu"
+    ):
+        msg = (
+            f"an encoder returns ({expected}, dimension) numbers for {expected} inputs, this one "
+            f"returned {array.shape} {array.dtype}"
+        )
+        raise ModelError(msg)
+    with np.errstate(over="ignore"):  # what overflows float32 is infinite and counted below
+        rows = array.astype(np.float32)
+    return [_admit_vector(row) for row in rows]
+
+
+def _admit_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Failure:
+    if not np.isfinite(row).all():
+        return Failure("nan-vector", "features are NaN or infinite")
+    if not row.any():
+        return Failure("nan-vector", "features are all zero")
+    return row
+
+
+def admit_detections(value: object, queries: Sequence[Sequence[str]]) -> list[Detections | Failure]:
+    """What was found, one result per image, most confident first, its numbers plain floats.
+
+    queries: what each image was asked for. A box that is none (NaN, inside out) or a score outside
+    [0, 1] makes the image a failure. Raises ModelError when there is not one `Detections` or
+    `Failure` for each image, or one of them holds something else, or answers what was not asked.
+    """
+    results = list(value) if isinstance(value, Iterable) else [value]
+    if len(results) != len(queries):
+        msg = (
+            f"a detector returns one result for each image, this one returned {len(results)} for "
+            f"{len(queries)} images"
+        )
+        raise ModelError(msg)
+    return [_admit_found(*pair) for pair in zip(results, queries, strict=True)]
+
+
+def _admit_found(value: object, queries: Sequence[str]) -> Detections | Failure:
+    if isinstance(value, Failure):
+        return value
+    if not isinstance(value, Detections):
+        msg = f"a detector returns Detections for each image, this one returned {type(value).__name__}"
+        raise ModelError(msg)
+    try:
+        return Detections.sort([_plain_detection(one, queries) for one in value.found])
+    except ValueError as error:
+        return Failure("bad-boxes", str(error))
+
+
+def _plain_detection(one: Any, queries: Sequence[str]) -> Detection:
+    """The detection with built-in numbers: the store's text has no others."""
+    if not isinstance(one, Detection):
+        msg = f"Detections hold Detection objects, a detector's held a {type(one).__name__}"
+        raise ModelError(msg)
+    if one.query not in queries:
+        msg = (
+            f"a detector answers the queries word for word, this one answered {one.query!r}; asked "
+            f"were {', '.join(map(repr, queries))}"
+        )
+        raise ModelError(msg)
+    mask: Any = one.mask
+    color: Any = one.color
+    if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
+        msg = (
+            "a detection's mask is a Mask and its color a text, where it has them; a detector "
+            f"returned {type(mask).__name__} and {type(color).__name__}"
+        )
+        raise ModelError(msg)
+    left, top, right, bottom = map(float, one.box)
+    return Detection(one.query, float(one.score), (left, top, right, bottom), mask, color)
+
+
+def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Floats in [0, 1] as bytes, rounded as diffusers does; bytes as they are."""
+    if array.dtype.kind != "f":
+        return array
+    scaled: npt.NDArray[np.uint8] = (array.clip(0.0, 1.0) * 255).round().astype(np.uint8)
+    return scaled

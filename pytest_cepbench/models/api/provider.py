@@ -1,0 +1,124 @@
+"""From `openai:MODEL?...` to a bound role, without the server, its key or the client."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
+from pytest_cepbench.models.api.api_describer import ApiDescriber
+from pytest_cepbench.models.api.api_generator import ApiGenerator
+from pytest_cepbench.models.api.api_judge import PROMPT, ApiJudge
+from pytest_cepbench.models.api.capabilities import warnings_of
+from pytest_cepbench.models.api.client import Asker
+from pytest_cepbench.models.api.credentials import refuse_secrets
+from pytest_cepbench.models.api.endpoint import find_endpoint, shown_url
+from pytest_cepbench.models.api.request_params import (
+    ChatParams,
+    ImageParams,
+    ServerParams,
+    parse_parts,
+)
+from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
+from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.spec import ModelSpec
+
+ADAPTER = "openai-api/1"
+
+API_ROLES: tuple[RoleName, ...] = ("describer", "generator", "judge")
+
+_NOT_KEYED = ("price_image",)  # of the parameters of a request
+
+
+def detect_api(spec: ModelSpec) -> str:
+    """What an `openai:` spec names, for people. Raises SpecError where no model is named, or a key is."""
+    refuse_secrets(spec)
+    if not spec.target.strip():
+        msg = (
+            f"model spec {spec.text!r}: no model is named; write openai:MODEL?base_url=URL&revision=NAME, "
+            "MODEL as the server calls it"
+        )
+        raise SpecError(msg)
+    return f"{spec.target} behind an OpenAI-compatible server"
+
+
+def require_client(spec: ModelSpec) -> None:
+    """Raise MissingDependencyError where the `openai` client is not installed; it is not imported."""
+    if util.find_spec("openai") is None:
+        msg = f'openai:{spec.target} needs the openai client: pip install "pytest-cepbench[openai]"'
+        raise MissingDependencyError(msg)
+
+
+def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Bind a served model.
+
+    Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no API
+    plays, CheckpointError for `weights` that are no checkpoint.
+    """
+    what = detect_api(spec)
+    if role not in API_ROLES:
+        msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(API_ROLES)}"
+        raise RoleError(msg)
+    require_client(spec)
+    kind: type[Any] = ImageParams if role == "generator" else ChatParams
+    server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
+    decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
+    if role == "judge":
+        decisive["prompt"] = PROMPT
+    files = CoveredFiles(
+        server.weights or what,
+        context.hash_file,
+        lambda hash_file: _identify(spec, server, hash_file),
+    )
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what=what,
+        fingerprint=files.fingerprint,
+        adapter=ADAPTER,
+        load=lambda: _load(spec, role, server, request),
+        params={name: value for name, value in decisive.items() if value is not None},
+        seeded=role == "generator" or request.sampled,
+        batch_size=server.batch,
+        lasting=True,
+        # Not a device of this machine: with --cep-residency=swap it drives nobody out.
+        provenance={"device": "server", "server": shown_url(server)},
+        warn=partial(warnings_of, role, spec.target),
+        files=files,
+    )
+
+
+def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
+    """Reach the server. Raises ModelError where that cannot work."""
+    endpoint = find_endpoint(spec.target, role, server)
+    asker = Asker(endpoint, server, getattr(request, "price_image", 0.0))
+    asker.check()
+    if role == "generator":
+        return ApiGenerator(asker, spec.target, request)
+    return (ApiJudge if role == "judge" else ApiDescriber)(asker, spec.target, request)
+
+
+def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:
+    """Digest of what is served: its weights, or what the user calls them.
+
+    The address is left out: a server on another port is the same model.
+    """
+    about = {"model": spec.target}
+    if server.weights is None:
+        return digest_json({**about, "revision": server.revision})
+    folder = Path(server.weights).expanduser()
+    if not folder.is_dir():
+        msg = (
+            f"openai:{spec.target}: weights={server.weights}: no such folder. Give that of the "
+            "checkpoint which the server serves; where it is not on this machine, revision=NAME"
+        )
+        raise CheckpointError(msg)
+    served = ModelSpec(server.weights, "", server.weights, {})
+    checkpoint = inspect_checkpoint(served)
+    complete_checkpoint(served, checkpoint)
+    return digest_json({**about, "weights": fingerprint(checkpoint, hash_file)})

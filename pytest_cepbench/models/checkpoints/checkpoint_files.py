@@ -1,0 +1,278 @@
+"""Which files of a checkpoint loading can read, and whether its weights are all there and whole.
+
+One rule decides what is fetched from a hub, what is checked and what is hashed: a file that could
+change a model's answers without changing its fingerprint would let stored answers outlive it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.files import open_regular, parse_json, read_text
+from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
+
+MODULES_FILE = "modules.json"
+"""What sentence-transformers lists a model's modules in: a JSON list, each with its type and folder."""
+
+_MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
+
+_MOST_HEADER = 100_000_000
+
+_CONFIG_SUFFIXES = {".json", ".txt", ".jinja", ".model", ".spm", ".tiktoken", ".vocab", ".bpe"}
+
+# Written by trainers and people next to a model; no loader reads them.
+_NOT_READ = re.compile(
+    r"(trainer_state|all_results|train_results|eval_results|predict_results)\.json"
+    r"|(readme|license|licence|notice|requirements|changelog)\b.*",
+    re.IGNORECASE,
+)
+_PICKLED = re.compile(r".*pytorch_model.*\.(bin|pt|pth)")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+def list_files(folder: Path) -> list[str]:
+    """All files below a folder as sorted posix paths, hidden files and folders left out.
+
+    Links to folders are followed, since loaders follow them: a component may be linked in from
+    another checkpoint.
+    """
+    found: list[str] = []
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(parent)
+        # A link back to a folder above would be walked forever.
+        folders[:] = [] if real in seen else [name for name in folders if not name.startswith(".")]
+        seen.add(real)
+        paths = (Path(parent, name) for name in names if not name.startswith("."))
+        found += [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
+    return sorted(found)
+
+
+def readable_files(
+    names: Iterable[str],
+    kind: CheckpointKind,
+    config: Mapping[str, Any],
+    *,
+    variant: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> list[str]:
+    """Those of a checkpoint's files (posix paths) that loading can read, sorted.
+
+    Weights are safetensors; pickled weights count only where they are allowed and their folder
+    holds no safetensors. A pipeline's weights are those of its components, in the variant where the
+    component has it; whatever lies in its root (single-file weights) or in folders that its index
+    does not name is not read. A sentence-transformers model's are those of its modules.
+    """
+    names = sorted(names)
+    holders = _parts(kind, config)
+    folders = [".", *holders]
+    if kind == "sentence_transformers":
+        folders += [_folder(module) for module in config["modules"]]
+    wanted = []
+    for folder in dict.fromkeys(folders):
+        inside = [name for name in names if str(PurePosixPath(name).parent) == folder]
+        if folder in holders:
+            wanted += _weights(inside, kind, variant, allow_pickle=allow_pickle)
+        wanted += [name for name in inside if _is_config(name)]
+        prefix = "" if folder == "." else f"{folder}/"
+        wanted += [n for n in names if n.startswith(f"{prefix}additional_chat_templates/")]
+    if trust_remote_code:
+        wanted += [name for name in names if name.endswith(".py")]
+    return sorted(set(wanted))
+
+
+def _parts(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
+    """The folders of a checkpoint that can hold weights, "." for its own."""
+    if kind == "diffusers":
+        return component_names(config)
+    if kind == "sentence_transformers":
+        return [_folder(m) for m in config["modules"] if m["type"].endswith(".Transformer")]
+    return ["."]
+
+
+def _folder(module: Mapping[str, str]) -> str:
+    return str(PurePosixPath(module["path"]))
+
+
+def component_names(index: Mapping[str, Any]) -> list[str]:
+    """The components that a pipeline's model_index.json says it has."""
+    return [
+        name
+        for name, value in index.items()
+        if isinstance(value, list) and len(value) == 2 and value[0] and not name.startswith("_")
+    ]
+
+
+def _is_config(name: str) -> bool:
+    path = PurePosixPath(name)
+    if ".safetensors.index" in path.name or path.name.endswith(".bin.index.json"):
+        return False  # an index goes with its weights
+    return path.suffix in _CONFIG_SUFFIXES and not _NOT_READ.fullmatch(path.name)
+
+
+def _weights(
+    names: list[str], kind: CheckpointKind, variant: str | None, *, allow_pickle: bool
+) -> list[str]:
+    safe = [name for name in names if ".safetensors" in PurePosixPath(name).name]
+    safe = [name for name in safe if not PurePosixPath(name).name.startswith("consolidated")]
+    found = safe
+    if not any(name.endswith(".safetensors") for name in safe) and allow_pickle:
+        found = [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
+    own = [n for n in found if PurePosixPath(n).name.startswith("open_clip_")]
+    if kind == "open_clip" and own:
+        return own  # the same repository often holds transformers' copy of the weights
+    if kind in ("open_clip", "timm"):
+        return found  # these know no variants, so a dot in a name means nothing
+    plain = [name for name in found if _variant_of(name) is None]
+    chosen = [name for name in found if variant and _variant_of(name) == variant]
+    return chosen or plain
+
+
+def _variant_of(name: str) -> str | None:
+    """The variant "fp16" of model.fp16.safetensors, its shards and their index; None of plain ones."""
+    base = PurePosixPath(name).name.split(".safetensors")[0].split(".bin")[0]
+    index = re.search(r"\.index\.(\w+)\.json$", name)
+    if index:
+        return index[1]
+    stem = _SHARD.sub("", base)
+    return stem.partition(".")[2] or None
+
+
+def check_weights(
+    folder: Path, readable: Iterable[str], config: Mapping[str, Any], kind: CheckpointKind
+) -> None:
+    """Raise CheckpointError where weights are missing, pickled only, cut off or not all there.
+
+    readable: what `readable_files` gave for the folder. Reads headers, never tensors.
+    """
+    readable = list(readable)
+    for part in _parts(kind, config):
+        inside = folder / part
+        if not inside.is_dir():
+            msg = f"{folder}: its index names a component {part!r}, and no such folder is there"
+            raise CheckpointError(msg)
+        # Schedulers, tokenizers and processors have configuration files of other names.
+        if kind == "diffusers" and not (inside / "config.json").is_file():
+            continue
+        own = [name for name in readable if str(PurePosixPath(name).parent) == part]
+        if not any(
+            PurePosixPath(name).suffix in (".safetensors", ".bin", ".pt", ".pth") for name in own
+        ):
+            raise CheckpointError(_no_weights(inside))
+    for name in readable:
+        if name.endswith(".safetensors"):
+            check_safetensors(folder / name)
+        elif ".index" in name and name.endswith(".json"):
+            _check_index(folder / name)
+
+
+def _no_weights(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    pickled = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    pickled = [name for name in pickled if _PICKLED.fullmatch(name)]
+    if pickled:
+        return (
+            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can run "
+            "code. Save them as safetensors, or add allow_pickle=true to the model's spec if you "
+            "trust where they come from"
+        )
+    variants = sorted({v for n in names if ".safetensors" in n and (v := _variant_of(n))})
+    if variants:
+        return (
+            f"{folder}: the weights are there in the variant {' and '.join(variants)} only: add "
+            f"variant={variants[0]} to the model's spec"
+        )
+    return f"{folder}: no weights. Expected safetensors, found {', '.join(names) or 'no files'}"
+
+
+def check_safetensors(path: Path) -> None:
+    """Raise CheckpointError when a file is no whole safetensors file.
+
+    The format is 8 bytes of header length (little endian), a JSON header with each tensor's
+    `data_offsets`, and the data; a copy that was interrupted ends before its last tensor.
+    """
+    remedy = "it is damaged or was copied only in part: write or fetch it again"
+    size = path.stat().st_size
+    try:
+        with open_regular(path) as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > size - 8:
+                msg = f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
+                raise CheckpointError(msg)
+            header = parse_header(stream, length)
+        end = max(
+            (v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"), default=0
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        msg = f"{path}: not a safetensors file ({error}); {remedy}"
+        raise CheckpointError(msg) from error
+    if 8 + length + end != size:
+        msg = f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
+        raise CheckpointError(msg)
+
+
+def parse_header(stream: BinaryIO, length: int) -> Any:
+    """The header of a safetensors file, behind its length. Raises ValueError where it is none."""
+    if length > _MOST_HEADER:
+        msg = f"a header of {length:,} bytes; the format's own limit is {_MOST_HEADER:,}"
+        raise ValueError(msg)
+    return parse_json(stream.read(length).decode())
+
+
+def _check_index(path: Path) -> None:
+    index = read_json(path)
+    shards = sorted(set(index.get("weight_map", {}).values()))
+    missing = [shard for shard in shards if not (path.parent / shard).is_file()]
+    if missing:
+        msg = (
+            f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} names "
+            f"are missing: {', '.join(missing[:5])}"
+        )
+        raise CheckpointError(msg)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises CheckpointError naming the file when it holds none."""
+    value = _parse(path)
+    if not isinstance(value, dict):
+        msg = f"{path}: expected a JSON object, found {type(value).__name__}"
+        raise CheckpointError(msg)
+    return value
+
+
+def read_modules(path: Path) -> list[dict[str, str]]:
+    """The modules in a sentence-transformers modules.json, in order: the path and type of each.
+
+    A path is relative to the file's folder, "" for that folder itself. Raises CheckpointError for a
+    file that lists none, and for a path that leads out of the folder.
+    """
+    listed = _parse(path)
+    fit = isinstance(listed, list) and all(
+        isinstance(module, dict)
+        and isinstance(module.get("path"), str)
+        and isinstance(module.get("type"), str)
+        for module in listed
+    )
+    if not fit or not listed:
+        msg = f"{path}: expected a JSON list of modules, each with a path and a type"
+        raise CheckpointError(msg)
+    for module in listed:
+        inner = PurePosixPath(module["path"])
+        if inner.is_absolute() or ".." in inner.parts or "\\" in module["path"]:
+            msg = f"{path}: the module path {module['path']!r} leads out of the checkpoint"
+            raise CheckpointError(msg)
+    return [{"path": module["path"], "type": module["type"]} for module in listed]
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return parse_json(read_text(path, _MOST_CONFIG))
+    except (OSError, ValueError) as error:
+        msg = f"{path}: not readable as JSON ({error}). Was it written completely?"
+        raise CheckpointError(msg) from error

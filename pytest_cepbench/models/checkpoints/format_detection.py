@@ -1,0 +1,215 @@
+"""Which roles a checkpoint can play, by rule, from the JSON file that describes it.
+
+Rules rather than a list of architectures: new ones appear weekly, and they keep to the same few
+shapes. Where no rule fits, no role is claimed, and the user can say which one to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
+
+CheckpointKind = Literal[
+    "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"
+]
+
+
+@dataclass(frozen=True)
+class Detection:
+    """what: architecture or pipeline class. roles: those it can play. because: one clause saying
+    why, or why none; completes the sentence "it ...".
+    """
+
+    what: str
+    roles: tuple[RoleName, ...]
+    because: str
+
+
+# Pipelines that have a text encoder and yet need, or make, something else than text and an image.
+_OTHER_PIPELINES = {
+    "Img2Img": "needs an image beside the text",
+    "Depth2Img": "needs an image beside the text",
+    "Image2Image": "needs an image beside the text",
+    "Inpaint": "fills in an image that it is given",
+    "Fill": "fills in an image that it is given",
+    "Edit": "edits an image that it is given",
+    "Pix2Pix": "edits an image that it is given",
+    "Upscal": "enlarges an image that it is given",
+    "SuperResolution": "enlarges an image that it is given",
+    "Variation": "varies an image that it is given",
+    "Control": "needs a control image beside the text",
+    "Adapter": "needs a control image beside the text",
+    "Prior": "makes embeddings, not images",
+    "Video": "makes video",
+    "Animat": "makes video",
+    "Wan": "makes video",
+    "LTX": "makes video",
+    "Mochi": "makes video",
+    "Allegro": "makes video",
+    "Latte": "makes video",
+    "Audio": "makes audio",
+    "Music": "makes audio",
+    "ShapE": "makes three-dimensional shapes",
+}
+
+_VISION_KEYS = (
+    "vision_config", "vision_tower", "mm_vision_tower", "visual", "vq_config", "image_token_id",
+    "image_token_index", "img_processor",
+)  # fmt: skip
+
+# Text-writing models with a vision part that their config does not show by any of `_VISION_KEYS`.
+_IMAGE_TO_TEXT_TYPES = {
+    "blip", "blip-2", "florence2", "fuyu", "git", "idefics", "kosmos-2", "mllama",
+    "pix2struct", "qwen_vl", "udop", "vision-encoder-decoder",
+}  # fmt: skip
+
+_WRITES_TEXT = (
+    "ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForVision2Seq", "ForChat", "ChatModel",
+    "ForImageTextToText", "VisionText2Text", "VisionEncoderDecoderModel",
+)  # fmt: skip
+
+# Those of transformers' image-to-text models that also decode images out of their tokens. A codebook
+# alone says nothing: Chameleon's has no decoder.
+_UNIFIED_TYPES = {"emu3", "janus"}
+
+# Draws image tokens that another model has to decode.
+_TOKENS_ONLY = {
+    "glm_image": "a GlmImagePipeline of diffusers holds both: give the pipeline's folder"
+}
+
+_DUAL_ENCODERS = {
+    "align", "altclip", "blip_retrieval", "chinese_clip", "clip", "flava", "groupvit", "metaclip_2",
+    "siglip", "siglip2", "tipsv2", "vision-text-dual-encoder", "aimv2",
+}  # fmt: skip
+
+_VISION_TYPES = {
+    "aimv2_vision_model", "beit", "bit", "clip_vision_model", "convnext", "convnextv2", "cvt",
+    "data2vec-vision", "deit", "dinat", "dinov2", "dinov2_with_registers", "dinov3_convnext",
+    "dinov3_vit", "efficientformer", "efficientnet", "focalnet", "hgnet_v2", "hiera", "ijepa",
+    "levit", "metaclip_2_vision_model", "mlcd", "mlcd_vision_model", "mobilenet_v1", "mobilenet_v2",
+    "mobilevit", "mobilevitv2", "pixio", "poolformer", "pvt", "pvt_v2", "regnet", "resnet",
+    "siglip2_vision_model", "siglip_vision_model", "swiftformer", "swin", "swinv2", "timm_wrapper",
+    "tipsv2_vision_model", "van", "vit", "vit_hybrid", "vit_mae", "vit_msn",
+}  # fmt: skip
+
+# Detectors that ground the phrases of one running text, not a list of queries.
+_GROUNDED = {"grounding-dino", "mm-grounding-dino", "omdet-turbo"}
+
+# Heads over a vision backbone whose outputs are boxes, masks or depth, not a vector of the image.
+_DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "ForImageMatting")
+
+# Modules of sentence-transformers that are read. Others bring code or weights of their own, or read
+# other things than texts.
+_SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
+
+
+def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detection:
+    """What a checkpoint is and which roles it can play, from its parsed configuration."""
+    if kind == "diffusers":
+        return _detect_pipeline(config)
+    if kind == "open_clip":
+        return Detection("open_clip model", ("encoder",), "embeds images and texts")
+    if kind == "timm":
+        return Detection(f"timm {config['architecture']}", ("encoder",), "embeds images")
+    if kind == "sentence_transformers":
+        return _detect_sentence_transformer(config)
+    return _detect_transformers(config)
+
+
+def _detect_pipeline(config: Mapping[str, Any]) -> Detection:
+    named = config.get("_class_name")
+    # Custom pipelines store [module, class].
+    name = str(named[-1] if isinstance(named, list) and named else named)
+    for word, because in _OTHER_PIPELINES.items():
+        if word in name:
+            return Detection(name, (), because)
+    if not any(
+        part.startswith("text_encoder") or part in ("tokenizer", "prior_tokenizer")
+        for part, value in config.items()
+        if isinstance(value, list) and value[:1] != [None]
+    ):
+        return Detection(name, (), "has no text encoder, so it cannot draw a text")
+    return Detection(name, ("generator",), "draws texts")
+
+
+def _detect_transformers(config: Mapping[str, Any]) -> Detection:
+    model_type = str(config.get("model_type") or "")
+    architectures = config.get("architectures") or [""]
+    architecture = str(architectures[0])
+    what = architecture or f"model type {model_type!r}"
+    if any(head in architecture for head in _DENSE_HEADS):
+        return _detect_dense(what, architecture, model_type)
+    if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
+        return _detect_multimodal(what, architecture, model_type, config)
+    if model_type in _VISION_TYPES or _looks_like_vision(config):
+        return Detection(what, ("encoder",), "embeds images")
+    if architecture.endswith(_WRITES_TEXT):
+        return Detection(what, (), "reads no images (its configuration has no vision part)")
+    if "vocab_size" in config:
+        because = (
+            "reads no images (its configuration has no vision part), and as an encoder of texts it "
+            "would need the modules.json of sentence-transformers, which says how tokens are pooled"
+        )
+        return Detection(what, (), because)
+    return Detection(what, (), "is of a kind that no rule recognises")
+
+
+def modules_fault(config: Mapping[str, Any]) -> str | None:
+    """Why a sentence-transformers model of these modules is not read, completing "it ..."; or None."""
+    types = [module["type"] for module in config["modules"]]
+    for name in types:
+        package, _, last = name.rpartition(".")
+        if not f"{package}.".startswith("sentence_transformers.") or last not in _SENTENCE_MODULES:
+            return f"has the module {name}, and only {', '.join(_SENTENCE_MODULES)} are read"
+    if not types[0].endswith(".Transformer"):
+        return f"begins with the module {types[0]} and not with a Transformer"
+    if not any(name.endswith(".Pooling") for name in types):
+        return "has no module Pooling, so its vectors are those of tokens and not of texts"
+    return None
+
+
+def _detect_sentence_transformer(config: Mapping[str, Any]) -> Detection:
+    names = [module["type"].rpartition(".")[2] for module in config["modules"]]
+    what = f"sentence-transformers {'+'.join(names)}"
+    if fault := modules_fault(config):
+        return Detection(what, (), fault)
+    return Detection(what, ("encoder",), "embeds texts")
+
+
+def _detect_dense(what: str, architecture: str, model_type: str) -> Detection:
+    if model_type in _GROUNDED:
+        return Detection(what, (), "finds boxes for phrases of one text, which no adapter asks for")
+    if model_type in ("owlv2", "owlvit"):
+        return Detection(what, ("detector",), "finds boxes for texts")
+    if model_type == "mask2former":
+        return Detection(what, ("detector",), "finds objects of its classes, with masks")
+    if "ForObjectDetection" in architecture:
+        return Detection(what, ("detector",), "finds boxes of objects of its classes")
+    return Detection(what, (), "finds masks or depths, not one vector for an image")
+
+
+def _detect_multimodal(
+    what: str, architecture: str, model_type: str, config: Mapping[str, Any]
+) -> Detection:
+    if model_type in _TOKENS_ONLY:
+        because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
+        return Detection(what, (), because)
+    if architecture.endswith(_WRITES_TEXT):
+        if model_type in _UNIFIED_TYPES and "vq_config" in config:
+            return Detection(what, UNIFIED_ROLES, "reads images, writes text and draws")
+        return Detection(what, ("describer",), "reads images and writes text")
+    both = "vision_config" in config and "text_config" in config
+    embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
+    if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
+        return Detection(what, ("encoder",), "embeds images")
+    if not architecture and model_type in _IMAGE_TO_TEXT_TYPES:
+        return Detection(what, ("describer",), "reads images and writes text")
+    return Detection(what, (), "reads images, but no rule recognises what it gives")
+
+
+def _looks_like_vision(config: Mapping[str, Any]) -> bool:
+    pixels = "num_channels" in config and ("image_size" in config or "patch_size" in config)
+    return pixels and not {"vocab_size", "num_frames", "text_config"} & set(config)

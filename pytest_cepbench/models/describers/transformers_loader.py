@@ -1,0 +1,211 @@
+"""Loading a describer: the model, what prepares its inputs, and the facts that using them needs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import util
+from typing import Any
+
+from pytest_cepbench.errors import CheckpointError, MissingDependencyError
+from pytest_cepbench.models.checkpoints import list_files
+from pytest_cepbench.models.describers.describer_params import DescriberParams
+from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.safe_loading import (
+    from_pretrained,
+    loading,
+    refuse_missing,
+    refuse_unused,
+)
+from pytest_cepbench.models.tokenizer_checks import (
+    check_image_token,
+    check_tokens,
+    check_vocabulary,
+    embedded_tokens,
+    image_token,
+    media_tokens,
+)
+from pytest_cepbench.models.torch_runtime import to_torch_dtype
+from pytest_cepbench.models.weight_checks import take_weights
+
+_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
+
+
+@dataclass(frozen=True)
+class LoadedDescriber:
+    """The parts of a loaded describer.
+
+    processor: joins image and text; None where the checkpoint has an image processor alone.
+    chat_template: the template's text, or None.
+    generation_config: transformers' object with the settings in force.
+    embeddings: tokens that the weights know; None where the model does not say.
+    image_token: the id that stands for the image, None where there is none.
+    positions: longest text in tokens where positions are learned, else None.
+    keeps_prompt: whether a text given with the image is part of the description (a caption that the
+        model continues).
+    """
+
+    model: Any
+    processor: Any
+    image_processor: Any
+    tokenizer: Any
+    chat_template: str | None
+    generation_config: Any
+    embeddings: int | None
+    image_token: int | None
+    positions: int | None
+    keeps_prompt: bool
+
+
+def load_describer(
+    plan: LoadPlan[DescriberParams], settings: Mapping[str, Any], *, chat: bool
+) -> LoadedDescriber:
+    """Load a describer onto its device.
+
+    settings: the generation settings in force. chat: whether the checkpoint has a chat template.
+
+    Raises CheckpointError for parts that are missing, damaged or do not fit, ModelError when the
+    device cannot be used or is too small, MissingDependencyError for a package that it needs.
+    """
+    import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
+
+    with loading(plan):
+        model = _load_model(plan)
+        processor, image_processor, tokenizer = _load_processors(plan, model)
+        _check_fit(plan, model, processor, tokenizer)
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        if not model.config.is_encoder_decoder:
+            # Padded on the right, a decoder would write on after the padding.
+            tokenizer.padding_side = "left"
+        generation_config = _generation_config(model, tokenizer, settings)
+    take_weights(plan.checkpoint, {"": model})
+    return LoadedDescriber(
+        model=model,
+        processor=processor,
+        image_processor=image_processor,
+        tokenizer=tokenizer,
+        chat_template=_chat_template(processor, tokenizer) if chat else None,
+        generation_config=generation_config,
+        embeddings=embedded_tokens(model),
+        image_token=image_token(model.config),
+        positions=_positions(model),
+        keeps_prompt=model.config.model_type == "blip",
+    )
+
+
+def _load_model(plan: LoadPlan[DescriberParams]) -> Any:
+    from transformers import AutoModelForImageTextToText
+
+    options: dict[str, Any] = {}
+    if plan.params.attn_implementation is not None:
+        options["attn_implementation"] = plan.params.attn_implementation
+    if plan.params.variant is not None:
+        options["variant"] = plan.params.variant
+    model, info = from_pretrained(
+        AutoModelForImageTextToText,
+        plan.checkpoint,
+        dtype=to_torch_dtype(plan.dtype),
+        use_safetensors=not _pickled_only(plan),
+        trust_remote_code=plan.params.trust_remote_code,
+        **options,
+    )
+    missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
+    if model.config.model_type == "vision-encoder-decoder":
+        # It reads the encoder's last hidden state; a pooler is made and never used.
+        missing = {name for name in missing if not name.startswith("encoder.pooler.")}
+    refuse_missing(plan.checkpoint, missing)
+    if not plan.params.allow_unused:
+        refuse_unused(plan.checkpoint, info["unexpected_keys"])
+    return model.to(plan.device).eval()
+
+
+def _pickled_only(plan: LoadPlan[DescriberParams]) -> bool:
+    root = (name for name in list_files(plan.checkpoint.path) if "/" not in name)
+    return plan.params.allow_pickle and not any(name.endswith(".safetensors") for name in root)
+
+
+def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, Any, Any]:
+    """Processor (or None), image processor, tokenizer."""
+    from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
+
+    path = plan.checkpoint.path
+    options = {"trust_remote_code": plan.params.trust_remote_code}
+    if model.config.model_type == "vision-encoder-decoder":
+        # These were saved as a tokenizer and an image processor, which no processor class joins.
+        tokenizer = AutoTokenizer.from_pretrained(path, **options)
+        images = AutoImageProcessor.from_pretrained(path, backend=plan.params.backend, **options)
+        return None, images, tokenizer
+    try:
+        processor = AutoProcessor.from_pretrained(path, **options)
+    except (ImportError, ValueError, OSError) as error:
+        _refuse_without_torchvision(plan, error)
+        if not any((path / name).is_file() for name in _PROCESSOR_FILES):
+            raise CheckpointError(_no_processor(plan, "none")) from error
+        raise
+    if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
+        _refuse_without_torchvision(plan, None)
+        raise CheckpointError(_no_processor(plan, f"a {type(processor).__name__}"))
+    processor.image_processor = AutoImageProcessor.from_pretrained(
+        path, backend=plan.params.backend, **options
+    )
+    return processor, processor.image_processor, processor.tokenizer
+
+
+def _no_processor(plan: LoadPlan[DescriberParams], found: str) -> str:
+    return (
+        f"{plan.checkpoint.path}: expected a processor of images and texts, found {found}. Save the "
+        "model's processor into the folder too (processor.save_pretrained)"
+    )
+
+
+def _check_fit(plan: LoadPlan[DescriberParams], model: Any, processor: Any, tokenizer: Any) -> None:
+    """Raise CheckpointError where the tokenizer cannot be the one of the weights."""
+    path = plan.checkpoint.path
+    check_vocabulary(path, type(tokenizer).__name__)
+    check_image_token(path, processor, model.config)
+    check_tokens(path, tokenizer, model, media_tokens(model.config))
+
+
+def _refuse_without_torchvision(plan: LoadPlan[DescriberParams], error: Exception | None) -> None:
+    # Qwen2-VL's and SmolVLM's processors hold a video processor, which exists with torchvision
+    # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
+    if util.find_spec("torchvision") is None:
+        msg = (
+            f"{plan.checkpoint.path}: the processor of {plan.checkpoint.what} could not be made, and "
+            "torchvision, which several need, is not installed. Install the torchvision release "
+            "that belongs to the installed torch"
+        )
+        raise MissingDependencyError(msg) from error
+
+
+def _generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+    config = copy.deepcopy(model.generation_config)
+    if not settings["do_sample"]:
+        # Left in place they change nothing, and transformers warns about each of them.
+        for name, neutral in (("temperature", 1.0), ("top_p", 1.0), ("top_k", 50)):
+            setattr(config, name, neutral)
+    for name, value in settings.items():
+        setattr(config, name, value)
+    config.max_length = None  # max_new_tokens says how long; with both given, transformers warns
+    if config.pad_token_id is None:
+        config.pad_token_id = tokenizer.pad_token_id
+    return config
+
+
+def _chat_template(processor: Any, tokenizer: Any) -> str:
+    template = getattr(processor, "chat_template", None) or tokenizer.chat_template
+    # Several templates in one checkpoint come by name.
+    return str(template["default"] if isinstance(template, dict) else template)
+
+
+def _positions(model: Any) -> int | None:
+    """Where learned positions end; rotary ones, which chat models have, end nowhere hard."""
+    config = model.config
+    text = getattr(config, "decoder", None) or config.get_text_config(decoder=True)
+    for name in ("n_positions", "max_position_embeddings"):
+        value = getattr(text, name, None)
+        if value is not None:
+            return int(value)
+    return None

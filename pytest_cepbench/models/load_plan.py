@@ -1,0 +1,159 @@
+"""A checkpoint on its way to a bound role: what the adapters of all libraries do alike at binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
+    check_configuration,
+    file_options,
+    fingerprint,
+    list_files,
+    stored_precision,
+)
+from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
+from pytest_cepbench.models.torch_runtime import (
+    bound_spinning,
+    library_versions,
+    resolve_device,
+    resolve_dtype,
+)
+
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+
+_SMALL_BYTES = 64 << 20
+"""Weights up to here are read from the processor's caches, or nearly so: what takes time is the
+overhead of each operation, which a larger batch shares and more threads do not."""
+
+_SMALL_BATCH = 32
+"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that it
+writes is a call of all its layers."""
+
+
+class CheckpointParams(Protocol):
+    """The parameters that every adapter of checkpoints knows."""
+
+    @property
+    def device(self) -> str:
+        """One of auto, cpu, cuda, cuda:N and mps."""
+
+    @property
+    def dtype(self) -> str:
+        """One of auto, float32, float16 and bfloat16."""
+
+    @property
+    def batch_size(self) -> int:
+        """Most inputs in one call."""
+
+
+P = TypeVar("P", bound=CheckpointParams)
+
+
+@dataclass(frozen=True)
+class LoadPlan(Generic[P]):
+    """What loading a checkpoint for a role needs, all of it decided at binding.
+
+    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that its
+    fingerprint covers.
+    """
+
+    role: RoleName
+    spec: ModelSpec
+    checkpoint: Checkpoint
+    context: BindContext
+    params: P
+    device: str
+    dtype: str
+    files: CoveredFiles
+
+
+def make_plan(
+    role: RoleName, kind: type[P], spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+) -> LoadPlan[P]:
+    """Read a spec's parameters as `kind` and settle where the checkpoint will run, without torch.
+
+    Raises SpecError naming a parameter that is unknown or wrong.
+    """
+    params = parse_params(spec, kind, f"the {role} {checkpoint.what}")
+    device = resolve_device(params.device)
+    dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
+    options = asdict(file_options(spec))
+
+    def identify(hash_file: HashFile) -> str:
+        check_configuration(checkpoint)
+        return fingerprint(checkpoint, hash_file, **options)
+
+    files = CoveredFiles(checkpoint.path, context.hash_file, identify)
+    return LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
+
+
+def bind_plan(
+    plan: LoadPlan[P],
+    *,
+    adapter: str,
+    load: Callable[[], Model],
+    params: Mapping[str, Any],
+    seeded: bool = False,
+    identified: str | None = None,
+) -> BoundRole:
+    """The bound role of a plan.
+
+    adapter, load, params, seeded: as in `BoundRole`. identified: the fingerprint where the adapter
+    makes it itself, out of that of the plan's files; None is that one. Raises CheckpointError where
+    no fingerprint can vouch for what would be loaded.
+    """
+    checkpoint = plan.checkpoint
+    weights = _weights_bytes(checkpoint)
+    small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
+    unsaid = "batch_size" not in plan.spec.params
+    least = _SMALL_BATCH if small and unsaid and plan.role == "describer" else 1
+    return BoundRole(
+        role=plan.role,
+        spec=plan.spec.text,
+        what=checkpoint.what,
+        fingerprint=plan.files.fingerprint if identified is None else identified,
+        adapter=adapter,
+        load=partial(_load, load),
+        params=params,
+        seeded=seeded,
+        batch_size=max(least, plan.params.batch_size),
+        grows=unsaid and plan.device != "cpu",
+        small=small,
+        build=f"{weights >> 20} MiB",
+        provenance={"device": plan.device, **library_versions()},
+        files=plan.files,
+    )
+
+
+def _load(load: Callable[[], Model]) -> Model:
+    bound_spinning()
+    return load()
+
+
+def _weights_bytes(checkpoint: Checkpoint) -> int:
+    """The size of the weights' files, which tells builds of one architecture apart."""
+    path = checkpoint.path
+    sizes = [
+        (path / name).stat().st_size
+        for name in (list_files(path) if path.is_dir() else [])
+        if name.endswith(_WEIGHTS)
+    ]
+    return sum(sizes)
+
+
+def check_placement(device: str, dtype: str, batch_size: int) -> None:
+    """Raise ValueError for a device, precision or batch size that no adapter knows.
+
+    For the `__post_init__` of an adapter's parameters, so that a wrong one fails at binding.
+    """
+    resolve_device(device)
+    resolve_dtype(dtype, "cpu", {})
+    if batch_size < 1:
+        msg = f"batch_size must be at least 1, got {batch_size}"
+        raise ValueError(msg)

@@ -1,0 +1,280 @@
+"""What a model does in a chain: the Protocols that adapters and users' own models satisfy.
+
+Roles speak Pillow images and plain strings; the chains turn what comes back into artifacts. A role
+returns one result per input, in order; where a single input fails it may return a `Failure` in its
+place, and where there is something to be told of a result, a `Reply` that holds it. An exception
+means that the whole batch failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.models.fingerprint_check import CoveredFiles
+
+RoleName = Literal["describer", "generator", "encoder", "detector", "judge"]
+
+ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
+
+UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
+"""What a unified model plays: it describes and generates."""
+
+SHORT_FINGERPRINT = 16
+"""Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
+
+CODE = "code"
+"""In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
+
+Warn = Callable[[Sequence[Mapping[str, str]]], Sequence[str]]
+"""Given all different provenances that results have."""
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+ImageLike = Image.Image | npt.NDArray[Any]
+"""A Pillow image, (h, w, 3) uint8, or (h, w, 3) floats in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What answers took, where the model counts it; usages add up.
+
+    requests: asked of a server. retries: of these, because one before it went wrong. input_tokens,
+    output_tokens, images: as the server counts them. cost: in the currency of the user's prices.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    images: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests + other.requests,
+            self.retries + other.retries,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.images + other.images,
+            self.cost + other.cost,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests - other.requests,
+            self.retries - other.retries,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.images - other.images,
+            max(0.0, self.cost - other.cost),
+        )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A result, and what is to be told of it.
+
+    value: what the role would have returned in its place. usage: what it took. provenance: kept
+    beside the stored result, never in a key. passing: whether a failure may go better another time,
+    so that it is counted and not stored. remarks: sentences for people, told once in a run.
+    """
+
+    value: Any
+    usage: Usage = Usage()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    passing: bool = False
+    remarks: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Describer(Protocol):
+    """Image to text."""
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> Sequence[str | Failure | Reply]:
+        """Describe each RGB image; seeds are per image, below 2**32, ignored where greedy."""
+        ...
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """Text to image."""
+
+    def generate(
+        self, texts: Sequence[str], seeds: Sequence[int]
+    ) -> Sequence[ImageLike | Failure | Reply]:
+        """Draw each text; each image must depend only on its own text and seed."""
+        ...
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Artifact to vector: (n, dimension) floats, not necessarily normalised, NaN allowed."""
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """Features of each RGB image."""
+        ...
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """Features of each text; raises RoleError where the model reads no texts."""
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """An encoder or generator that can say which texts are longer than it reads.
+
+    Those without this method are taken to read any length.
+    """
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, and the most that are read; without a forward pass."""
+        ...
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """Image to boxes."""
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> Sequence[Detections | Failure]:
+        """Find the objects of each RGB image that answer one of its queries.
+
+        queries: for each image the things to look for ("a photo of a red bench", or the plain name
+        of a class where the detector knows a fixed set); at least one, none twice. A detection
+        carries the query that it answers, word for word. Raises RoleError for a query that a
+        detector of a fixed set of classes does not know.
+        """
+        ...
+
+
+Piece = str | Image.Image
+"""A part of a question or an answer."""
+
+Winner = Literal["A", "B", "Tie(A)", "Tie(B)"]
+"""Which answer is better; a tie says which is ahead by a little, as OpenING's judges do."""
+
+
+@dataclass(frozen=True)
+class Battle:
+    """Two answers to a question, each a sequence of texts and RGB images in the order of reading."""
+
+    question: Sequence[Piece]
+    first: Sequence[Piece]
+    second: Sequence[Piece]
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Two answers to a verdict."""
+
+    def judge(
+        self, battles: Sequence[Battle], seeds: Sequence[int]
+    ) -> Sequence[Winner | Failure | Reply]:
+        """Say of each battle which answer is better: "A" is the first, "B" the second."""
+        ...
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A model whose weights can wait in host memory while another model has the device.
+
+    One without this method is let go of, and loaded again.
+    """
+
+    def move(self, device: str) -> None:
+        """Put the weights there: "cpu", or the device that the model was bound to."""
+        ...
+
+
+Model = Describer | Generator | Encoder | Detector | Judge
+
+
+@dataclass(frozen=True)
+class BindContext:
+    """What binding needs from the run.
+
+    hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
+    threads: CPU threads that a model of this process may use; None leaves the library's choice.
+    """
+
+    hash_file: Callable[[Path], str]
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class BoundRole:
+    """A model spec that was resolved for one role: its identity, and how to load it when needed.
+
+    Everything but `load` is known without loading a model or importing torch.
+
+    role: the role it plays here.
+    spec: what the user typed.
+    what: what it was taken for, for people ("LlavaForConditionalGeneration").
+    fingerprint: digest of everything that decides the outputs besides `params`: weights,
+        configuration, tokenizer, code version of a `python:` model.
+    adapter: name and version of the adapter ("transformers-describer/1"); part of every step's key.
+    params: inference parameters that can change the output; part of every step's key.
+    seeded: whether the output depends on the seed; where it does not, the seed is left out of the
+        key, and equal inputs share one result.
+    batch_size: most inputs in one call.
+    grows: whether more may be tried where there is memory for it: nobody asked for a size.
+    small: whether it is a small model on the CPU, so that copies of it in other processes cost little.
+    build: what else than `what`, but not the values of the weights, decides memory and speed.
+    lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
+    shares: names what is loaded where several roles of one spec are one model, loaded once for all of
+        them: whichever of them loads it first; empty for a model of its own.
+    provenance: kept beside results, never in a key (device, library versions).
+    load: makes the model; called again only where it was let go of in between. Raises IdentityError
+        where a file that the fingerprint covers is another one by then.
+    files: those that the fingerprint covers; None for a model that has none, or names none.
+    warn: what people are to be told of results by what is kept beside them, a sentence each; also of
+        results that an earlier run stored. None where there is nothing to tell.
+    """
+
+    role: RoleName
+    spec: str
+    what: str
+    fingerprint: str
+    adapter: str
+    load: Callable[[], Model]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seeded: bool = False
+    batch_size: int = 8
+    grows: bool = False
+    small: bool = False
+    build: str = ""
+    lasting: bool = False
+    shares: str = ""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    files: CoveredFiles | None = field(default=None, repr=False, compare=False)
+    warn: Warn | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def short_fingerprint(self) -> str:
+        """Its first digits, as baselines and stored results name it."""
+        return self.fingerprint[:SHORT_FINGERPRINT]
+
+    @property
+    def device(self) -> str:
+        """Where the model works, as torch names it; "cpu" where nobody says."""
+        return self.provenance.get("device", "cpu")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a result depends on, as built-in types: enters keys and baselines."""
+        return {
+            "adapter": self.adapter,
+            "fingerprint": self.fingerprint,
+            "params": dict(self.params),
+        }

@@ -1,0 +1,166 @@
+"""The embedded world's own models: `shapes:`, perfect, or worse by a known amount.
+
+shapes:                                  an exact describer, generator, encoder and detector
+shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_json
+from pytest_cepbench.datasets.shapes import (
+    WORLD_VERSION,
+    Knobs,
+    caption,
+    distort,
+    features,
+    is_blank,
+    locate,
+    parse_caption,
+    perceive,
+    render,
+)
+from pytest_cepbench.datasets.shapes.look import SIDE
+from pytest_cepbench.datasets.shapes.scene import SHAPES
+from pytest_cepbench.errors import RoleError, SpecError, unknown_name
+from pytest_cepbench.models.protocols import (
+    BoundRole,
+    FloatArray,
+    ImageLike,
+    Model,
+    RoleName,
+)
+from pytest_cepbench.models.spec import ModelSpec, parse_params
+
+ADAPTER = "shapes/1"
+
+SHAPES_ROLES: tuple[RoleName, ...] = ("describer", "generator", "encoder", "detector")
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class ShapesDescriber:
+    """Says what it sees, distorted by its knobs."""
+
+    knobs: Knobs
+
+    def describe(
+        self,
+        images: Sequence[Image.Image],
+        prompt: str,  # noqa: ARG002 - the Protocol's; there is one way to describe a scene
+        seeds: Sequence[int],
+    ) -> list[str]:
+        """Caption of each image; the empty text where the answer is blank."""
+        return [self._one(image, seed) for image, seed in zip(images, seeds, strict=True)]
+
+    def _one(self, image: Image.Image, seed: int) -> str:
+        if is_blank(self.knobs, seed):
+            return ""
+        return caption(distort(perceive(ImageArtifact.from_pil(image)), self.knobs, seed))
+
+
+@dataclass(frozen=True)
+class ShapesGenerator:
+    """Draws what it reads, distorted by its knobs; the seed also decides the jitter."""
+
+    knobs: Knobs
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike]:
+        """(64, 64, 3) uint8 for each text; all black where the answer is blank."""
+        return [self._one(text, seed) for text, seed in zip(texts, seeds, strict=True)]
+
+    def _one(self, text: str, seed: int) -> ImageLike:
+        if is_blank(self.knobs, seed):
+            return np.zeros((SIDE, SIDE, 3), np.uint8)
+        return render(distort(parse_caption(text), self.knobs, seed), seed).pixels
+
+
+@dataclass(frozen=True)
+class ShapesEncoder:
+    """Features of the scene that an image shows or a text tells of, in one space."""
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """(n, dimension) float64, non-negative, no row zero."""
+        return np.array([features(perceive(ImageArtifact.from_pil(image))) for image in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """(n, dimension) float64, non-negative, no row zero."""
+        return np.array([features(parse_caption(text)) for text in texts])
+
+
+@dataclass(frozen=True)
+class ShapesDetector:
+    """Finds the shapes that are asked for by their names, and says their color."""
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> list[Detections]:
+        """Every object of a shape that is asked for, with score 1.0, row by row from the top left.
+
+        Raises RoleError for a query that is no shape of the world.
+        """
+        for query in {query for asked in queries for query in asked}:
+            if query not in SHAPES:
+                msg = f"shapes: detects by plain name: {unknown_name('shape', query, SHAPES)}"
+                raise RoleError(msg)
+        return [self._one(image, asked) for image, asked in zip(images, queries, strict=True)]
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections:
+        seen = locate(ImageArtifact.from_pil(image))
+        wanted = [one for one in seen if one.what.shape in asked]
+        return Detections(
+            tuple(Detection(one.what.shape, 1.0, one.box, color=one.what.color) for one in wanted)
+        )
+
+
+@dataclass(frozen=True)
+class _NoKnobs:
+    """The parameters of encoder and detector: they measure, so they have none."""
+
+
+def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
+    """`shapes:` in one role.
+
+    Raises SpecError when something follows the colon but knobs, or a knob is unknown, not a
+    number, out of [0, 1], or given to the encoder or the detector, which have none; RoleError for a
+    role that this world does not have.
+    """
+    if role not in SHAPES_ROLES:
+        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(SHAPES_ROLES)}"
+        raise RoleError(msg)
+    if spec.target:
+        msg = (
+            f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "
+            f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
+        )
+        raise SpecError(msg)
+    measures = role in ("encoder", "detector")
+    if measures:
+        parse_params(spec, _NoKnobs, f"the shapes {role}")
+    knobs = Knobs() if measures else parse_params(spec, Knobs, f"the shapes {role}")
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what=f"the shapes world's own {role}",
+        fingerprint=digest_json({"world": WORLD_VERSION, "role": role}),
+        adapter=ADAPTER,
+        load=_loader(role, knobs),
+        params={"queries": "classes"} if role == "detector" else knobs.turned,
+        # The generator's jitter comes from the seed, whatever its knobs.
+        seeded=role == "generator" or (role == "describer" and bool(knobs.turned)),
+        batch_size=_BATCH,
+    )
+
+
+def _loader(role: RoleName, knobs: Knobs) -> Callable[[], Model]:
+    if role == "describer":
+        return lambda: ShapesDescriber(knobs)
+    if role == "generator":
+        return lambda: ShapesGenerator(knobs)
+    return ShapesDetector if role == "detector" else ShapesEncoder

@@ -1,0 +1,116 @@
+"""Workers that died, and what became of what they were at.
+
+A worker that dies says nothing of the model: memory ran out, a driver failed, somebody killed it. So
+the case that it judged is judged once more, and the death is told as what it is, infrastructure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from signal import SIGKILL, Signals
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.plugin.ledger import RETRIED, Ledger
+
+_PATIENCE = 2.0  # seconds between a worker's last word and the end of its process
+
+
+@dataclass
+class Death:
+    """worker: its name. how: as far as the system tells. fate: what became of its test, where that is
+    known at once. retried: the case that was to be judged again.
+    """
+
+    worker: str
+    how: str
+    fate: str = "between tests; nothing was lost"
+    retried: str | None = None
+
+
+@dataclass(eq=False)
+class Deaths:
+    """The deaths of one run, in their order. retried: ids of the cases that were judged again."""
+
+    ledger: Ledger
+    all: list[Death] = field(default_factory=list)
+    retried: set[str] = field(default_factory=set)
+    _over: Counter[str] = field(default_factory=Counter)
+
+    def note(self, node: Any, error: object) -> None:
+        """A worker is gone, and did not say why. node: xdist's controller of it."""
+        if error == "keyboard-interrupt":
+            self.ledger.fail(f"worker {node.gateway.id} was interrupted")
+        else:
+            self.all.append(Death(node.gateway.id, _how(node, error)))
+
+    def settle(self, nodeid: str, report: pytest.TestReport, sched: Any) -> None:
+        """Decide about the test that the last worker died over; changes xdist's report of it.
+
+        A case is judged again once. Tests that are no cases fail, as ever under xdist.
+        """
+        worker = report.node.gateway.id
+        death = next((one for one in self.all if one.worker == worker), None)
+        if death is None:  # interrupted, which makes the run incomplete
+            return
+        if nodeid not in self.ledger.expected:
+            death.fate = f"while it ran {nodeid}, which counts as failed"
+        elif nodeid in self.ledger.judged:
+            death.fate = f"after it had judged {nodeid}; nothing was lost"
+            # Its result came; what is missing is the end of its teardown, and the failure of none.
+            report.when, report.outcome, report.longrepr = "teardown", "passed", None
+        elif self._over[nodeid] or not _retries(sched):
+            death.fate = f"while it judged {nodeid}; not judged again"
+            self.ledger.fail(
+                f"{nodeid} was not judged: a worker died over it{self._before(nodeid)}"
+            )
+        else:
+            death.retried = nodeid
+            self.retried.add(nodeid)
+            sched.mark_test_pending(nodeid)
+            report.outcome = "rerun"  # type: ignore[assignment] # the word that xdist documents
+            report.cepbench = RETRIED  # type: ignore[attr-defined]
+        self._over[nodeid] += 1
+
+    def _before(self, nodeid: str) -> str:
+        return ", and one before it" if self._over[nodeid] else ""
+
+    def lines(self) -> list[str]:
+        """A sentence for each death; at the end of the run, when it is known what became of retries."""
+        return [f"worker {one.worker} died ({one.how}) {self._fate(one)}" for one in self.all]
+
+    def _fate(self, death: Death) -> str:
+        nodeid = death.retried
+        if nodeid is None:
+            return death.fate
+        begun = nodeid in self.ledger.judged or self._over[nodeid] > 1
+        return f"while it judged {nodeid}; {'retried alone' if begun else 'not judged again'}"
+
+
+def _retries(sched: Any) -> bool:
+    """Whether a scheduler can be asked to deal a test again: xdist's own for scopes cannot."""
+    from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
+
+    return isinstance(sched, CaseScheduling)
+
+
+def _how(node: Any, error: object) -> str:
+    """By the exit code of a worker's process, where it ran on this machine."""
+    from subprocess import TimeoutExpired
+
+    process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+    code: int | None = None
+    if process is not None:
+        try:
+            code = process.wait(_PATIENCE)
+        except TimeoutExpired:
+            code = None
+    if code is None:
+        return str(error)
+    if code >= 0:
+        return f"it exited with code {code}"
+    name = Signals(-code).name if -code in set(Signals) else "unknown"
+    why = ", as the kernel does when memory runs out" if -code == SIGKILL else f", {name}"
+    return f"killed by signal {-code}{why}"

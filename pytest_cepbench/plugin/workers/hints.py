@@ -1,0 +1,115 @@
+"""What the cases of a run ask of whoever judges them, as a scheduler needs to know it.
+
+Workers know, since they have the suites and their data; the controller deals. So a worker leaves
+word in the folder of the run before xdist tells the controller what was collected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cepbench.plugin.workers.run_dir import CASES, leave_word, make_folder
+
+if TYPE_CHECKING:
+    from pytest_cepbench.plugin.evaluator import Assigned, Process
+
+CATEGORY, WHOLE, POOLED = 0, 1, 2
+"""When a case has its turn: categories, then what is made of several, then the verdict of all."""
+
+_MAPPINGS = ("text-to-text", "text-to-image", "image-to-image", "image-to-text")
+_SHARED = tuple(f"{part}-" for part in ("overall", *_MAPPINGS))
+_VERDICT = "suite-verdict"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What one case asks for.
+
+    unit: cases of one unit need the same chains, so one worker judges them, one after the other.
+    suite: its suite file. models: who plays, as "role spec". turn: CATEGORY, WHOLE or POOLED.
+    cost: samples times generations of its chains.
+    """
+
+    unit: str
+    suite: str
+    models: tuple[str, ...] = ()
+    turn: int = CATEGORY
+    cost: int = 0
+
+
+def unit_of(nodeid: str) -> str:
+    """`suites/x/test_x.py::test_drift[color-gc]` belongs to `...[color`; others to themselves.
+
+    Mappings belong to `...[overall`: all of them read the chains of the whole suite.
+    """
+    file, _, name = nodeid.partition("::")
+    test, bracket, case = name.partition("[")
+    part, dash, _ = case.rpartition("-")
+    if not (bracket and dash):
+        return nodeid
+    if case.startswith(_SHARED):  # their metrics may be named with dashes
+        part = "overall"
+    return f"{file}::{test}[{part}"
+
+
+def guess(nodeid: str) -> Outline:
+    """The outline of a test of which no worker left word: of plain tests, and where files are lost."""
+    unit = unit_of(nodeid)
+    case = nodeid.partition("[")[2].removesuffix("]")
+    turn = POOLED if case == _VERDICT else WHOLE if unit.endswith("[overall") else CATEGORY
+    return Outline(unit, nodeid.partition("::")[0] if case else "", turn=turn)
+
+
+def leave_outlines(process: Process, pooled: Mapping[str, Path]) -> None:
+    """Say of every case that was collected what it asks for. pooled: suite files by node id.
+
+    Every worker could say the same; the first one does.
+    """
+    folder = process.folder
+    if (folder / CASES).exists():
+        return
+    outlines = {nodeid: _of_case(process, nodeid, one) for nodeid, one in process.assigned.items()}
+    for nodeid, path in pooled.items():
+        outlines[nodeid] = Outline(nodeid, str(path), _models(process, path), POOLED)
+    text = json.dumps({nodeid: asdict(outline) for nodeid, outline in outlines.items()})
+    with suppress(OSError):  # a full disk: without word the scheduler guesses
+        leave_word(make_folder(process.settings.home, folder), CASES, text)
+
+
+def _of_case(process: Process, nodeid: str, one: Assigned) -> Outline:
+    loaded, case = process.suites.get(one.suite_file), one.case
+    samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
+    unit = unit_of(nodeid)
+    whole = len(case.categories) > 1 or unit.endswith("[overall")
+    return Outline(
+        unit=unit,
+        suite=str(one.suite_file),
+        models=_models(process, one.suite_file),
+        turn=WHOLE if whole else CATEGORY,
+        cost=len(samples) * loaded.suite.table.chain.length,
+    )
+
+
+def _models(process: Process, path: Path) -> tuple[str, ...]:
+    lineup = process.suites.get(path).lineup
+    chosen = {f"{seat.role} {seat.spec}" for seat in lineup.seats.values()}
+    return tuple(sorted(chosen | {f"{lineup.under_test} {lineup.subject}"}))
+
+
+def read_outlines(folder: Path, nodeids: Sequence[str]) -> list[Outline]:
+    """The outline of each of the tests, in their order; guessed where no worker left word of it."""
+    try:
+        known = json.loads((folder / CASES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    return [
+        Outline(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
+        if nodeid in known
+        else guess(nodeid)
+        for nodeid in nodeids
+    ]

@@ -1,0 +1,225 @@
+"""Which xdist worker judges what: cases that need the same chains and models stay together.
+
+xdist's own grouping (`--dist loadgroup`) does nothing on pytest 9.2, so a scheduler is supplied. A
+worker begins a test only when it holds the next one or was told to shut down. So no test is ever held
+back until another one is done: what is averaged over categories is merely dealt after them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from xdist.report import report_collection_diff
+from xdist.workermanage import parse_tx_spec_config
+
+from pytest_cepbench.plugin.workers.hints import Outline
+
+_HELD = 2
+"""Tests that a worker holds: the one that runs, and the next one, without which it does not begin."""
+
+
+@dataclass
+class Hand:
+    """What one worker holds.
+
+    tests: indices in the order of running, the first one running or about to. models: those it was
+    given work for. group: what it worked on last.
+    """
+
+    tests: list[int] = field(default_factory=list)
+    models: set[str] = field(default_factory=set)
+    group: Group | None = None
+
+
+@dataclass(eq=False)
+class Group:
+    """What is left of a suite, or of the plain tests.
+
+    models: who plays. units: cost and indices of each, the next one first. left: their cost together.
+    """
+
+    models: frozenset[str]
+    units: deque[tuple[int, list[int]]]
+    left: int
+
+
+class CaseScheduling:
+    """A scheduler for xdist (its `Scheduling` protocol) that knows what cases cost and need.
+
+    outlines: gives the outlines of tests by node id, when all are collected. A worker goes on with
+    models that it has; among those, and where it has none, it takes what most is left of per worker.
+    """
+
+    def __init__(
+        self, config: pytest.Config, outlines: Callable[[Sequence[str]], list[Outline]]
+    ) -> None:
+        self.collection: list[str] | None = None
+        self.config = config  # named as in xdist's own, where other plugins look for it
+        self._outlines = outlines
+        self._expected = len(parse_tx_spec_config(config))
+        self._hands: dict[Any, Hand] = {}
+        self._collected: dict[Any, list[str]] = {}
+        self._groups: list[Group] = []
+        self._again: list[int] = []
+        self._begun: set[str] = set()
+
+    # -- what xdist asks -----------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[Any]:
+        """The workers."""
+        return list(self._hands)
+
+    @property
+    def collection_is_completed(self) -> bool:
+        """Whether as many workers as were asked for have said what they collected."""
+        return len(self._collected) >= self._expected
+
+    @property
+    def tests_finished(self) -> bool:
+        """Whether nothing is left to deal, and nobody holds more than the test that runs."""
+        return (
+            self.collection_is_completed
+            and not self._waiting
+            and all(len(hand.tests) < _HELD for hand in self._hands.values())
+        )
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any test is not done."""
+        return self._waiting or any(hand.tests for hand in self._hands.values())
+
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._again or self._groups)
+
+    # -- workers come and go -------------------------------------------------------------------------
+
+    def add_node(self, node: Any) -> None:
+        """A worker is there."""
+        self._hands[node] = Hand()
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """What a worker collected. One that comes later and collected something else gets no work."""
+        if self.collection is None or self._same(self.collection, collection, node):
+            self._collected[node] = list(collection)
+        else:
+            node.shutdown()
+
+    def remove_node(self, node: Any) -> str | None:
+        """A worker is gone: what it held is dealt again.
+
+        Returns the test that it had begun and not done, which is dealt again only on request. A
+        worker can also die between tests, or when it helps others after its last one.
+        """
+        tests = self._hands.pop(node).tests
+        crashed = None
+        if tests and self.collection is not None and self.collection[tests[0]] in self._begun:
+            crashed = self.collection[tests.pop(0)]
+        self._again += tests
+        self._deal()
+        return crashed
+
+    # -- tests ---------------------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """Deal the tests, or what is left of them to workers that came later."""
+        if self.collection is None:
+            first, *others = self._collected.items()
+            if not all(self._same(first[1], other, node) for node, other in others):
+                return  # what differs was reported as an error of collection
+            self.collection = first[1]
+            self._groups = list(grouped(self._outlines(self.collection)))
+            for node in self._hands:  # everybody has a unit before anybody has two
+                self._give(node)
+        self._deal()
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:  # noqa: ARG002 # xdist's name
+        """A worker is done with a test."""
+        self._hands[node].tests.remove(item_index)
+        self._deal()
+
+    def mark_test_pending(self, item: str) -> None:
+        """A test over which a worker died is to run again; other plugins may ask for it as well."""
+        assert self.collection is not None
+        if item not in self._begun:
+            return
+        self._begun.discard(item)
+        self._again.insert(0, self.collection.index(item))
+        self._deal()
+
+    def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
+        """Never asked: no test is taken from a worker that lives."""
+        raise NotImplementedError
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker begins with a test."""
+        self._begun.add(nodeid)
+
+    # -- dealing -------------------------------------------------------------------------------------
+
+    def _deal(self) -> None:
+        """Give every worker what it needs to go on; who gets nothing any more is to finish."""
+        if self.collection is None:
+            return
+        for node, hand in list(self._hands.items()):
+            while len(hand.tests) < _HELD and not node.shutting_down and node in self._collected:
+                if not self._give(node):
+                    node.shutdown()  # it begins its last test now, and then helps those that work
+
+    def _give(self, node: Any) -> bool:
+        """Give a worker its next unit; returns whether there was one."""
+        hand = self._hands[node]
+        if node not in self._collected or not self._waiting:
+            return False
+        if self._again:
+            unit = [self._again.pop(0)]
+        else:
+            hand.group = self._best(hand)
+            hand.models |= hand.group.models
+            cost, unit = hand.group.units.popleft()
+            hand.group.left -= cost
+            if not hand.group.units:
+                self._groups.remove(hand.group)
+        hand.tests += unit
+        with suppress(OSError):  # it just died: xdist will say so, and what it holds is dealt again
+            node.send_runtest_some(unit)
+        return True
+
+    def _best(self, hand: Hand) -> Group:
+        def order(group: Group) -> tuple[bool, int, float]:
+            others = sum(one.group is group for one in self._hands.values() if one is not hand)
+            missing = len(group.models - hand.models)
+            return not group.models, missing, -group.left / (1 + others)  # plain tests fill gaps
+
+        return min(self._groups, key=order)
+
+    def _same(self, ours: Sequence[str], theirs: Sequence[str], node: Any) -> bool:
+        """Whether two workers collected the same; where not, it is an error of collection."""
+        name = next(iter(self._collected)).gateway.id
+        said = report_collection_diff(ours, theirs, name, node.gateway.id)
+        if said is None:
+            return True
+        report = pytest.CollectReport(node.gateway.id, "failed", said, [])
+        self.config.hook.pytest_collectreport(report=report)
+        return False
+
+
+def grouped(outlines: Sequence[Outline]) -> Iterator[Group]:
+    """Tests by suite, of each suite by unit: in turn, then longest first, then as collected."""
+    suites: dict[str, dict[str, list[int]]] = {}
+    for index, one in enumerate(outlines):
+        suites.setdefault(one.suite, {}).setdefault(one.unit, []).append(index)
+    for units in suites.values():
+        ranked = []
+        for unit in units.values():
+            cost = max(outlines[index].cost for index in unit)
+            ranked.append((outlines[unit[0]].turn, -cost, unit))
+        dealt = deque((-cost, unit) for _, cost, unit in sorted(ranked))
+        models = frozenset(outlines[dealt[0][1][0]].models)
+        yield Group(models, dealt, sum(cost for cost, _ in dealt))

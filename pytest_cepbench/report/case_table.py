@@ -1,0 +1,163 @@
+"""The figures of one case, each with its remark: what a terminal and the page both show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_cepbench.gate.sensitivity import Range
+from pytest_cepbench.report.formatting import (
+    between,
+    name_of,
+    number,
+    percent,
+    printable,
+    word_of,
+)
+from pytest_cepbench.report.result import CaseResult
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line: what it is, the number, and what is to be known of it."""
+
+    label: str
+    shown: str
+    remark: str = ""
+
+
+HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "tolerance", "n")
+"""Of the columns of `cells_of`."""
+
+
+def cells_of(result: CaseResult) -> tuple[str, ...]:
+    """A case as one row of a table. Distances, which are large, have two decimals there, not four."""
+    numbers = (result.value, result.baseline, result.difference, result.low, result.high)
+    decimals = 4 if all(abs(one) < 10 for one in numbers if one is not None) else 2
+    return (
+        word_of(result),
+        name_of(result),
+        number(result.value, decimals=decimals),
+        number(result.baseline, decimals=decimals),
+        number(result.difference, signed=True, decimals=decimals),
+        between(result.low, result.high, decimals=decimals),
+        number(result.tolerance),
+        str(result.n) if result.n else "-",
+    )
+
+
+def figures_of(result: CaseResult) -> Iterator[Figure]:
+    """The comparison of a case with its baseline and its anchor; none where nothing was measured."""
+    if result.value is None:
+        return
+    higher = result.higher_is_better
+    yield Figure("baseline", number(result.baseline))
+    yield Figure("now", number(result.value), f"{'higher' if higher else 'lower'} is better")
+    yield Figure(
+        "difference",
+        number(result.difference, signed=True),
+        "; ".join(filter(None, (_bounds(result), "" if higher else "turned: positive is better"))),
+    )
+    yield Figure("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
+    if result.alpha is not None:
+        yield Figure("alpha", f"{result.alpha:.3g}", _division(result))
+    apart = result.units if result.units != result.n else 0
+    yield Figure("n", str(result.n), f"{apart} independent units" if apart else "")
+    if result.visible is not None:
+        remark = "the smallest that so many samples see with 80 % power"
+        yield Figure("visible drop", number(result.visible), remark)
+    found = range_shown(result)
+    if found is not None:
+        yield Figure("chance", number(found.floor), str(found))
+    yield from _since_anchor(result)
+
+
+def range_shown(result: CaseResult) -> Range | None:
+    """Where the baseline lies between chance and the best, or what is to become it.
+
+    None where that is not known. A baseline of before floors were kept is seen with the floor now.
+    """
+    value, floor = result.value, result.floor
+    if result.baseline is not None and not (result.accepted or result.refused):
+        value = result.baseline
+        floor = result.floor if result.baseline_floor is None else result.baseline_floor
+    if value is None or floor is None or not result.higher_is_better:
+        return None
+    return Range(value, floor)
+
+
+def _bounds(result: CaseResult) -> str:
+    if result.low is None and result.high is None:
+        lacking = result.alpha is not None and result.difference is not None
+        return "no bounds could be made" if lacking else ""
+    kind = f" ({printable(result.method)})" if result.method else ""
+    return f"{between(result.low, result.high)}, one-sided bounds{kind}"
+
+
+def _division(result: CaseResult) -> str:
+    """What alpha is the error of: less of it is left for a bound at several looks or two baselines."""
+    among = ["the looks"] if len(result.looks) > 1 or result.partial else []
+    among += ["baseline and anchor"] if result.anchor is not None else []
+    if not among:
+        return "of each bound"
+    part = "" if result.level is None else f"{result.level:.3g} of each bound, "
+    return f"{part}divided among {', and among '.join(among)}"
+
+
+def _since_anchor(result: CaseResult) -> Iterator[Figure]:
+    anchor = result.anchor
+    if anchor is None:
+        return
+    bounds = between(anchor.low, anchor.high)
+    parts = [
+        f"anchor {number(anchor.value)}",
+        bounds if bounds != "-" else "",
+        f"tolerance {number(-anchor.tolerance, signed=True)}",
+        printable(anchor.verdict),
+    ]
+    shown = number(anchor.difference, signed=True)
+    yield Figure("since anchor", shown, ", ".join(filter(None, parts)))
+
+
+def settings_of(result: CaseResult) -> Iterator[Figure]:
+    """How a case is judged; the remark names who said so, "default" where nobody did."""
+
+    def origin(setting: str) -> str:
+        return printable(result.origins.get(setting, "")) or "default"
+
+    yield Figure("gate", printable(result.gate), origin("gate"))
+    yield Figure("tolerance", number(result.tolerance), origin("tolerance"))
+    if result.anchor is not None:
+        yield Figure(
+            "anchor tolerance", number(result.anchor.tolerance), origin("anchor_tolerance")
+        )
+    if result.alpha is not None:
+        yield Figure("alpha", f"{result.alpha:.3g}", origin("alpha"))
+    if result.method and result.value is not None:
+        yield Figure("bounds", printable(result.method), origin("bounds"))
+
+
+def hops_of(result: CaseResult) -> Iterator[Figure]:
+    """What each hop of the chain cost; the remark is its share of the whole cost, if one was lost."""
+    whole = sum(hop.cost for hop in result.hops)
+    several = len({hop.start for hop in result.hops}) > 1
+    for hop in result.hops:
+        share = percent(hop.cost / whole) if whole > 0 else "-"
+        chains = f"{printable(hop.start, 30)}-first " if several else ""
+        name = f"{chains}{printable(hop.role, 30)}, generation {hop.generation}"
+        yield Figure(name, number(hop.cost, signed=True), share)
+
+
+def looks_of(result: CaseResult) -> str:
+    """At how many samples the case was judged; empty where it was all of them at once."""
+    if len(result.looks) < 2 and not result.partial:
+        return ""
+    sizes = ", ".join(map(str, result.looks))
+    rest = "more are there" if result.partial else "these are all"
+    return f"looked at {sizes} samples; {rest}"
+
+
+def failures_of(result: CaseResult) -> str:
+    """The failed chains by kind; empty where none failed."""
+    found = sorted(result.failures.items())
+    return ", ".join(f"{count} x {printable(kind)}" for kind, count in found)

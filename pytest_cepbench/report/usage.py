@@ -1,0 +1,79 @@
+"""What a run took: the efforts of its cases, and of workers beside them, in sum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import fsum
+
+from pytest_cepbench.models.protocols import Usage
+from pytest_cepbench.report.formatting import counted
+from pytest_cepbench.report.result import Effort
+
+
+def together(efforts: Iterable[Effort]) -> Effort:
+    """All of them in one; of no worker."""
+    efforts = list(efforts)
+    roles: Counter[str] = Counter()
+    for one in efforts:
+        roles.update(one.roles)
+    return Effort(
+        loads=sum(one.loads for one in efforts),
+        inputs=sum(one.inputs for one in efforts),
+        hits=sum(one.hits for one in efforts),
+        seconds=fsum(one.seconds for one in efforts),
+        model_seconds=fsum(one.model_seconds for one in efforts),
+        roles=dict(roles),
+        usage=sum((one.usage for one in efforts), Usage()),
+    )
+
+
+def between(before: Effort, now: Effort, seconds: float, worker: str) -> Effort:
+    """What was done since: the difference of two states of one process, of these seconds."""
+    roles = {role: count - before.roles.get(role, 0) for role, count in now.roles.items()}
+    return Effort(
+        loads=now.loads - before.loads,
+        inputs=now.inputs - before.inputs,
+        hits=now.hits - before.hits,
+        seconds=seconds,
+        model_seconds=max(0.0, now.model_seconds - before.model_seconds),
+        roles={role: count for role, count in roles.items() if count},
+        usage=now.usage - before.usage,
+        worker=worker,
+    )
+
+
+def effort_line(efforts: Iterable[Effort]) -> str:
+    """What the run took, in one sentence."""
+    efforts = list(efforts)
+    whole = together(efforts)
+    return (
+        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
+        f"{whole.hits} results from the store{_usage(whole.usage)}"
+    )
+
+
+def usage_line(usage: Usage) -> str:
+    """What servers counted, in one sentence; empty where there was no request."""
+    if not usage.requests:
+        return ""
+    again = f" ({usage.retries} of them again)" if usage.retries else ""
+    images = f", {counted(usage.images, 'image')}" if usage.images else ""
+    cost = f", cost {usage.cost:.4g}" if usage.cost else ""
+    return (
+        f"{counted(usage.requests, 'request')}{again}, {usage.input_tokens} tokens in, "
+        f"{usage.output_tokens} out{images}{cost}"
+    )
+
+
+def _usage(usage: Usage) -> str:
+    return f"; {usage_line(usage)}" if usage.requests else ""
+
+
+def _loads(efforts: list[Effort], whole: Effort) -> str:
+    if not whole.roles:
+        return f"{whole.loads} model loads, "
+    by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
+    workers = {one.worker for one in efforts if one.loads and one.worker}
+    by = f" by {counted(len(workers), 'worker')}" if workers else ""
+    return f"model loads: {by_role}{by}; "

@@ -1,0 +1,161 @@
+"""What a store holds: its results one by one without their contents, and summed up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from sys import intern
+
+from pytest_cepbench.store.access_log import last_used
+from pytest_cepbench.store.images import digest_of, list_files
+from pytest_cepbench.store.lookup import Read, pages
+from pytest_cepbench.store.readonly import INDEX, Reader
+
+_LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result as far as its fate goes.
+
+    model: what its provenance names, the first 16 digits of a fingerprint; None where it names
+    none. size: its share of the index, in bytes. image: digest of the image that it refers to. created:
+    seconds since the epoch. day: of its last use, days since the epoch.
+    """
+
+    key: str
+    kind: str
+    model: str | None
+    size: int
+    image: str | None
+    created: float
+    day: int
+
+
+def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
+    """Every result. days: whether the store remembers uses. Raises StoreError."""
+    day, source = last_used(days=days)
+    lengths = f"SELECT total({_LENGTH}) FROM results"  # noqa: S608 - columns, ours
+    rate = _bytes_of_index(read) / max(read(lengths, ())[0][0], 1)
+    columns = (
+        f"key, kind, provenance, {_LENGTH}, "
+        "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END, "
+        f"ifnull(CAST(created AS REAL), 0), {day}"
+    )
+    for page in pages(read, columns, source):
+        for key, kind, provenance, size, image, created, used in page:
+            yield Entry(
+                str(key),
+                intern(str(kind)),
+                model_of(str(provenance)),
+                round(size * rate),
+                image,
+                created,
+                used,
+            )
+
+
+def _bytes_of_index(read: Read) -> int:
+    """Without what is free in it."""
+    query = (
+        "SELECT (page_count - freelist_count) * page_size "
+        "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    )
+    return int(read(query, ())[0][0])
+
+
+@lru_cache(maxsize=4096)
+def model_of(provenance: str) -> str | None:
+    """The model that a provenance names, if it names one."""
+    try:
+        model = json.loads(provenance)["model"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None  # no seal guards what decides nothing
+    return model if isinstance(model, str) else None
+
+
+def models_in(read: Read) -> set[str]:
+    """Every model that a provenance names."""
+    rows = read("SELECT DISTINCT provenance FROM results", ())
+    found = {model_of(str(provenance)) for (provenance,) in rows}
+    return {model for model in found if model is not None}
+
+
+@dataclass(frozen=True)
+class Share:
+    """Results that have something in common.
+
+    bytes: in the index, and of their images; what shares an image counts it each. oldest, newest:
+    seconds since the epoch at which they were stored. used: day of the last use, days since then.
+    """
+
+    results: int
+    bytes: int
+    oldest: float
+    newest: float
+    used: int
+
+
+def count(
+    found: Iterable[Entry], sizes: Mapping[str, int]
+) -> tuple[dict[str, Share], dict[str, Share]]:
+    """(shares by kind of result, shares by model). sizes: bytes of images by digest.
+
+    Results whose provenance names no model are under "".
+    """
+    kinds: dict[str, Share] = {}
+    models: dict[str, Share] = {}
+    for entry in found:
+        size = entry.size + sizes.get(entry.image or "", 0)
+        one = Share(1, size, entry.created, entry.created, entry.day)
+        for shares, name in ((kinds, entry.kind), (models, entry.model or "")):
+            known = shares.get(name)
+            shares[name] = one if known is None else _together(known, one)
+    return dict(sorted(kinds.items())), dict(sorted(models.items()))
+
+
+def _together(first: Share, second: Share) -> Share:
+    return Share(
+        first.results + second.results,
+        first.bytes + second.bytes,
+        min(first.oldest, second.oldest),
+        max(first.newest, second.newest),
+        max(first.used, second.used),
+    )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A store summed up.
+
+    kinds, models: as `count` has them. images, image_bytes: files of images. index_bytes: of the database.
+    """
+
+    kinds: Mapping[str, Share]
+    models: Mapping[str, Share]
+    images: int
+    image_bytes: int
+    index_bytes: int
+
+
+def survey(reader: Reader) -> Survey:
+    """Sum a store up. Raises StoreError."""
+    sizes = image_sizes(reader.folder)
+    kinds, models = count(entries(reader.read, days=reader.has("used")), sizes)
+    index = (reader.folder / f"{INDEX}{suffix}" for suffix in ("", "-wal"))
+    return Survey(
+        kinds=kinds,
+        models=models,
+        images=len(sizes),
+        image_bytes=sum(sizes.values()),
+        index_bytes=sum(path.stat().st_size for path in index if path.exists()),
+    )
+
+
+def image_sizes(root: Path) -> dict[str, int]:
+    """Bytes of each image's file, by its digest."""
+    named = ((digest_of(path), status.st_size) for path, status in list_files(root))
+    return {digest: size for digest, size in named if digest is not None}

@@ -1,0 +1,156 @@
+"""What measuring cases would take: the inputs that each model would get, told without loading one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Modality, Outlook, RoleRunner
+from pytest_cepbench.chains.throughput import Habit, habit_of
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.measures.base import Reading
+from pytest_cepbench.suites.suite_run import SuiteRun
+
+_READ = 500  # results looked at together; vectors are large
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one model would have to do.
+
+    found: results that are in the store. inputs: what it would be given. habit: how it worked in
+    earlier runs on this kind of device. open: whether it gets more than can be told.
+    """
+
+    bound: BoundRole
+    found: int
+    inputs: int
+    habit: Habit | None
+    open: bool = False
+
+    @property
+    def calls(self) -> int:
+        """At the batch size that is known to fit, else the one that is asked for."""
+        size = self.bound.batch_size if self.habit is None else self.habit.batch_size
+        return -(-self.inputs // size)
+
+    @property
+    def seconds(self) -> float | None:
+        """On one device; None where it was never measured."""
+        if not self.inputs:
+            return 0.0
+        return None if self.habit is None else self.inputs * self.habit.seconds
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the cases of one suite would take. samples, chains: how many they read. needs: by model."""
+
+    samples: int
+    chains: int
+    needs: tuple[Need, ...]
+
+    @property
+    def found(self) -> int:
+        """Steps whose results are in the store."""
+        return sum(need.found for need in self.needs)
+
+    @property
+    def steps(self) -> int:
+        """All steps, those among them."""
+        return self.found + sum(need.inputs for need in self.needs)
+
+
+@dataclass
+class _Book:
+    """The keys of what one model is to do: with results in the store, and without."""
+
+    there: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    open: bool = False
+
+
+def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
+    """What measuring some cases takes, each over no more than so many samples of each category.
+
+    Steps whose inputs are yet to be made are taken to succeed, and to give artifacts that differ;
+    what is found in images, to be cut out and read, is not foreseen. Raises what binding models and
+    looking at seeds raise.
+    """
+    read = list(_readings(run, cases))
+    wanted: dict[Modality, dict[str, Sample]] = {}
+    for reading, samples in read:
+        own = wanted.setdefault(reading.plan.start, {})
+        own.update((sample.id, sample) for sample in samples)
+    books: dict[int, tuple[RoleRunner, _Book]] = {}
+
+    def book(runner: RoleRunner) -> _Book:
+        return books.setdefault(id(runner), (runner, _Book()))[1]
+
+    outlooks: dict[tuple[Modality, str], Outlook] = {}
+    for start, own in wanted.items():
+        for one in run.evidence.look_ahead(start, list(own.values())):
+            outlooks[start, one.chain.sample.id] = one
+            for runner, key in one.there:
+                book(runner).there.add(key)
+            for runner, key in one.ahead:
+                book(runner).missing.add(key)
+    for reading, samples in read:
+        if reading.seat is None:
+            continue
+        runner = run.evidence.runner(reading.seat)
+        if reading.inside:
+            book(runner).open |= _unseen(books)
+            continue
+        chains = [outlooks[reading.plan.start, sample.id] for sample in samples]
+        _enter(book(runner), reading, chains, runner)
+    return Forecast(
+        samples=len({sample_id for own in wanted.values() for sample_id in own}),
+        chains=len(outlooks),
+        needs=tuple(_need(*pair, run.evidence.store) for pair in books.values()),
+    )
+
+
+def _readings(
+    run: SuiteRun, cases: Iterable[tuple[Case, int | None]]
+) -> Iterator[tuple[Reading, tuple[Sample, ...]]]:
+    for case, most in cases:
+        samples = run.looked_at(case, most)
+        for reading in run.measures[case.key.metric].readings(case):
+            yield reading, samples
+
+
+def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
+    """Whether detectors have images to look at: what they will find is read by others."""
+    return any(one.missing for runner, one in books.values() if runner.bound.role == "detector")
+
+
+def _enter(book: _Book, reading: Reading, chains: Sequence[Outlook], runner: RoleRunner) -> None:
+    """Enter what a reader is to do for some chains."""
+    for low in range(0, len(chains), _READ // len(reading.generations) + 1):
+        part = chains[low : low + _READ // len(reading.generations) + 1]
+        keys = [list(_keys(reading, one, runner)) for one in part]
+        found = runner.store.get(key for own in keys for key in own)
+        for own in keys:
+            for key in own:
+                (book.there if key in found else book.missing).add(key)
+                if reading.ends and isinstance(found.get(key), Failure):
+                    break
+
+
+def _keys(reading: Reading, one: Outlook, runner: RoleRunner) -> Iterator[str]:
+    """Of the steps that read a chain, as far as it goes."""
+    asked = reading.asks(one.chain.sample, runner.bound)
+    for generation in reading.generations:
+        digest = one.digests[generation] if generation < len(one.digests) else None
+        if digest is not None:
+            yield runner.key(asked, 0, reading.plan.modality(generation), digest)
+
+
+def _need(runner: RoleRunner, book: _Book, store: Store) -> Need:
+    habit = habit_of(runner.bound, store)
+    return Need(runner.bound, len(book.there), len(book.missing), habit, book.open)

@@ -1,0 +1,169 @@
+"""gc, s, sim: how similar the artifacts of the start's own modality still are to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.chains import ChainPlan, Trace
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.metrics import gc_at_t, mean_similarity
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.measures.base import (
+    Measured,
+    Reading,
+    Shown,
+    Stage,
+    by_category,
+    everyone,
+    outcome_of,
+    shown_trace,
+)
+from pytest_cepbench.suites.measures.chance_floors import NO_FLOOR, floor_of, refuse_one_vector
+from pytest_cepbench.suites.measures.measure_options import ENCODER, Parts, Pool, SimilarityTable
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Formula:
+    """How similarities become one score. score: (n, T) -> (n,); pool: of wholes, by default."""
+
+    version: int
+    label: str
+    pool: Pool
+    score: Callable[[FloatArray], FloatArray]
+
+
+def _last(similarities: FloatArray) -> FloatArray:
+    column: FloatArray = similarities[:, -1]
+    return column
+
+
+FORMULAS = {
+    "gc": _Formula(1, "GC@{T}", "categories", gc_at_t),
+    "s": _Formula(1, "s({T})", "categories", _last),
+    "sim": _Formula(1, "SIM", "samples", _last),
+}
+"""GenCeption's Eq. 3; its ablation without weights (Table 3); MMGenBench's Eq. 4, in which a sample
+in several patterns counts in each of them, and once in the whole."""
+
+
+@dataclass(frozen=True)
+class SimilarityMeasure:
+    """One number per chain out of its similarities s(1..at), by one encoder; see `Measure`."""
+
+    name: str
+    kind: str
+    plan: ChainPlan
+    at: int
+    encoder: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 2.0
+
+    @property
+    def label(self) -> str:
+        """Such as GC@3, with the encoder where it is a further one."""
+        label = FORMULAS[self.kind].label.format(T=self.at)
+        return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
+
+    @property
+    def identity(self) -> str:
+        """Formula and last iteration."""
+        return f"{self.kind}/{FORMULAS[self.kind].version} at {self.at}, over {self.pool}"
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The encoder."""
+        return (self.encoder,)
+
+    @property
+    def plans(self) -> tuple[ChainPlan, ...]:
+        """One kind of chains."""
+        return (self.plan,)
+
+    def readings(self, _: Case) -> tuple[Reading, ...]:
+        """The starts, and what came back to their modality."""
+        return (Reading(self.plan, (0, *self._generations), self.encoder),)
+
+    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """The traces."""
+        self._traces(evidence, samples)
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """One score per chain."""
+        parts = by_category(case, evidence)
+        samples = everyone(parts)
+        traces = self._traces(evidence, samples)
+        spec = evidence.runner(self.encoder).bound.spec
+        refuse_one_vector(list(traces.values()), self._generations, spec)
+        scores = {}
+        for name, part in parts.items():
+            similarities = np.array([traces[sample.id].similarities for sample in part])
+            values = FORMULAS[self.kind].score(similarities).tolist()
+            scores[name] = dict(zip([sample.id for sample in part], values, strict=True))
+        compared = (0, *self._generations)
+        note = evidence.cut_texts(self.plan.start, self.encoder, compared, samples)
+        curve = mean_similarity(np.array([trace.similarities for trace in traces.values()]))
+        floor = floor_of(case, parts, traces, FORMULAS[self.kind].score)
+        return Measured(
+            scores=scores,
+            samples=samples,
+            outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
+            curve=tuple(curve.tolist()),
+            notes=tuple(filter(None, (note, NO_FLOOR if floor is None else ""))),
+            floor=floor,
+        )
+
+    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+        """The chain with its similarities."""
+        trace = self._traces(evidence, evidence.named(sample_id))[sample_id]
+        return shown_trace(trace, self._generations)
+
+    @property
+    def _generations(self) -> tuple[int, ...]:
+        return tuple(range(2, 2 * self.at + 1, 2))
+
+    def _traces(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Trace]:
+        return evidence.traces(self.plan.start, self.encoder, self._generations, samples)
+
+
+def make_similarity(
+    kind: str, name: str, table: SimilarityTable, stage: Stage
+) -> SimilarityMeasure:
+    """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
+    plan = stage.plan(name, table.start)
+    at = last_iteration(kind, name, table.at, plan, stage)
+    return SimilarityMeasure(
+        name=name,
+        kind=kind,
+        plan=plan,
+        at=at,
+        encoder=table.encoder,
+        pool=table.pool or FORMULAS[kind].pool,
+        parts=table.parts or "all",
+    )
+
+
+def last_iteration(kind: str, name: str, asked: int | None, plan: ChainPlan, stage: Stage) -> int:
+    """T of a metric: what was asked, 1 for SIM, else the whole chain's.
+
+    Raises SuiteError for one that the chains do not reach.
+    """
+    at = asked if asked is not None else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
+    if not 1 <= at <= plan.iterations:
+        msg = (
+            f"suite {stage.suite!r}, metric {name!r}: at = {at}, and the chains have "
+            f"{plan.iterations} iterations"
+        )
+        raise SuiteError(msg)
+    return at

@@ -1,0 +1,132 @@
+"""Telling the colors of detected objects by a dual encoder: GenEval's zero-shot rule on cut-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Detection, Failure, digest_json, digest_text
+from pytest_cepbench.chains import Chain, RoleRunner, Step, load_link, naming_damage
+from pytest_cepbench.errors import MeasurementError, ModelError
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
+from pytest_cepbench.metrics.geneval import (
+    Prompt,
+    Settings,
+    ToColor,
+    color_prompts,
+    crop_object,
+    objects_to_color,
+    zero_shot_color,
+)
+from pytest_cepbench.store import Store, Vector
+from pytest_cepbench.suites.measures.chance_floors import one_vector
+
+CROP_VERSION = 1
+"""Enters the keys of cut-outs; raised when they are cut in another way."""
+
+_FEWEST_CUTS = 8
+"""Of which one vector is too much: a few objects may all have the same color."""
+
+NO_COLOR = "no color"
+"""Of a cut-out that the encoder gives no usable vector for: right for no prompt."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image of a chain, the prompt that it is judged by, and the objects found in it by class."""
+
+    chain: Chain
+    prompt: Prompt
+    objects: Mapping[str, Sequence[Detection]]
+
+
+def tell_colors(
+    pictures: Sequence[Picture],
+    generation: int,
+    settings: Settings,
+    encoder: RoleRunner,
+    store: Store,
+) -> list[dict[ToColor, str]]:
+    """For each picture the color of every object whose color its prompt asks for.
+
+    generation: at which the pictures stand in their chains. Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
+    and the others of the encoder, DamagedChainsError where a stored image is damaged.
+    """
+    wanted = [
+        (number, one)
+        for number, picture in enumerate(pictures)
+        for one in objects_to_color(picture.prompt, picture.objects, settings)
+    ]
+    chains = [pictures[number].chain for number, _ in wanted]
+    steps = [
+        _crop_step(chain, generation, one.detection, encoder, store)
+        for chain, (_, one) in zip(chains, wanted, strict=True)
+    ]
+    with naming_damage(chains, generation):
+        vectors = encoder.encode("image", steps)
+    _refuse_one_vector(steps, vectors, encoder)
+    names = {one.name: _name_vectors(one.name, encoder) for _, one in wanted}
+    told: list[dict[ToColor, str]] = [{} for _ in pictures]
+    for (number, one), vector in zip(wanted, vectors, strict=True):
+        if isinstance(vector, Failure):
+            told[number][one] = NO_COLOR
+        else:
+            assert isinstance(vector, np.ndarray)
+            told[number][one] = zero_shot_color(vector[None], names[one.name])[0]
+    return told
+
+
+def _refuse_one_vector(
+    steps: Sequence[Step], vectors: Sequence[object], encoder: RoleRunner
+) -> None:
+    """Raise MeasurementError where many different cut-outs have one vector, and so one color."""
+    different = {
+        step.key: vector
+        for step, vector in zip(steps, vectors, strict=True)
+        if isinstance(vector, np.ndarray)
+    }
+    if len(different) < _FEWEST_CUTS:
+        return
+    if spread_of_directions(np.stack(list(different.values()))) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder.bound.spec, len(different), "cut-out"))
+
+
+def _crop_step(
+    chain: Chain, generation: int, detection: Detection, encoder: RoleRunner, store: Store
+) -> Step:
+    link = chain.links[generation]
+    # Named by the image and the place, so that what is known needs no decoding.
+    place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
+    if detection.mask is not None:
+        place["mask"] = asdict(detection.mask)
+
+    def load() -> object:
+        image = load_link(chain, generation, store)
+        try:
+            return None if image is None else crop_object(image, detection)
+        except ValueError as error:
+            msg = f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
+            raise ModelError(msg) from error
+
+    return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
+
+
+def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
+    """(colors, templates, D) vectors of the texts that name a class in each color."""
+    texts = color_prompts(name)
+    steps = [
+        Step(encoder.key("", 0, "text", digest_text(text)), 0, partial(str, text))
+        for row in texts
+        for text in row
+    ]
+    vectors = encoder.encode("text", steps)
+    if any(isinstance(vector, Failure) for vector in vectors):
+        msg = f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
+        raise MeasurementError(msg)
+    rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
+    if spread_of_directions(rows) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder.bound.spec, len(rows), "text"))
+    return rows.reshape(len(texts), len(texts[0]), -1)

@@ -1,0 +1,328 @@
+"""geneval and mgg: whether the pictures show what their prompts name, by GenEval's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Detections, Failure, canonical_json, digest_json
+from pytest_cepbench.chains import Chain, ChainPlan, Game, boxes
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.metrics.constancy import most_common
+from pytest_cepbench.metrics.geneval import (
+    GENEVAL,
+    MGG_CODE,
+    Asked,
+    Prompt,
+    QueryStyle,
+    Settings,
+    ToColor,
+    judge,
+    objects_by_class,
+    objects_to_color,
+    overall_by_generation,
+    parse_prompt,
+    prompt_metadata,
+    queries,
+)
+from pytest_cepbench.metrics.geneval import Outcome as Verdict
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.measures.base import (
+    Measured,
+    Outcome,
+    Reading,
+    Shown,
+    Stage,
+    by_category,
+    everyone,
+    outcome_of_chain,
+    population,
+)
+from pytest_cepbench.suites.measures.color_classifier import Picture, tell_colors
+from pytest_cepbench.suites.measures.measure_options import ComplianceTable, Parts, Pool
+
+DETECTOR = "detector"
+
+_PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}
+
+LABELS = {"geneval": "GenEval", "mgg": "MGG"}
+
+
+@dataclass(frozen=True)
+class Marked:
+    """How the pictures of one chain were judged.
+
+    correct: at each generation; False too where there is no picture. reasons: why not, of the first
+    that is wrong. outcome: what stopped the chain, if anything did. seen: digest of each picture, and
+    a number that stands for the boxes found in it.
+    """
+
+    correct: tuple[bool, ...]
+    reasons: tuple[str, ...]
+    outcome: Outcome
+    seen: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class ComplianceMeasure:
+    """The share of right pictures: of the first one (GenEval), or over all generations (MGG).
+
+    A prompt's score is the share of its pictures that are right, and a task's the mean over its
+    prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
+    micro-average over all pictures, which is what the Telephone Game's released code prints.
+    A prompt without a picture is wrong. See `Measure` and `ComplianceTable`.
+    """
+
+    name: str
+    kind: str
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    settings: Settings
+    colors: str
+    color_encoder: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+
+    @property
+    def label(self) -> str:
+        """GenEval or MGG."""
+        return LABELS[self.kind]
+
+    @property
+    def identity(self) -> str:
+        """Rules, thresholds, who tells colors."""
+        rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
+        return f"{self.kind}/1 {rules}, colors by {self.colors}, over {self.pool}"
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The detector, and who tells colors."""
+        return (DETECTOR, self.color_encoder) if self.colors == "clip" else (DETECTOR,)
+
+    @property
+    def plans(self) -> tuple[ChainPlan, ...]:
+        """The text-first chains."""
+        return (self.plan,)
+
+    def readings(self, _: Case) -> tuple[Reading, ...]:
+        """The images of the generations that count, and what is cut out of them."""
+
+        def asks(sample: Sample, detector: BoundRole) -> str:
+            return canonical_json(list(queries(_prompt(sample), self._style(detector))))
+
+        found = Reading(self.plan, self.generations, DETECTOR, asks, ends=False)
+        if self.colors != "clip":
+            return (found,)
+        return (found, Reading(self.plan, self.generations, self.color_encoder, inside=True))
+
+    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """What the detector finds in the images."""
+        self._marked(evidence, samples)
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """One score per prompt."""
+        parts = by_category(case, evidence)
+        samples = everyone(parts)
+        marked = self._marked(evidence, samples)
+        correct = np.array([marked[sample.id].correct for sample in samples])
+        tasks = [sample.categories[0] for sample in samples]
+        curve = (
+            correct.mean(axis=0)
+            if self.pool == "samples"
+            else overall_by_generation(correct, tasks)
+        )
+        clauses = [[s.id, prompt_metadata(_prompt(s))] for s in population(case, evidence)]
+        return Measured(
+            scores={
+                name: {s.id: float(np.mean(marked[s.id].correct)) for s in part}
+                for name, part in parts.items()
+            },
+            samples=samples,
+            outcomes=[marked[sample.id].outcome for sample in samples],
+            curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
+            identity={"clauses": digest_json(clauses)[:16]},
+            shares=True,
+            warnings=_same_boxes(marked.values()),
+        )
+
+    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+        """The chain, 1 at the pictures that are right, and why the first other one is not."""
+        samples = evidence.named(sample_id)
+        marked = self._marked(evidence, samples)[sample_id]
+        chain = evidence.chains("text", samples)[sample_id]
+        marks = {g: float(c) for g, c in zip(self.generations, marked.correct, strict=True)}
+        return Shown(
+            chain,
+            {g: mark for g, mark in marks.items() if chain.has(g)},
+            marked.outcome.failure,
+            chain.failed_at,
+            "; ".join(marked.reasons),
+        )
+
+    def _marked(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Marked]:
+        evidence.require_recorded("text", self.generations)
+
+        def read(game: Game) -> dict[str, Marked]:
+            return game.read(lambda chains: self._mark(chains, evidence))
+
+        return evidence.per_sample(self, "text", samples, read)
+
+    def _mark(self, chains: Sequence[Chain], evidence: Evidence) -> dict[str, Marked]:
+        prompts = {chain.sample.id: _prompt(chain.sample) for chain in chains}
+        style = self._style(evidence.runner(DETECTOR).bound)
+        asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
+        judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
+        failures: dict[str, Failure] = {}
+        seen: dict[str, list[tuple[str, int]]] = {name: [] for name in prompts}
+        for generation in self.generations:
+            able = [chain for chain in chains if chain.has(generation)]
+            pictures = []
+            for chain, found in zip(
+                able, self._look(able, generation, asked, evidence), strict=True
+            ):
+                name = chain.sample.id
+                if isinstance(found, Failure):
+                    failures[name] = found
+                else:
+                    seen[name].append((chain.links[generation].digest, _boxes_found(found)))
+                    objects = objects_by_class(found, asked[name])
+                    pictures.append(Picture(chain, prompts[name], objects))
+            colors = self._colors(pictures, generation, evidence)
+            for picture, told in zip(pictures, colors, strict=True):
+                verdict = judge(picture.prompt, picture.objects, told, self.settings)
+                judged[picture.chain.sample.id].append((generation, verdict))
+        return {
+            name: replace(self._sum_up(chain, judged[name], failures), seen=tuple(seen[name]))
+            for chain in chains
+            for name in (chain.sample.id,)
+        }
+
+    def _look(
+        self,
+        chains: Sequence[Chain],
+        generation: int,
+        asked: Mapping[str, Mapping[str, Asked]],
+        evidence: Evidence,
+    ) -> list[Detections | Failure]:
+        wanted = {name: list(words) for name, words in asked.items()}
+        runner = evidence.runner(DETECTOR)
+        return boxes(chains, generation, wanted, runner, evidence.store)
+
+    def _style(self, detector: BoundRole) -> QueryStyle:
+        free = detector.params.get("queries") == "free-text"
+        if self.colors != "query":
+            return "photo" if free else "class"
+        if not free:
+            msg = (
+                f"{self.name}: colors = 'query' asks the detector for colors in words, and "
+                f"{detector.spec} knows a fixed set of classes: use an "
+                "open-vocabulary detector (OWLv2), or colors = 'clip'"
+            )
+            raise MeasurementError(msg)
+        return "colored photo"
+
+    def _colors(
+        self, pictures: Sequence[Picture], generation: int, evidence: Evidence
+    ) -> Sequence[Mapping[ToColor, str]]:
+        if self.colors == "clip":
+            runner = evidence.runner(self.color_encoder)
+            return tell_colors(pictures, generation, self.settings, runner, evidence.store)
+        for picture in pictures:
+            untold = objects_to_color(picture.prompt, picture.objects, self.settings)
+            if untold:
+                msg = (
+                    f"{self.name}: colors = {self.colors!r}, and the detector tells none (of "
+                    f"{untold[0].name!r} in {picture.chain.sample.id!r}): use colors = 'clip'"
+                )
+                raise MeasurementError(msg)
+        return [{} for _ in pictures]
+
+    def _sum_up(
+        self,
+        chain: Chain,
+        judged: Sequence[tuple[int, Verdict]],
+        failures: Mapping[str, Failure],
+    ) -> Marked:
+        name = chain.sample.id
+        right = {generation for generation, verdict in judged if verdict.correct}
+        wrong = [(g, verdict) for g, verdict in judged if not verdict.correct]
+        reasons: tuple[str, ...] = ()
+        if wrong:
+            generation, verdict = wrong[0]
+            where = f"generation {generation}: " if len(self.generations) > 1 else ""
+            reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
+        outcome = outcome_of_chain(chain, self.plan)
+        if chain.failure is None and name in failures:
+            outcome = Outcome(name, failures[name], DETECTOR)
+        return Marked(tuple(g in right for g in self.generations), reasons, outcome)
+
+
+_NOTHING_FOUND = hash(())
+
+
+def _boxes_found(found: Detections) -> int:
+    """Equal for equal boxes of equal confidence, whatever was asked for."""
+    return hash(tuple((one.box, one.score) for one in found.found))
+
+
+def _same_boxes(marked: Iterable[Marked]) -> tuple[str, ...]:
+    """A sentence where a detector does not tell pictures apart."""
+    common = most_common(pair for one in marked for pair in one.seen)
+    if common is None or not common.constant:
+        return ()
+    if common.answer == _NOTHING_FOUND:
+        return (f"the detector found nothing in {common} different images",)
+    return (f"the detector found the same boxes in {common} different images",)
+
+
+def make_compliance(
+    kind: str, name: str, table: ComplianceTable, stage: Stage
+) -> ComplianceMeasure:
+    """The measure of a table.
+
+    Raises SuiteError where the suite has no text-first chains, or a setting is out of range.
+    """
+    plan = stage.plan(name, "text")
+    last = 1 if kind == "geneval" else plan.generations
+    colors = table.colors or ("query" if table.rules == "mgg-code" else "clip")
+    if table.rules == "mgg-code" and colors != "query":
+        msg = (
+            f"suite {stage.suite!r}, metric {name!r}: rules = 'mgg-code' asks the detector for "
+            f"colors in words: colors = 'query' is expected, got {colors!r}"
+        )
+        raise SuiteError(msg)
+    named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
+    given = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
+    try:
+        settings = replace(_PRESETS[table.rules], **given)
+    except ValueError as error:
+        msg = f"suite {stage.suite!r}, metric {name!r}: {error}"
+        raise SuiteError(msg) from error
+    return ComplianceMeasure(
+        name=name,
+        kind=kind,
+        plan=plan,
+        generations=tuple(range(1, last + 1, 2)),
+        settings=settings,
+        colors=colors,
+        color_encoder=table.color_encoder,
+        pool=table.pool or "categories",
+        parts=table.parts or "all",
+    )
+
+
+def _prompt(sample: Sample) -> Prompt:
+    try:
+        return parse_prompt(sample.metadata)
+    except ValueError as error:
+        msg = f"sample {sample.id!r} has no clauses to judge its pictures by: {error}"
+        raise MeasurementError(msg) from error

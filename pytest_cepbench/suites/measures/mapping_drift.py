@@ -1,0 +1,279 @@
+"""mcd and sdr: similarity to the start over all generations, by mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.chains import ChainPlan, Modality, Trace
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
+from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of_mapping
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.measures.base import (
+    Measured,
+    Outcome,
+    Reading,
+    Shown,
+    Stage,
+    by_category,
+    outcome_of,
+    shown_trace,
+)
+from pytest_cepbench.suites.measures.chance_floors import NO_FLOOR, floor_of, refuse_one_vector
+from pytest_cepbench.suites.measures.jackknife_blocks import (
+    JACKKNIFE,
+    block_of_each,
+    scored_blocks,
+    too_few_units,
+    unbounded,
+)
+from pytest_cepbench.suites.measures.measure_options import ENCODER, MappingTable, Parts, Pool
+
+MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
+    "text-to-text": ("text", "text"),
+    "text-to-image": ("text", "image"),
+    "image-to-image": ("image", "image"),
+    "image-to-text": ("image", "text"),
+}
+"""Name -> (start of the chain, modality of the artifacts compared with it). Source: the Telephone
+Game, section 3.1 and Figure 6."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """One mapping of a suite. generations: those of its modality. encoder: the seat that compares."""
+
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    encoder: str
+
+    def traces(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Trace]:
+        """The similarities of each sample at the mapping's generations."""
+        return evidence.traces(self.plan.start, self.encoder, self.generations, samples)
+
+
+@dataclass(frozen=True)
+class MappingMeasure:
+    """MCD: mean similarity to the start over the generations of each mapping; see `Measure`.
+
+    The whole suite's value is the mean over the mappings. rates: measure SDR instead, the rate at
+    which the mean curve of each mapping decays.
+    """
+
+    name: str
+    courses: Mapping[str, Course]
+    parts: Parts | None
+    rates: bool = False
+    pool: Pool = "samples"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Similarity is good, decay is not."""
+        return not self.rates
+
+    @property
+    def span(self) -> float | None:
+        """Of cosines; a rate has no end."""
+        return None if self.rates else 2.0
+
+    @property
+    def per_sample(self) -> bool:
+        """A rate is that of the mean curve."""
+        return not self.rates
+
+    @property
+    def label(self) -> str:
+        """MCD or SDR, and the metric's own name where a suite has it as another."""
+        kind = "SDR" if self.rates else "MCD"
+        return kind if self.name == kind.lower() else f"{kind} [{self.name}]"
+
+    @property
+    def identity(self) -> str:
+        """Which mapping is compared by whom, and of a rate how blocks are left out."""
+        mappings = ", ".join(f"{name} by {course.encoder}" for name, course in self.courses.items())
+        return f"sdr/2 {mappings}, {JACKKNIFE}" if self.rates else f"mcd/1 {mappings}"
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The encoders of all mappings."""
+        return tuple(dict.fromkeys(course.encoder for course in self.courses.values()))
+
+    @property
+    def plans(self) -> tuple[ChainPlan, ...]:
+        """The chains of all mappings."""
+        return tuple(dict.fromkeys(course.plan for course in self.courses.values()))
+
+    @property
+    def own_parts(self) -> tuple[str, ...]:
+        """The mappings."""
+        return tuple(self.courses)
+
+    def readings(self, case: Case) -> tuple[Reading, ...]:
+        """The starts, and the artifacts of each mapping that the case is about."""
+        return tuple(
+            Reading(course.plan, (0, *course.generations), course.encoder)
+            for course in self._courses_of(case).values()
+        )
+
+    def read(self, case: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+        """The traces of the mappings that the case is about."""
+        for course in self._courses_of(case).values():
+            course.traces(evidence, samples)
+
+    def measure(self, case: Case, evidence: Evidence) -> Measured:
+        """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
+        (samples,) = by_category(case, evidence).values()
+        own = replace(self, courses=self._courses_of(case))
+        traces = {name: one.traces(evidence, samples) for name, one in own.courses.items()}
+        for name, one in own.courses.items():
+            spec = evidence.runner(one.encoder).bound.spec
+            refuse_one_vector(list(traces[name].values()), one.generations, spec)
+        curves = {
+            name: np.array([trace.similarities for trace in found.values()])
+            for name, found in traces.items()
+        }
+        rates = {
+            name: fit_drift_rate(own.courses[name].generations, curve.mean(axis=0).tolist())
+            for name, curve in curves.items()
+        }
+        first = next(iter(curves))
+        measured = Measured(
+            scores={},
+            samples=samples,
+            outcomes=_outcomes(own.courses, traces),
+            curve=tuple(curves[first].mean(axis=0).tolist()) if len(curves) == 1 else (),
+            notes=(
+                *(f"SDR {name}: {rate}" for name, rate in rates.items()),
+                *_cuts(own.courses, samples, evidence),
+            ),
+            identity={"metric": own.identity},
+            plans=own.plans,
+            seats=own.seats,
+        )
+        part = case.key.part
+        if self.rates:
+            return _with_rate(measured, case, own.courses[first], curves[first], rates[first])
+        means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
+        scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
+        floor = _floor(case, samples, traces)
+        notes = (*measured.notes, *([NO_FLOOR] if floor is None else []))
+        return replace(measured, scores={part: scores}, floor=floor, notes=notes)
+
+    def show(self, case: Case, sample_id: str, evidence: Evidence) -> Shown:
+        """The chain of the mapping, or of the first one for the mean, with its similarities."""
+        course = next(iter(self._courses_of(case).values()))
+        trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
+        return shown_trace(trace, course.generations)
+
+    def _courses_of(self, case: Case) -> dict[str, Course]:
+        """The mapping that the case is about, or all of them."""
+        part = case.key.part
+        return {part: self.courses[part]} if part in self.courses else dict(self.courses)
+
+
+_ALL = "all chains"
+
+
+def _floor(
+    case: Case, samples: Sequence[Sample], traces: Mapping[str, Mapping[str, Trace]]
+) -> float | None:
+    """The mean over the mappings of what chance gives in each; None where one has none."""
+    parts = {case.key.part: samples}
+    floors = [floor_of(case, parts, found, mcd_of_mapping) for found in traces.values()]
+    known = [floor for floor in floors if floor is not None]
+    return fsum(known) / len(known) if len(known) == len(floors) else None
+
+
+def _outcomes(
+    courses: Mapping[str, Course], traces: Mapping[str, Mapping[str, Trace]]
+) -> list[Outcome]:
+    return [
+        outcome_of(trace, course.plan, course.encoder)
+        for name, course in courses.items()
+        for trace in traces[name].values()
+    ]
+
+
+def _cuts(
+    courses: Mapping[str, Course], samples: Sequence[Sample], evidence: Evidence
+) -> Iterator[str]:
+    for name, course in courses.items():
+        compared = (0, *course.generations)
+        note = evidence.cut_texts(course.plan.start, course.encoder, compared, samples)
+        if note:
+            yield f"{name}: {note}"
+
+
+def _with_rate(
+    measured: Measured,
+    case: Case,
+    course: Course,
+    curves: npt.NDArray[np.float64],
+    rate: DriftRate,
+) -> Measured:
+    """One score for all samples, with its pseudo-values by block.
+
+    curves: (n, k) of each sample. Raises MeasurementError where their mean tells no rate.
+    """
+    if rate.b is None:
+        msg = f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
+        raise MeasurementError(msg)
+    part = case.key.part
+    without, why = _rates_without(course, measured.samples, curves)
+    return replace(
+        measured,
+        scores={part: {_ALL: rate.b}},
+        sizes={part: len(measured.samples)},
+        blocks={} if why else {part: scored_blocks(rate.b, without)},
+        notes=(*measured.notes, *([unbounded(part, why)] if why else [])),
+    )
+
+
+def _rates_without(
+    course: Course, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
+) -> tuple[list[float], str]:
+    """The rate without each block of samples, or why there are none."""
+    of_each = block_of_each(samples)
+    if not of_each:
+        return [], too_few_units(samples)
+    blocks = np.array([of_each[sample.id] for sample in samples])
+    rates = []
+    for block in range(int(blocks.max()) + 1):
+        rest = curves[blocks != block].mean(axis=0)
+        rate = fit_drift_rate(course.generations, rest.tolist())
+        if rate.b is None:
+            return [], f"without block {block} the curve does not tell a drift rate: {rate.reason}"
+        rates.append(rate.b)
+    return rates, ""
+
+
+def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> MappingMeasure:
+    """The measure of a table. Raises SuiteError for a mapping that the suite's chains do not have."""
+    named = table.mappings
+    if named is None:
+        named = {m: ENCODER for m, (start, _) in MAPPINGS.items() if start in stage.plans}
+    courses = {}
+    for mapping, encoder in named.items():
+        if mapping not in MAPPINGS:
+            msg = f"suite {stage.suite!r}, metric {name!r}: {unknown_name('mapping', mapping, MAPPINGS)}"
+            raise SuiteError(msg)
+        start, modality = MAPPINGS[mapping]
+        plan = stage.plan(name, start)
+        generations = mapping_generations(start, modality, plan.generations)
+        if not generations:
+            msg = (
+                f"suite {stage.suite!r}, metric {name!r}: mapping {mapping!r} has no generation in "
+                f"chains of {plan.generations}"
+            )
+            raise SuiteError(msg)
+        courses[mapping] = Course(plan, generations, encoder)
+    if kind == "sdr":  # rates of different mappings have no mean
+        return MappingMeasure(name, courses, parts=None, rates=True)
+    return MappingMeasure(name, courses, table.parts or "overall")

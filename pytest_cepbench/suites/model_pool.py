@@ -1,0 +1,95 @@
+"""The models of one process: each spec bound once and loaded once, on one store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from pytest_cepbench.chains import RoleRunner, Tally
+from pytest_cepbench.chains.device_swap import Residency
+from pytest_cepbench.chains.model_handle import Holding
+from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.files import open_regular
+from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.model_options import Seat
+
+_CHUNK = 1 << 20
+
+
+class Roster:
+    """The models of one process.
+
+    runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
+    whether they take turns on a device. progress: told of every result. place: binds a seat
+    elsewhere than in this process. begin: called once, before the first model is loaded. agree: told
+    of every model that is bound; raises where it must not play.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        threads: int | None = None,
+        *,
+        swap: bool = False,
+        progress: Progress | None = None,
+        place: Callable[[Seat], BoundRole] | None = None,
+        begin: Callable[[], None] | None = None,
+        agree: Callable[[BoundRole], None] = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.residency = Residency(swap=swap, begin=begin)
+        self._progress = progress
+        self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._place = place
+        self._agree = agree
+        self.context = BindContext(self._hash_file, threads)
+
+    def runner(self, seat: Seat) -> RoleRunner:
+        """The runner of a seat; raises what binding raises."""
+        place = (seat.role, seat.spec)
+        known = self.runners.get(place)
+        if known is None:
+            bound = self._bind(seat) if self._place is None else self._place(seat)
+            self._agree(bound)
+            holding = self._holdings.get(bound.shares) if bound.shares else None
+            holding = holding or Holding(bound, self.residency)
+            if bound.shares:
+                self._holdings[bound.shares] = holding
+            known = self.runners[place] = RoleRunner(bound, self.store, holding, self._progress)
+        return known
+
+    def _bind(self, seat: Seat) -> BoundRole:
+        return bind(parse_spec(seat.spec), seat.role, self.context, force=seat.force)
+
+    def dismiss(self, place: tuple[RoleName, str]) -> Tally:
+        """Forget a runner; its model goes with the last that shares it. Returns what it did."""
+        gone = self.runners.pop(place)
+        shares = gone.bound.shares
+        if not any(runner.bound.shares == shares for runner in self.runners.values()):
+            self._holdings.pop(shares, None)
+        return gone.tally
+
+    def _hash_file(self, path: Path) -> str:
+        return self.store.file_digest(path, "bytes", _sha256_of)
+
+
+def describe_role(bound: BoundRole) -> str:
+    """A role's identity in one line, for baselines: what it is, which weights, which parameters."""
+    given = {name: value for name, value in sorted(bound.params.items()) if value is not None}
+    params = ",".join(f"{name}={value}" for name, value in given.items())
+    return f"{bound.what} {bound.adapter} {bound.short_fingerprint}" + (
+        f" {params}" if params else ""
+    )
+
+
+def _sha256_of(path: Path) -> str:
+    hasher = sha256()
+    with open_regular(path) as stream:
+        while chunk := stream.read(_CHUNK):
+            hasher.update(chunk)
+    return hasher.hexdigest()

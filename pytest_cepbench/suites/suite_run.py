@@ -1,0 +1,293 @@
+"""Measuring the cases of one suite with one line-up of models."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from pytest_cepbench.artifacts import digest_json, digest_text
+from pytest_cepbench.chains import ChainPlan, Crew, Modality, RoleRunner
+from pytest_cepbench.chains.baseline_model import remember
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.gate import Measurement
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import Cell, Evidence
+from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
+from pytest_cepbench.suites.measures.base import by_category, everyone, population
+from pytest_cepbench.suites.measures.constant_outputs import same_answers
+from pytest_cepbench.suites.model_pool import Roster, describe_role
+from pytest_cepbench.suites.role_assignment import Lineup
+
+_LONGEST_PROMPT_SHOWN = 60
+
+IDENTITY_VERSION = "2"
+"""Of the fields by which measurements are comparable; raised when one changes its meaning."""
+
+_GROWERS = ("describer", "generator")
+
+_PASSING = ("exception", "unanswered")
+"""Kinds of failures that say nothing of a model where there is nothing else."""
+
+
+class SuiteRun:
+    """A suite being measured: its data set, its measures, its models."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        dataset: Dataset,
+        lineup: Lineup,
+        measures: Mapping[str, Measure],
+        roster: Roster,
+    ) -> None:
+        self.suite = suite
+        self.dataset = dataset
+        self.lineup = lineup
+        self.measures = measures
+        self._roster = roster
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the measures look at; binding reads weights' digests, so it waits for the first case."""
+        describer, generator = (
+            self._runner(role) if role in self.lineup.seats else None for role in _GROWERS
+        )
+        crew = Crew(describer, generator, self._roster.store)
+        replay = self.lineup.replay
+        if replay is not None:
+            replay.check((self.dataset.whole or self.dataset).samples)
+        return Evidence(self.dataset, self.suite.plans, crew, self._runner, replay)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether any of its models is at hand in this process."""
+        seats = self.lineup.seats.values()
+        # Binding those that nobody asked for yet would raise what is wrong with them here.
+        known = (self._roster.runners.get((seat.role, seat.spec)) for seat in seats)
+        return any(runner is not None and runner.loaded for runner in known)
+
+    def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
+        """The samples of a case, no more than so many of each of its categories."""
+        evidence = self.evidence if most is None else self.evidence.narrowed(most)
+        return everyone(by_category(case, evidence))
+
+    def reach(self, case: Case) -> list[list[object]]:
+        """What a case reads of each sample's chains, as built-in types."""
+        return [
+            [one.plan.start, list(one.generations), one.seat]
+            for one in self.measures[case.key.metric].readings(case)
+        ]
+
+    def starts(self, cases: Iterable[Case]) -> list[Modality]:
+        """The starts of the chains that cases read."""
+        readings = [one for case in cases for one in self.measures[case.key.metric].readings(case)]
+        return list(dict.fromkeys(one.plan.start for one in readings))
+
+    def steps(self, case: Case) -> int:
+        """How many results a case takes of each sample: of those that grow chains, and of readers."""
+        readings = self.measures[case.key.metric].readings(case)
+        read = sum(len(one.generations) for one in readings if one.seat is not None)
+        grown = {one.plan.start: one.plan.generations for one in readings}
+        return read + sum(grown.values())
+
+    def read(self, case: Case, samples: Sequence[Sample]) -> None:
+        """Have all made that a case needs of the samples and the store does not hold.
+
+        Raises what growing and reading chains raise.
+        """
+        self.measures[case.key.metric].read(case, samples, self.evidence)
+
+    def claim_name(self, cell: Cell) -> str:
+        """Names the chains of a shard, for all processes that would grow the same."""
+        return digest_json([self._chains, *cell])
+
+    @cached_property
+    def _chains(self) -> str:
+        """What the chains of this suite are: their plans, who grows them, and from what."""
+        growers = [self._runner(role).bound for role in _GROWERS if role in self.lineup.seats]
+        plans = [
+            [_chain(p), p.describe, p.generate, str(p.wording)] for p in self.suite.plans.values()
+        ]
+        identities = [remember(bound) for bound in growers] or [self.lineup.subject]
+        return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
+
+    def measure(self, case: Case, most: int | None = None) -> Measurement:
+        """The value of a case, growing what chains it needs.
+
+        most: look at no more than so many samples of each category. Raises DatasetError, CheckpointError, ModelError, StoreError as they come, and
+        MeasurementError when every chain failed in a way that says nothing of the model under test.
+        """
+        measure = self.measures[case.key.metric]
+        evidence = self.evidence if most is None else self.evidence.narrowed(most)
+        measured = measure.measure(case, evidence)
+        self._refuse_infrastructure(measured.outcomes)
+        everyone = population(case, evidence)
+        identity = self._identity(measure, measured, everyone) | dict(measured.identity)
+        try:
+            return self._measurement(case, measure, measured, identity)
+        except ValueError as error:
+            raise MeasurementError(str(error)) from error
+
+    def per_sample(self, case: Case) -> bool:
+        """Whether every sample has a score of its own, so that a part of them can be measured."""
+        return self.measures[case.key.metric].per_sample
+
+    def samples(self, case: Case) -> int:
+        """How many samples a case has, counted in each of its categories."""
+        return sum(self._category_sizes(case))
+
+    def depth(self, case: Case, samples: int) -> int | None:
+        """So many samples of each category make so many of the case; None where that is all."""
+        sizes = self._category_sizes(case)
+        most = bisect_left(range(max(sizes)), samples, key=lambda k: sum(min(n, k) for n in sizes))
+        return None if most >= max(sizes) else most
+
+    def _category_sizes(self, case: Case) -> list[int]:
+        return [len(self.dataset.in_category(name)) for name in case.categories]
+
+    def _measurement(
+        self, case: Case, measure: Measure, measured: Measured, identity: dict[str, str]
+    ) -> Measurement:
+        return Measurement(
+            key=case.key,
+            label=case.label,
+            higher_is_better=measure.higher_is_better,
+            scores=measured.scores,
+            sizes=measured.sizes,
+            blocks=measured.blocks,
+            shares=measured.shares,
+            clusters={s.id: s.unit for s in measured.samples if s.unit != s.id},
+            identity=identity,
+            model=self._model(),
+            failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
+            curve=measured.curve,
+            notes=(*measured.notes, *self._cut_prompts(measure, measured)),
+            floor=measured.floor,
+            warnings=(*measured.warnings, *self._same_answers(measure, measured)),
+        )
+
+    def models(self, measurement: Measurement) -> dict[str, BoundRole]:
+        """Who was needed for a measurement, by seat."""
+        return {name: runner.bound for name, runner in self._needed(measurement).items()}
+
+    def warnings(self, measurement: Measurement) -> list[str]:
+        """What makes the answers of those who were needed mean less than they seem to."""
+        runners = self._needed(measurement).values()
+        return list(dict.fromkeys(said for one in runners for said in one.warnings))
+
+    def _needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
+        seats = self.lineup.seats
+        needed = [n for n in seats if n in self.lineup.gated or n in measurement.identity]
+        return {name: self._runner(name) for name in needed}
+
+    def show(self, case: Case, sample_id: str) -> Shown | None:
+        """A sample of a measured case for the reader; None where no single chain has its score."""
+        if not self.evidence.named(sample_id):
+            return None
+        return self.measures[case.key.metric].show(case, sample_id, self.evidence)
+
+    def _cut_prompts(self, measure: Measure, measured: Measured) -> list[str]:
+        plans = measure.plans if measured.plans is None else measured.plans
+        notes = [self.evidence.cut_prompts(plan, measured.samples) for plan in plans]
+        return [note for note in dict.fromkeys(notes) if note]
+
+    def _same_answers(self, measure: Measure, measured: Measured) -> list[str]:
+        plans = measure.plans if measured.plans is None else measured.plans
+        said = [
+            one
+            for plan in plans
+            for one in same_answers(
+                plan, self.evidence.chains(plan.start, measured.samples).values()
+            )
+        ]
+        return list(dict.fromkeys(said))
+
+    def _runner(self, seat: str) -> RoleRunner:
+        return self._roster.runner(self.lineup.seats[seat])
+
+    def _refuse_infrastructure(self, outcomes: Sequence[Outcome]) -> None:
+        """No verdict where nothing worked and the model under test is not to blame for all of it."""
+        failed = [outcome for outcome in outcomes if outcome.failure is not None]
+        if len(failed) < len(outcomes) or not failed:
+            return
+        if all(o.failure.kind in _PASSING or self._excused(o) for o in failed if o.failure):
+            first = failed[0]
+            assert first.failure is not None
+            seat = self.lineup.seats.get(first.blamed or "")
+            who = f"{first.blamed} ({seat.spec})" if seat else first.blamed
+            msg = (
+                f"all {len(outcomes)} chains failed at the {who}: "
+                f"{first.failure.kind}: {first.failure.detail}"
+            )
+            raise MeasurementError(msg)
+
+    def _excused(self, outcome: Outcome) -> bool:
+        """Whether it was not the model under test that failed."""
+        if self.lineup.replay is not None:
+            return outcome.blamed not in _GROWERS
+        return outcome.blamed not in self.lineup.gated
+
+    def _model(self) -> dict[str, str]:
+        replay = self.lineup.replay
+        if replay is not None:
+            return {
+                "role": "replay",
+                "spec": self.lineup.subject,
+                "identity": " ".join(f"{k}={v}" for k, v in sorted(replay.identity.items())),
+            }
+        every = [self._runner(role).bound for role in self.lineup.gated]
+        steps = [remember(bound) for bound in every]
+        return {
+            "role": self.lineup.under_test,
+            "spec": self.lineup.subject,
+            "identity": " + ".join(describe_role(bound) for bound in every),
+            "step": steps[0] if len(steps) == 1 else f"[{','.join(steps)}]",
+        }
+
+    def _identity(
+        self, measure: Measure, measured: Measured, samples: Sequence[Sample]
+    ) -> dict[str, str]:
+        """What a comparable number must share, as short texts that a reviewer can read."""
+        plans = measure.plans if measured.plans is None else measured.plans
+        seats = measure.seats if measured.seats is None else measured.seats
+        identity = {
+            "version": IDENTITY_VERSION,
+            "suite": f"{self.suite.name}/{self.suite.table.version}",
+            "metric": measure.identity,
+            "samples": self._samples(plans, samples),
+            "data": " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items())),
+            "chain": "; ".join(_chain(plan) for plan in plans),
+            "describe prompt": _short(plans[0].describe),
+            "generate prompt": _short(plans[0].generate),
+            "descriptions": str(plans[0].wording),
+            "under test": self.lineup.under_test,
+        }
+        fixed = (*(role for role in _GROWERS if role in self.lineup.seats), *seats)
+        for name in dict.fromkeys(fixed):
+            if name not in self.lineup.gated:
+                identity[name] = describe_role(self._runner(name).bound)
+        return identity
+
+    def _samples(self, plans: Sequence[ChainPlan], samples: Sequence[Sample]) -> str:
+        starts = [self.evidence.starts(plan.start, samples) for plan in plans]
+        seeds = [
+            [sample.id, *(digests[sample.id] for digests in starts)]
+            for sample in sorted(samples, key=lambda sample: sample.id)
+        ]
+        return f"{len(seeds)} {digest_json(seeds)[:16]}"
+
+
+def _chain(plan: ChainPlan) -> str:
+    return f"{plan.start}-first, {plan.generations} generations, seed {plan.seed}"
+
+
+def _short(prompt: str) -> str:
+    """A prompt as it is, or its beginning and digest when it is long."""
+    if len(prompt) <= _LONGEST_PROMPT_SHOWN:
+        return prompt
+    return f"{prompt[:_LONGEST_PROMPT_SHOWN]}... {digest_text(prompt)[:16]}"

@@ -1,0 +1,239 @@
+"""Models that take turns on a device, and models that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.chains import Chain, Crew, Game, RoleRunner, grow_together, total
+from pytest_cepbench.chains.device_swap import Residency
+from pytest_cepbench.chains.model_handle import Holding
+from pytest_cepbench.errors import DeviceMemoryError, ModelError
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.store import Store
+from tests.chains.roles import PLAN, Painter, Teller, bound, samples
+
+
+@dataclass
+class Device:
+    """What lies on a device, and what came and went."""
+
+    here: set[str] = field(default_factory=set)
+    most: int = 0
+    full: bool = False
+    moves: list[str] = field(default_factory=list)
+
+    def put(self, name: str, *, there: bool) -> None:
+        """A model comes or goes."""
+        if there and self.full:
+            raise MemoryError
+        self.moves.append(f"{'+' if there else '-'}{name}")
+        (self.here.add if there else self.here.discard)(name)
+        self.most = max(self.most, len(self.here))
+
+
+@dataclass
+class MovingTeller(Teller):
+    """A describer whose weights can wait in host memory."""
+
+    on: Device = field(default_factory=Device)
+
+    def move(self, device: str) -> None:
+        """Come or go."""
+        self.on.put("describer", there=device != "cpu")
+
+
+@dataclass
+class MovingPainter(Painter):
+    """A generator of the same kind."""
+
+    on: Device = field(default_factory=Device)
+
+    def move(self, device: str) -> None:
+        """Come or go."""
+        self.on.put("generator", there=device != "cpu")
+
+
+def loaded_on(device: Device, role: Any, model: Any, where: str = "cuda") -> BoundRole:
+    """A model bound to an accelerator, or elsewhere; loading puts it there."""
+
+    def load() -> Any:
+        device.put(role, there=True)
+        return model
+
+    return bound(role, model, load=load, provenance={"device": where})
+
+
+def runner_on(device: Device, store: Store, residency: Residency, *who: Any) -> RoleRunner:
+    """A role on a device; who: as in `loaded_on`."""
+    one = loaded_on(device, *who)
+    return RoleRunner(one, store, Holding(one, residency))
+
+
+def _artifacts(chains: Sequence[Chain]) -> list[list[str]]:
+    """What came of each sample."""
+    return [[link.digest for link in chain.links] for chain in chains]
+
+
+def team_on(device: Device, store: Store, *, swap: bool) -> Crew:
+    """A describer and a generator on one device."""
+    residency = Residency(swap=swap)
+    return Crew(
+        runner_on(device, store, residency, "describer", MovingTeller(on=device)),
+        runner_on(device, store, residency, "generator", MovingPainter(on=device)),
+        store,
+    )
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["all", "swap"])
+def test_models_stay_together_or_take_turns(tmp_path: Path, *, swap: bool) -> None:
+    """Either way the chains are the same; each model is loaded once."""
+    device = Device()
+    with Store(tmp_path) as store:
+        team = team_on(device, store, swap=swap)
+        chains = Game(PLAN, samples(5), team).chains
+        assert [runner.tally.loads for runner in (team.describer, team.generator) if runner] == [
+            1,
+            1,
+        ]
+    with Store(tmp_path / "other") as store:
+        plain = Crew(
+            RoleRunner(bound("describer", Teller()), store),
+            RoleRunner(bound("generator", Painter()), store),
+            store,
+        )
+        expected = Game(PLAN, samples(5), plain).chains
+        assert _artifacts(chains) == _artifacts(expected)
+    assert device.most == (1 if swap else 2)
+    assert len(device.moves) == (7 if swap else 2)
+
+
+def test_games_in_step_need_no_more_turns_than_one(tmp_path: Path) -> None:
+    """Describe all, swap, draw all: the number of games does not enter."""
+    device = Device()
+    with Store(tmp_path) as store:
+        team = team_on(device, store, swap=True)
+        games = [Game(PLAN, samples(12)[low : low + 3], team) for low in (0, 3, 6, 9)]
+        grow_together(games)
+        assert sum(len(game.chains) for game in games) == 12
+    assert len(device.moves) == 7
+
+
+def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path) -> None:
+    """Letting go of it is the only way to give its memory back."""
+    device = Device()
+    residency = Residency(swap=True)
+    with Store(tmp_path) as store:
+        team = Crew(
+            runner_on(device, store, residency, "describer", Teller()),
+            runner_on(device, store, residency, "generator", Painter()),
+            store,
+        )
+        Game(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
+        assert team.describer is not None
+        assert team.describer.tally.loads == 2
+        assert not team.describer.loaded
+
+
+def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -> None:
+    """Whoever caught that may have others leave, and try again."""
+    device = Device()
+    with Store(tmp_path) as store:
+        describer = team_on(device, store, swap=False).describer
+        assert describer is not None
+        assert isinstance(describer.model, MovingTeller)
+        describer.holding.leave()
+        device.full = True
+        with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
+            describer.model  # noqa: B018 - asking for it brings it back
+        device.full = False
+        assert describer.model
+        assert device.here == {"describer"}
+
+
+def test_models_on_several_devices_leave_each_other_alone(tmp_path: Path) -> None:
+    """A describer on the CPU is in nobody's way."""
+    device = Device()
+    residency = Residency(swap=True)
+    with Store(tmp_path) as store:
+        team = Crew(
+            runner_on(device, store, residency, "describer", Teller(), "cpu"),
+            runner_on(device, store, residency, "generator", Painter()),
+            store,
+        )
+        Game(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
+    assert device.moves == ["+describer", "+generator"]
+
+
+def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -> None:
+    """The object of a user's model stays: to load it anew would give the same."""
+    calls: list[str] = []
+
+    def load() -> Any:
+        calls.append("load")
+        return Teller()
+
+    with Store(tmp_path) as store:
+        runner = RoleRunner(bound("describer", Teller(), load=load, lasting=True), store)
+        for _ in range(2):
+            assert runner.model
+            runner.holding.leave()
+    assert calls == ["load"]
+
+
+def test_everybody_leaves_where_memory_is_wanted(tmp_path: Path) -> None:
+    """And comes back when it is asked again."""
+    device = Device()
+    with Store(tmp_path) as store:
+        team = team_on(device, store, swap=False)
+        assert team.describer is not None
+        Game(PLAN, samples(2), team).chains  # noqa: B018 - growing is the point
+        team.describer.holding.residency.clear()
+        assert not device.here
+        Game(PLAN, samples(4), team).chains  # noqa: B018 - growing is the point
+        assert device.here == {"describer", "generator"}
+
+
+def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> None:
+    """A unified model takes no turns with itself."""
+    device, residency = Device(), Residency(swap=True)
+
+    class Unified(MovingTeller):
+        """Describes, draws, and moves as one."""
+
+        def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
+            """As a painter does."""
+            return Painter().generate(texts, seeds)
+
+    model = Unified(on=device)
+    one = loaded_on(device, "describer", model)
+    other = replace(loaded_on(device, "generator", Painter()), load=one.load)
+    holding = Holding(one, residency)
+    with Store(tmp_path) as store:
+        team = Crew(RoleRunner(one, store, holding), RoleRunner(other, store, holding), store)
+        chains = Game(PLAN, samples(3), team).chains
+    assert all(chain.failure is None for chain in chains)
+    assert device.moves == ["+describer"]
+    assert total(runner.tally for runner in (team.describer, team.generator) if runner).loads == 1
+
+
+def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
+    """Every case would wait for the same fault; only memory may be there another time."""
+    tries: list[str] = []
+
+    def load() -> Any:
+        tries.append("load")
+        raise fault
+
+    with Store(tmp_path) as store:
+        for fault, expected in ((ModelError("no server"), 1), (DeviceMemoryError("full"), 2)):
+            tries.clear()
+            runner = RoleRunner(bound("describer", Teller(), load=load), store)
+            for _ in range(2):
+                with pytest.raises(ModelError, match=str(fault)):
+                    runner.model  # noqa: B018 - asking for it loads it
+            assert len(tries) == expected

@@ -1,0 +1,134 @@
+"""Knobs: known amounts, and higher settings that only add to lower ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.datasets.shapes import Knobs, Scene, SceneObject, distort, is_blank
+from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
+from pytest_cepbench.datasets.shapes.scene import CELLS
+from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
+
+PER_OBJECT = ("miss", "recolor", "reshape", "resize", "move")
+PROBABILITIES = st.floats(0, 1)
+
+FOUR = Scene(
+    (
+        SceneObject(0, "small", "red", "circle"),
+        SceneObject(2, "large", "blue", "square"),
+        SceneObject(4, "small", "green", "cross"),
+        SceneObject(7, "large", "cyan", "triangle"),
+    )
+)
+
+
+def knobs(name: str, value: float) -> Knobs:
+    """One knob turned, the others at zero."""
+    return replace(Knobs(), **{name: value})
+
+
+@given(scenes(), SEEDS)
+def test_knobs_at_zero_change_nothing(scene: Scene, seed: int) -> None:
+    """No knob turned is no distortion, whatever the seed."""
+    assert distort(scene, Knobs(), seed) == scene
+    assert not is_blank(Knobs(), seed)
+
+
+@pytest.mark.parametrize("name", PER_OBJECT)
+@given(scene=scenes(), seed=SEEDS, low=PROBABILITIES, high=PROBABILITIES)
+def test_a_higher_knob_keeps_what_a_lower_one_did(
+    name: str, scene: Scene, seed: int, low: float, high: float
+) -> None:
+    """Objects that differ at the lower setting are the same, in the same way, at the higher."""
+    low, high = sorted((low, high))
+    original = set(scene.objects)
+    weak = set(distort(scene, knobs(name, low), seed).objects)
+    strong = set(distort(scene, knobs(name, high), seed).objects)
+    assert original - weak <= original - strong
+    assert weak - original <= strong - original
+
+
+@pytest.mark.parametrize("name", [*PER_OBJECT, "swap"])
+@given(scene=drawn_scenes(), seed=SEEDS, low=PROBABILITIES, high=PROBABILITIES)
+def test_a_higher_knob_is_never_closer_to_the_truth(
+    name: str, scene: Scene, seed: int, low: float, high: float
+) -> None:
+    """In one step, raising a knob cannot raise the similarity to the scene."""
+    low, high = sorted((low, high))
+    weak = similarity(scene, distort(scene, knobs(name, low), seed))
+    strong = similarity(scene, distort(scene, knobs(name, high), seed))
+    assert strong <= weak + 1e-12
+
+
+@given(scenes(), SEEDS, st.fixed_dictionaries(dict.fromkeys(KNOB_NAMES, PROBABILITIES)))
+def test_all_knobs_together_give_a_scene(scene: Scene, seed: int, values: dict[str, float]) -> None:
+    """Swaps and moves never put two objects into one cell, and nothing is added."""
+    result = distort(scene, Knobs(**values), seed)
+    assert len(result.objects) <= len(scene.objects)
+    assert result == distort(scene, Knobs(**values), seed)
+
+
+@given(scenes(at_least=1), SEEDS)
+def test_full_knobs_change_every_object_in_their_own_respect(scene: Scene, seed: int) -> None:
+    """At 1 each knob changes all objects, and only what its name says."""
+    assert distort(scene, knobs("miss", 1), seed) == Scene()
+    for name, field in (("recolor", "color"), ("reshape", "shape"), ("resize", "size")):
+        result = distort(scene, knobs(name, 1), seed)
+        for before, after in zip(scene.objects, result.objects, strict=True):
+            assert getattr(before, field) != getattr(after, field)
+            restored: dict[str, Any] = {field: getattr(before, field)}
+            assert replace(after, **restored) == before
+    moved = distort(scene, knobs("move", 1), seed)
+    looks = sorted(one.look for one in scene.objects)
+    assert sorted(one.look for one in moved.objects) == looks
+    stayed = {one.cell for one in scene.objects} & {one.cell for one in moved.objects}
+    assert len(stayed) == max(0, 2 * len(scene.objects) - CELLS)
+
+
+@given(scenes(), SEEDS)
+def test_a_swap_exchanges_two_objects_that_differ(scene: Scene, seed: int) -> None:
+    """A swap is always visible, and happens wherever one can be."""
+    result = distort(scene, knobs("swap", 1), seed)
+    changed = set(scene.objects) ^ set(result.objects)
+    different = len({one.look for one in scene.objects}) > 1
+    assert len(changed) == (4 if different else 0)
+    assert [one.cell for one in result.objects] == [one.cell for one in scene.objects]
+
+
+@pytest.mark.parametrize("name", [*PER_OBJECT, "swap", "blank"])
+@pytest.mark.parametrize("value", [0.05, 0.3, 0.9])
+def test_knobs_act_at_their_rate(name: str, value: float) -> None:
+    """Over many seeds the share of distorted objects, scenes or answers is the knob's value."""
+    rounds = 3000
+    if name == "blank":
+        hits = [float(is_blank(knobs(name, value), seed)) for seed in range(rounds)]
+    else:
+        results = [distort(FOUR, knobs(name, value), seed) for seed in range(rounds)]
+        whole = 2 if name == "swap" else 4
+        hits = [len(set(FOUR.objects) - set(result.objects)) / whole for result in results]
+    assert np.mean(hits) == pytest.approx(value, abs=4 * math.sqrt(value * (1 - value) / rounds))
+
+
+def test_knobs_draw_independently() -> None:
+    """Whether one knob acts on an object says nothing of whether another does."""
+    both, single = 0, 0
+    for seed in range(4000):
+        first = distort(FOUR, knobs("recolor", 0.5), seed) != FOUR
+        missed = len(distort(FOUR, knobs("miss", 0.5), seed).objects) < 4
+        both, single = both + (first and missed), single + first
+    assert both / single == pytest.approx(15 / 16, abs=0.02)
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf])
+@pytest.mark.parametrize("name", KNOB_NAMES)
+def test_what_is_no_probability_is_refused_by_name(name: str, value: float) -> None:
+    """The message names the knob, the range and the value."""
+    with pytest.raises(ValueError, match=rf"{name} is a probability in \[0, 1\], got {value}"):
+        knobs(name, value)

@@ -1,0 +1,122 @@
+"""Judges: what they are shown, how their answers are read, and that a verdict is judged once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.api.api_judge import read_winner
+from pytest_cepbench.models.protocols import Battle, BoundRole, Judge
+from pytest_cepbench.store import Store
+from tests.models.api.conftest import Load
+from tests.models.api.fake_server import FakeServer, said
+from tests.models.binding import bind_text
+
+RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
+
+BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
+
+
+@pytest.mark.parametrize(
+    ("text", "winner"),
+    [
+        ("A", "A"),
+        ("**B.**", "B"),
+        ("A is better", "A"),
+        ("Answer: B is better", "B"),
+        ("B is better because A is not", "B"),
+        ("Tie (A is better)", "Tie(A)"),
+        ("Tie(B better)", "Tie(B)"),
+        ("tie(b)", "Tie(B)"),
+        ("Tie: A is better", "Tie(A)"),
+        ("Tie", None),
+        ("", None),
+        ("Both are good", None),
+        ("A is better. No, B is better", None),
+        ("I cannot compare these", None),
+        ("a is a better one", None),
+    ],
+)
+def test_an_answer_counts_where_it_names_one_verdict(text: str, winner: str | None) -> None:
+    """No coin is tossed, and a stray letter is no verdict: an answer that names none is a failure."""
+    found = read_winner(text)
+
+    assert (found.kind if isinstance(found, Failure) else found) == (winner or "no-verdict")
+
+
+def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Load) -> None:
+    """Every text and image, in the order of reading, under its heading; first is A, second B."""
+    server.answer = lambda _: said("B is better")
+
+    (reply,) = load("judge").judge([BATTLE], [0])
+
+    (seen,) = server.seen
+    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
+    assert reply.value == "B"
+    assert shown[:8] == [
+        "Question:", "draw a circle", "Answer A:", "here:", "an image", "Answer B:", "an image", "done",
+    ]  # fmt: skip
+    assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
+    assert seen.body["messages"][0]["role"] == "system"
+
+
+def test_a_verdict_is_stored_under_everything_it_depends_on(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """Equal battles are judged once; other pieces, another order, another judge are asked anew."""
+    server.answer = lambda _: said("Tie (A is better)")
+    swapped = Battle(BATTLE.question, BATTLE.second, BATTLE.first)
+    moved = Battle(["draw a circle", "here:"], [RED], BATTLE.second)
+
+    def judged(query: str, *battles: Battle) -> list[object]:
+        bound = bind_text(server.spec(query), "judge")
+        return list(RoleRunner(bound, store).judge(battles, [0] * len(battles)))
+
+    with Store(tmp_path / "store") as store:
+        assert judged("", BATTLE, BATTLE, swapped, moved) == ["Tie(A)"] * 4
+        assert len(server.seen) == 3
+        assert judged("max_retry_wait=1", BATTLE, swapped, moved) == ["Tie(A)"] * 3
+        assert len(server.seen) == 3
+        judged("system_prompt=be strict", BATTLE)
+        judged("revision=2", BATTLE)
+        assert len(server.seen) == 5
+
+
+def test_an_answer_without_a_verdict_is_stored_as_what_it_is(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """It would be given again; a battle that nobody answers is asked again."""
+    server.answer = lambda _: said("I like both")
+
+    with Store(tmp_path / "store") as store:
+        for _ in range(2):
+            (found,) = RoleRunner(bind_text(server.spec(), "judge"), store).judge([BATTLE], [0])
+            assert isinstance(found, Failure)
+            assert found.kind == "no-verdict"
+    assert len(server.seen) == 1
+
+
+class Longest:
+    """A judge of the user's own: the answer with more pieces."""
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
+        """One verdict for each battle."""
+        return ["A" if len(one.first) > len(one.second) else "draw" for one in battles]
+
+
+def test_a_judge_of_ones_own_is_held_to_the_four_verdicts(tmp_path: Path) -> None:
+    """A word that no policy of ties knows would be counted as nobody's win."""
+    assert isinstance(Longest(), Judge)
+    bound = BoundRole("judge", "own", "own", "own/1", "own/1", Longest)  # type: ignore[arg-type]
+
+    with Store(tmp_path / "store") as store:
+        longer = Battle([], ["a", "b"], ["c"])
+        assert RoleRunner(bound, store).judge([longer], [0]) == ["A"]
+        with pytest.raises(ModelError, match=r"one of 'A', 'B', 'Tie\(A\)', 'Tie\(B\)'.*'draw'"):
+            RoleRunner(bound, store).judge([BATTLE], [0])

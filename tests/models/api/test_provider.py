@@ -1,0 +1,155 @@
+"""Binding served models: which weights a spec stands for, and what is wrong before a server is asked."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
+from pytest_cepbench.models.memory_estimate import weights_bytes
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.registry import bind, detect, require_libraries
+from pytest_cepbench.models.spec import parse_spec
+from tests.models.api.fake_server import FakeServer
+from tests.models.binding import CONTEXT, bind_text
+from tests.models.files import LLAVA, write_checkpoint
+
+URL = "base_url=http://127.0.0.1:1/v1"
+
+
+def test_a_name_plays_what_an_api_offers() -> None:
+    """Which of them, the user says: a name tells nothing."""
+    assert detect(parse_spec("openai:org/model:7b")).roles == ("describer", "generator", "judge")
+    assert not detect(parse_spec("openai:m")).unified
+
+
+def test_the_served_weights_are_the_identity(tmp_path: Path) -> None:
+    """Another checkpoint under the same name is another model; a copy, or another port, is the same."""
+    folder = write_checkpoint(tmp_path / "step-1", LLAVA)
+
+    def identity(weights: Path, url: str = URL) -> object:
+        return bind_text(f"openai:policy?{url}&weights={weights}", "describer").identity
+
+    before = identity(folder)
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    assert identity(copy) == before == identity(folder, "base_url=http://other:8000/v1")
+    (weights,) = copy.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
+    assert identity(copy) != before
+
+
+@pytest.mark.parametrize(
+    ("query", "role", "same"),
+    [
+        ("concurrency=2&timeout=1&retries=1&patience=1&rpm=9&batch_size=3", "describer", True),
+        ("price_in=1&price_out=1&key_env=MY_KEY", "describer", True),
+        ("price_image=1", "generator", True),
+        ("revision=2", "describer", False),
+        ("temperature=0.5", "describer", False),
+        ("system_prompt=be brief", "judge", False),
+        ("dtype=bfloat16", "describer", False),
+        ("size=64x64", "generator", False),
+    ],
+)
+def test_what_can_change_an_answer_is_in_its_key_and_nothing_else(
+    query: str, role: RoleName, same: bool
+) -> None:
+    """How long a server is waited for is no reason to ask it again."""
+    plain = bind_text(f"openai:m?{URL}&revision=1", role)
+    revised = "" if "revision" in query else "&revision=1"
+
+    assert (bind_text(f"openai:m?{URL}{revised}&{query}", role).identity == plain.identity) is same
+
+
+def test_binding_needs_neither_server_nor_key() -> None:
+    """A run whose results are all in the store asks nobody."""
+    bound = bind_text("openai:m?base_url=http://nowhere.invalid/v1&revision=1", "describer")
+
+    assert (bound.batch_size, bound.seeded, bound.device) == (64, False, "server")
+    assert bound.provenance["server"] == "http://nowhere.invalid/v1"
+    assert bind_text("openai:m?revision=1&temperature=1", "judge").seeded
+    assert bind_text("openai:m?revision=1", "generator").seeded
+    assert weights_bytes(parse_spec("openai:m?revision=1")) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "role", "said"),
+    [
+        ("openai:m", "describer", "give weights=FOLDER .* or revision=NAME"),
+        ("openai:m?revision=1&weights=x", "describer", "give weights=FOLDER .* one of them"),
+        ("openai:?revision=1", "describer", "no model is named"),
+        ("openai:m?weights=/nowhere", "describer", "weights=/nowhere: no such folder"),
+        ("openai:m?revision=1&temprature=0", "describer", "Did you mean 'temperature'"),
+        ("openai:m?revision=1&quality=hd", "describer", "unknown parameter .* 'quality'"),
+        ("openai:m?revision=1", "encoder", "has no encoder; it can be the describer or generator"),
+        ("openai:m?revision=1&base_url=localhost:8000", "judge", "base_url must begin with http"),
+        ("openai:m?revision=1&concurrency=0", "describer", "concurrency must be at least 1"),
+        ("openai:m?revision=1&timeout=0", "describer", "timeout must be above 0"),
+        ("openai:m?revision=1&retries=-1", "describer", "retries must be 0 or more"),
+        ("openai:m?revision=1&patience=nan", "describer", "patience must be a number from 0"),
+        ("openai:m?revision=1&temperature=-1", "describer", "temperature must be a number from 0"),
+        (
+            "openai:m?revision=1&send_seed=maybe",
+            "describer",
+            "send_seed must be auto, true or false",
+        ),
+        ("openai:m?revision=1&image_format=jpeg", "judge", "image_format must be png or webp"),
+        ("openai:m?revision=1&size=big", "generator", "size must be WIDTHxHEIGHT"),
+        ("openai:m?revision=1&height=9", "generator", "height and width go together"),
+        ("openai:m?revision=1&response_format=url", "generator", "never fetched"),
+        ("shapes:", "judge", "the shapes world has no judge"),
+    ],
+)
+def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, said: str) -> None:
+    """Before anything runs, with what was expected."""
+    with pytest.raises(CepError, match=said) as raised:
+        bind_text(spec, role)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_checkpoint_is_no_judge(tmp_path: Path) -> None:
+    """It can be served, and the message says so."""
+    spec = parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA)))
+
+    with pytest.raises(CepError, match="a judge is a model behind a server"):
+        bind(spec, "judge", CONTEXT, force=True)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api_key=sk-secret-0123456789",
+        "api_key=abc&token=sk-secret-0123456789",
+        "key_env=sk-secret-0123456789",
+        "key_env=sksecret0123456789",
+        "base_url=http://user:sk-secret-0123456789@host/v1",
+        "base_url=http://host/v1%3Ftoken=sk-secret-0123456789",
+        "quality=sk-secret-0123456789",
+        "quality=sk-secret-0123456789&quality=sk-secret-0123456789",
+        "sk-secret-0123456789",
+    ],
+)
+def test_a_key_in_a_spec_is_refused_and_not_repeated(query: str) -> None:
+    """Specs are printed, stored and reported: keys come from the environment."""
+    for refuse in (
+        lambda spec: detect(parse_spec(spec)),
+        lambda spec: bind_text(spec, "generator"),
+    ):
+        with pytest.raises(SpecError, match=r"environment|OPENAI_BASE_URL|a key\)") as raised:
+            refuse(f"openai:m?revision=1&{query}")
+        assert "secret" not in str(raised.value)
+
+
+def test_a_missing_client_is_one_line_with_the_command(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is an extra."""
+    monkeypatch.setitem(sys.modules, "openai", None)
+
+    with pytest.raises(MissingDependencyError, match=r'pip install "pytest-cepbench\[openai\]"'):
+        require_libraries(parse_spec(server.spec()))
+    with pytest.raises(MissingDependencyError, match=r'pip install "pytest-cepbench\[openai\]"'):
+        bind_text(server.spec(), "describer")

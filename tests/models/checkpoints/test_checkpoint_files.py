@@ -1,0 +1,149 @@
+"""Which files of a checkpoint are read, and which faults of its weights are found before loading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    check_safetensors,
+    read_json,
+    readable_files,
+)
+from tests.models.files import (
+    LLAVA,
+    STABLE_DIFFUSION,
+    inspect,
+    safetensors_bytes,
+    write_checkpoint,
+    write_pipeline,
+)
+from tests.special_files import DEPTH, DIGITS, a_sparse_file
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    """Configuration alone must not bind."""
+    with pytest.raises(CheckpointError, match="no weights"):
+        inspect(write_checkpoint(tmp_path / "m", LLAVA, None))
+
+
+def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None:
+    """Unpickling can run code: refused with the remedy, and accepted once the user says so."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="allow_pickle=true"):
+        inspect(folder)
+    assert inspect(folder, "?allow_pickle=true").roles == ("describer",)
+
+
+def test_another_variant_is_named(tmp_path: Path) -> None:
+    """Weights in fp16 files only: the message must say which parameter brings them."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA, "model.fp16.safetensors")
+    with pytest.raises(CheckpointError, match="variant=fp16"):
+        inspect(folder)
+    assert inspect(folder, "?variant=fp16").roles == ("describer",)
+
+
+@pytest.mark.parametrize("length", [0, 4, 8, 30, -1])
+def test_half_written_safetensors_are_found_without_loading(tmp_path: Path, length: int) -> None:
+    """A file cut anywhere, its last byte included, must be refused as damaged."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    (folder / "model.safetensors").write_bytes(safetensors_bytes()[:length])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors.*write or fetch it again"):
+        inspect(folder)
+
+
+def test_bytes_after_the_last_tensor_are_found(tmp_path: Path) -> None:
+    """Two writers in one file leave it too long; that must be refused as well."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    (folder / "model.safetensors").write_bytes(safetensors_bytes() + b"\0")
+    with pytest.raises(CheckpointError, match="where its header describes"):
+        inspect(folder)
+
+
+def test_missing_shards_are_named(tmp_path: Path) -> None:
+    """An index that names a file that is not there must be refused, naming it."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA, "model-00001-of-00002.safetensors")
+    weight_map = {f"w{i}": f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"1 of the 2 .*model-00002-of-00002"):
+        inspect(folder)
+
+
+def test_faults_of_a_pipelines_components_are_found(tmp_path: Path) -> None:
+    """Each component that is a model must have its weights; a component may not be absent."""
+    folder = write_pipeline(tmp_path / "p")
+    assert inspect(folder).roles == ("generator",)
+    (folder / "unet" / "diffusion_pytorch_model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="unet: no weights"):
+        inspect(folder)
+    for path in (folder / "unet").iterdir():
+        path.unlink()
+    (folder / "unet").rmdir()
+    with pytest.raises(CheckpointError, match="names a component 'unet'"):
+        inspect(folder)
+
+
+def test_only_what_loading_reads_is_chosen_of_a_pipeline() -> None:
+    """Of a published repository, single-file weights, other variants, pickles and pictures stay."""
+    names = [
+        ".gitattributes",
+        "README.md",
+        "model_index.json",
+        "sd_xl_base_1.0.safetensors",
+        "01.png",
+        "unet/config.json",
+        "unet/diffusion_pytorch_model.safetensors",
+        "unet/diffusion_pytorch_model.fp16.safetensors",
+        "unet/diffusion_pytorch_model.bin",
+        "unet/model.onnx",
+        "text_encoder/config.json",
+        "text_encoder/model.safetensors",
+        "tokenizer/vocab.json",
+        "tokenizer/merges.txt",
+        "scheduler/scheduler_config.json",
+        "vae_decoder/model.safetensors",
+    ]
+    common = {"model_index.json", "unet/config.json", "text_encoder/config.json"} | {
+        "text_encoder/model.safetensors",
+        "tokenizer/vocab.json",
+        "tokenizer/merges.txt",
+        "scheduler/scheduler_config.json",
+    }
+    plain = readable_files(names, "diffusers", STABLE_DIFFUSION)
+    half = readable_files(names, "diffusers", STABLE_DIFFUSION, variant="fp16")
+    assert set(plain) == common | {"unet/diffusion_pytorch_model.safetensors"}
+    assert set(half) == common | {"unet/diffusion_pytorch_model.fp16.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[" * DEPTH, "nested too deeply"), ("9" * DIGITS, "thousands of digits")],
+    ids=["deep", "digits"],
+)
+def test_a_configuration_that_no_parser_takes(tmp_path: Path, text: str, said: str) -> None:
+    """One line with its name, and no traceback."""
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(CheckpointError, match=rf"config\.json: not readable as JSON .*{said}"):
+        read_json(path)
+
+
+def test_a_configuration_of_30_gb(tmp_path: Path) -> None:
+    """Its size is refused, and nothing of it is read."""
+    a_sparse_file(tmp_path / "config.json")
+    with pytest.raises(CheckpointError, match=r"not readable as JSON \(it has 32,212,254,720"):
+        read_json(tmp_path / "config.json")
+
+
+def test_a_header_that_says_it_is_huge(tmp_path: Path) -> None:
+    """A sparse file whose header claims 29 GB is refused by the format's own limit."""
+    path = tmp_path / "model.safetensors"
+    a_sparse_file(path)
+    with path.open("r+b") as stream:
+        stream.write((29 * 2**30).to_bytes(8, "little"))
+    with pytest.raises(CheckpointError, match="the format's own limit is 100,000,000"):
+        check_safetensors(path)

@@ -1,0 +1,172 @@
+"""The fingerprint follows everything that can change an answer, and nothing else."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.fingerprint import fingerprint
+from pytest_cepbench.models.checkpoints.integrity import inspect_checkpoint
+from pytest_cepbench.models.spec import parse_spec
+from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint, write_pipeline
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def of(folder: Path, *, allow_pickle: bool = False, trust_remote_code: bool = False) -> str:
+    """Fingerprint of the checkpoint in a folder."""
+    checkpoint = inspect_checkpoint(parse_spec(str(folder)))
+    return fingerprint(
+        checkpoint, hash_file, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
+    )
+
+
+@pytest.fixture
+def llava(tmp_path: Path) -> Path:
+    """A describer's folder with all that such a folder holds."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    for name in (
+        "generation_config.json",
+        "tokenizer.json",
+        "merges.txt",
+        "tokenizer.model",
+        "processor_config.json",
+        "chat_template.jinja",
+        "pytorch_model.bin",
+        "modeling_custom.py",
+        "README.md",
+        "trainer_state.json",
+        "optimizer.pt",
+        "training_args.bin",
+        "sample.png",
+        ".gitattributes",
+    ):
+        (folder / name).write_text("{}", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "merges.txt",
+        "tokenizer.model",
+        "processor_config.json",
+        "chat_template.jinja",
+    ],
+)
+def test_every_file_that_loading_reads_counts(llava: Path, name: str) -> None:
+    """A byte more in a configuration, tokenizer or chat template is another model."""
+    before = of(llava)
+    path = llava / name
+    path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    assert of(llava) != before
+
+
+def test_one_weight_counts(llava: Path) -> None:
+    """One value of one tensor changed, same names, same sizes: another model."""
+    before = of(llava)
+    (llava / "model.safetensors").write_bytes(safetensors_bytes(b"\1\0\x80?"))
+    assert of(llava) != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "trainer_state.json",
+        "optimizer.pt",
+        "training_args.bin",
+        "sample.png",
+        ".gitattributes",
+        "pytorch_model.bin",
+        "modeling_custom.py",
+    ],
+)
+def test_what_loading_passes_over_does_not_count(llava: Path, name: str) -> None:
+    """Notes, training state, pickled twins and unused code change without a new fingerprint."""
+    before = of(llava)
+    (llava / name).write_text("something else", encoding="utf-8")
+    assert of(llava) == before
+    (llava / name).unlink()
+    assert of(llava) == before
+
+
+def test_a_copy_has_the_same_fingerprint(tmp_path: Path) -> None:
+    """Name and date of the folder say nothing about the model."""
+    first = write_checkpoint(tmp_path / "step-8", LLAVA)
+    second = write_checkpoint(tmp_path / "best model", LLAVA)
+    assert of(first) == of(second)
+
+
+def test_swapped_contents_count(llava: Path) -> None:
+    """The same bytes under exchanged names are another checkpoint."""
+    (llava / "vocab.txt").write_text("a", encoding="utf-8")
+    (llava / "added.txt").write_text("b", encoding="utf-8")
+    before = of(llava)
+    (llava / "vocab.txt").write_text("b", encoding="utf-8")
+    (llava / "added.txt").write_text("a", encoding="utf-8")
+    assert of(llava) != before
+
+
+def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
+    """Where pickled weights are all there is and they are allowed, they are the model."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
+    before = of(folder, allow_pickle=True)
+    (folder / "pytorch_model.bin").write_bytes(b"other")
+    assert of(folder, allow_pickle=True) != before
+
+
+def test_code_counts_where_it_runs(llava: Path) -> None:
+    """With remote code on, a line of Python is part of the model."""
+    before = of(llava, trust_remote_code=True)
+    (llava / "modeling_custom.py").write_text("x = 1", encoding="utf-8")
+    assert of(llava, trust_remote_code=True) != before
+
+
+def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
+    """Code that would be fetched from elsewhere cannot be vouched for."""
+    config = LLAVA | {"auto_map": {"AutoModel": "org/code--modeling.Model"}}
+    folder = write_checkpoint(tmp_path / "m", config)
+    with pytest.raises(
+        CheckpointError, match=r"org/code.*shorten the entry .* \"modeling\.Model\""
+    ):
+        of(folder, trust_remote_code=True)
+
+
+def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:
+    """Scheduler and text encoder decide the picture as much as the unet does."""
+    folder = write_pipeline(tmp_path / "p")
+    seen = {of(folder)}
+    for name in (
+        "model_index.json",
+        "scheduler/scheduler_config.json",
+        "text_encoder/model.safetensors",
+        "unet/diffusion_pytorch_model.safetensors",
+    ):
+        path = folder / name
+        path.write_bytes(path.read_bytes() + b" ")
+        seen.add(of(folder))
+    assert len(seen) == 5
+    (folder / "single_file.safetensors").write_bytes(safetensors_bytes())
+    assert of(folder) in seen
+
+
+def test_a_component_that_is_linked_in_counts(tmp_path: Path) -> None:
+    """Loaders follow links, so a tokenizer shared by several checkpoints is part of each."""
+    folder = write_pipeline(tmp_path / "p")
+    before = of(folder)
+    (folder / "tokenizer").rename(tmp_path / "shared")
+    (folder / "tokenizer").symlink_to(tmp_path / "shared")
+    (tmp_path / "shared" / "loop").symlink_to(folder)
+    assert of(folder) == before
+    (tmp_path / "shared" / "tokenizer_config.json").write_text("{} ", encoding="utf-8")
+    assert of(folder) != before

@@ -1,0 +1,193 @@
+"""Roles are told from a checkpoint's configuration, by rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.models.checkpoints.integrity import Checkpoint, inspect_checkpoint
+from pytest_cepbench.models.spec import parse_spec
+from tests.models.files import LLAVA, STABLE_DIFFUSION, VIT, write_checkpoint, write_pipeline
+
+
+def detection_of(folder: Path) -> Checkpoint:
+    """What a folder is taken for."""
+    return inspect_checkpoint(parse_spec(str(folder)))
+
+
+MODEL = "architectures"
+
+
+@pytest.mark.parametrize(
+    ("config", "role"),
+    [
+        (LLAVA, "describer"),
+        (
+            {
+                MODEL: ["Qwen2VLForConditionalGeneration"],
+                "model_type": "qwen2_vl",
+                "vision_config": {},
+            },
+            "describer",
+        ),
+        (
+            {MODEL: ["BlipForConditionalGeneration"], "model_type": "blip", "vision_config": {}},
+            "describer",
+        ),
+        (
+            {MODEL: ["VisionEncoderDecoderModel"], "model_type": "vision-encoder-decoder"},
+            "describer",
+        ),
+        ({MODEL: ["GitForCausalLM"], "model_type": "git", "vision_config": {}}, "describer"),
+        (
+            {MODEL: ["Pix2StructForConditionalGeneration"], "model_type": "pix2struct"},
+            "describer",
+        ),
+        (
+            {
+                MODEL: ["ChameleonForConditionalGeneration"],
+                "model_type": "chameleon",
+                "vq_config": {},
+            },
+            "describer",
+        ),
+        (
+            {MODEL: ["CLIPModel"], "model_type": "clip", "vision_config": {}, "text_config": {}},
+            "encoder",
+        ),
+        (
+            {MODEL: ["BlipModel"], "model_type": "blip", "vision_config": {}, "text_config": {}},
+            "encoder",
+        ),
+        (VIT, "encoder"),
+        ({MODEL: ["Dinov2ForImageClassification"], "model_type": "dinov2"}, "encoder"),
+        (
+            {MODEL: ["NovelViTModel"], "model_type": "novel", "num_channels": 3, "patch_size": 4},
+            "encoder",
+        ),
+        ({"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}, "encoder"),
+        (
+            {
+                MODEL: ["Owlv2ForObjectDetection"],
+                "model_type": "owlv2",
+                "vision_config": {},
+                "text_config": {},
+            },
+            "detector",
+        ),
+        (
+            {
+                MODEL: ["OwlViTForObjectDetection"],
+                "model_type": "owlvit",
+                "vision_config": {},
+                "text_config": {},
+            },
+            "detector",
+        ),
+        (
+            {MODEL: ["Mask2FormerForUniversalSegmentation"], "model_type": "mask2former"},
+            "detector",
+        ),
+        (
+            {MODEL: ["DetrForObjectDetection"], "model_type": "detr", "num_channels": 3},
+            "detector",
+        ),
+        (
+            {MODEL: ["NovelForObjectDetection"], "model_type": "novel", "num_channels": 3},
+            "detector",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value.get(MODEL, ["timm"])[0]),
+)
+def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], role: str) -> None:
+    """An architecture, even one that no list names, must be recognised by the shape of its config."""
+    assert detection_of(write_checkpoint(tmp_path / "m", config)).roles == (role,)
+
+
+@pytest.mark.parametrize(
+    ("config", "because"),
+    [
+        ({MODEL: ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}, "reads no images"),
+        ({MODEL: ["T5ForConditionalGeneration"], "model_type": "t5"}, "reads no images"),
+        ({MODEL: ["DPTForDepthEstimation"], "model_type": "dpt", "num_channels": 3}, "depths"),
+        ({MODEL: ["SegformerForSemanticSegmentation"], "model_type": "segformer"}, "masks"),
+        (
+            {
+                MODEL: ["GroundingDinoForObjectDetection"],
+                "model_type": "grounding-dino",
+                "text_config": {},
+            },
+            "phrases of one text",
+        ),
+        ({MODEL: ["ClapModel"], "model_type": "clap", "audio_config": {}}, "no rule recognises"),
+    ],
+)
+def test_models_of_other_kinds_get_no_role_and_a_reason(
+    tmp_path: Path, config: dict[str, Any], because: str
+) -> None:
+    """A model that no role fits must not be taken for one, and the reason must be in words."""
+    found = detection_of(write_checkpoint(tmp_path / "m", config))
+    assert found.roles == ()
+    assert because in found.because
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("StableDiffusionPipeline", ("generator",)),
+        ("FluxPipeline", ("generator",)),
+        ("SomethingNewPipeline", ("generator",)),
+        ("StableDiffusionImg2ImgPipeline", ()),
+        ("StableDiffusionXLInpaintPipeline", ()),
+        ("TextToVideoSDPipeline", ()),
+        ("AudioLDMPipeline", ()),
+        ("FluxControlNetPipeline", ()),
+    ],
+)
+def test_model_index_tells_text_to_image_from_the_rest(
+    tmp_path: Path, name: str, roles: tuple[str, ...]
+) -> None:
+    """A pipeline that reads text and gives an image is a generator; one that wants more is not."""
+    folder = write_pipeline(tmp_path / "p", STABLE_DIFFUSION | {"_class_name": name})
+    found = detection_of(folder)
+    assert (found.kind, found.what, found.roles) == ("diffusers", name, roles)
+
+
+def test_a_pipeline_without_text_encoder_is_no_generator(tmp_path: Path) -> None:
+    """An unconditional pipeline cannot draw a text, whatever its name."""
+    index = {k: v for k, v in STABLE_DIFFUSION.items() if k not in ("text_encoder", "tokenizer")}
+    found = detection_of(write_pipeline(tmp_path / "p", index | {"_class_name": "DDPMPipeline"}))
+    assert found.roles == ()
+    assert "no text encoder" in found.because
+
+
+def test_open_clip_config_wins_over_transformers(tmp_path: Path) -> None:
+    """Repositories that carry both formats are read as open_clip, which they are named after."""
+    folder = write_checkpoint(tmp_path / "m", VIT)
+    write_checkpoint(folder, {"model_cfg": {}}, None, index="open_clip_config.json")
+    found = detection_of(folder)
+    assert (found.kind, found.roles) == ("open_clip", ("encoder",))
+
+
+@pytest.mark.parametrize("family", ["Janus", "Emu3"])
+def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None:
+    """It describes and draws; its language model alone does neither."""
+    whole = {MODEL: [f"{family}ForConditionalGeneration"], "model_type": family.lower()}
+    found = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
+    text = {MODEL: [f"{family}ForCausalLM"], "model_type": f"{family.lower()}_text_model"}
+
+    assert found.roles == ("describer", "generator")
+    assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
+
+
+def test_a_model_of_image_tokens_alone_names_its_pipeline(tmp_path: Path) -> None:
+    """GLM-Image makes tokens; pixels are made by a second model, in diffusers."""
+    config = {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image"}
+    found = detection_of(
+        write_checkpoint(tmp_path, config | {"vq_config": {}, "vision_config": {}})
+    )
+
+    assert found.roles == ()
+    assert "GlmImagePipeline" in found.because

@@ -1,0 +1,141 @@
+"""Which candidates are kept: thresholds, overlaps, limits, and boxes that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.models.detectors.box_filter import Candidates, corners, keep, overlaps
+
+NAMES = {0: ("cat",), 1: ("dog",)}
+
+EDGES = st.integers(0, 20)
+BOXES = st.builds(
+    lambda x, y, width, height: (float(x), float(y), float(x + width), float(y + height)),
+    EDGES, EDGES, EDGES, EDGES,
+)  # fmt: skip
+ROWS = st.lists(st.tuples(BOXES, st.sampled_from((0.1, 0.3, 0.5, 0.9)), st.integers(0, 2)))
+
+
+def candidates(rows: list[tuple[tuple[float, ...], float, int]]) -> Candidates:
+    """Candidates of (box, score, label) rows."""
+    boxes = np.array([box for box, _, _ in rows], np.float64).reshape(-1, 4)
+    scores = np.array([score for _, score, _ in rows], np.float64)
+    return Candidates(boxes, scores, np.array([label for _, _, label in rows], np.int64))
+
+
+def kept(rows: list[tuple[tuple[float, ...], float, int]], **rules: Any) -> Detections:
+    """What is kept where nothing is wrong."""
+    found = keep(candidates(rows), NAMES, **rules)
+    assert isinstance(found, Detections)
+    return found
+
+
+def plain_overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """Intersection over union by counting unit squares; boxes have whole-number corners."""
+
+    def squares(box: tuple[float, ...]) -> set[tuple[int, int]]:
+        left, top, right, bottom = map(int, box)
+        return {(x, y) for x in range(left, right) for y in range(top, bottom)}
+
+    union = squares(one) | squares(other)
+    return len(squares(one) & squares(other)) / len(union) if union else 0.0
+
+
+@given(BOXES, st.lists(BOXES, min_size=1, max_size=5))
+def test_overlap_is_the_share_of_common_squares(
+    box: tuple[float, ...], others: list[tuple[float, ...]]
+) -> None:
+    """Intersection over union agrees with counting squares, also for empty and equal boxes."""
+    found = overlaps(np.array(box), np.array(others))
+    assert found == pytest.approx([plain_overlap(box, other) for other in others], abs=1e-12)
+
+
+@given(ROWS, st.sampled_from((0.0, 0.1, 0.3, 0.6)))
+def test_kept_is_what_scores_above_the_threshold_and_was_asked_for(
+    rows: list[Any], threshold: float
+) -> None:
+    """Strictly above; most confident first, ties as found; labels that nobody asked for are left."""
+    wanted = [row for row in rows if row[1] > threshold and row[2] in NAMES]
+    wanted.sort(key=lambda row: -row[1])
+    found = kept(rows, threshold=threshold).found
+    assert [(one.box, one.score, (one.query,)) for one in found] == [
+        (box, score, NAMES[label]) for box, score, label in wanted
+    ]
+
+
+@given(ROWS, st.sampled_from((0.1, 0.5, 1.0)))
+def test_no_two_kept_boxes_of_a_query_overlap_and_each_dropped_one_had_a_better(
+    rows: list[Any], nms: float
+) -> None:
+    """Suppression is greedy by confidence, and never between different queries."""
+    everything = kept(rows, threshold=0.0).found
+    found = kept(rows, threshold=0.0, nms=nms).found
+    for index, one in enumerate(found):
+        for other in found[:index]:
+            assert one.query != other.query or plain_overlap(one.box, other.box) <= nms
+    for one in everything:
+        if one not in found:
+            assert any(
+                better.query == one.query
+                and better.score >= one.score
+                and plain_overlap(better.box, one.box) > nms
+                for better in found
+            )
+
+
+@pytest.mark.parametrize(("nms", "left"), [(0.5, 2), (0.49, 1), (1.0, 2)])
+def test_boxes_that_overlap_by_just_the_limit_are_kept(nms: float, left: int) -> None:
+    """More than the limit drops a box; 1.0 drops none, not even a copy."""
+    rows: list[Any] = [((0.0, 0.0, 10.0, 2.0), 0.9, 0), ((0.0, 0.0, 10.0, 1.0), 0.5, 0)]
+    assert len(kept(rows, threshold=0.0, nms=nms).found) == left
+    assert len(kept([*rows, rows[0]], threshold=0.0, nms=nms).found) == left + (nms == 1.0)
+
+
+@given(ROWS, st.integers(1, 3))
+def test_limits_keep_the_most_confident(rows: list[Any], most: int) -> None:
+    """A limit over all, and one per class, cut the end of the list and nothing else."""
+    everything = kept(rows, threshold=0.0).found
+    assert kept(rows, threshold=0.0, most=most).found == everything[:most]
+    for query in ("cat", "dog"):
+        of_class = [one for one in everything if one.query == query]
+        limited = kept(rows, threshold=0.0, most_per_class=most).found
+        assert [one for one in limited if one.query == query] == of_class[:most]
+
+
+@pytest.mark.parametrize("where", ["score", "box", "turned"])
+def test_numbers_that_are_none_fail_the_image(where: str) -> None:
+    """One NaN among many boxes: the others cannot be trusted, and "nothing found" would be a lie."""
+    good = candidates([((0, 0, 4, 4), 0.9, 0), ((1, 1, 3, 3), 0.05, 1)])
+    boxes: npt.NDArray[Any] = good.boxes.copy()
+    scores: npt.NDArray[Any] = good.scores.copy()
+    if where == "score":
+        scores[1] = np.nan
+    elif where == "box":
+        boxes[1, 2] = np.inf
+    else:
+        boxes[1] = (3, 1, 1, 3)
+    found = keep(Candidates(boxes, scores, good.labels), NAMES, threshold=0.3)
+    assert isinstance(found, Failure)
+    assert found.kind == "bad-boxes"
+
+
+def test_one_class_under_two_names_answers_both() -> None:
+    """A detection carries the query word for word, so the two askers each get their own."""
+    found = keep(
+        candidates([((0, 0, 4, 4), 0.9, 0)]), {0: ("mouse", "computer mouse")}, threshold=0.3
+    )
+    assert isinstance(found, Detections)
+    assert [one.query for one in found.found] == ["mouse", "computer mouse"]
+
+
+def test_relative_centers_become_pixels() -> None:
+    """Places and sizes across are shares of the width, those down of the height."""
+    found = corners(np.array([[0.5, 0.25, 0.5, 0.5]]), 200, 100)
+    assert found.tolist() == [[50.0, 0.0, 150.0, 50.0]]

@@ -1,0 +1,391 @@
+"""What is loaded is what was fingerprinted: for every role, adapter and file that a fingerprint covers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.artifacts.stamps import RACY_NS, FileStamp
+from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
+from pytest_cepbench.models import bind, parse_spec
+from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.protocols import BoundRole, RoleName
+from pytest_cepbench.store import Store
+from tests.models.binding import CONTEXT, bind_text
+from tests.models.files import LLAVA, VIT, safetensors_bytes, write_checkpoint, write_pipeline
+from tests.tiny.weights_files import INCEPTION_NAME
+
+OTHER = safetensors_bytes(b"\0\0\0@")
+"""Other weights, of the same size."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A model as a user names it, and a file that a trainer overwrites."""
+
+    spec: str
+    role: RoleName
+    file: Path
+
+
+def _llava(root: Path) -> Named:
+    folder = write_checkpoint(root / "llava", LLAVA)
+    return Named(str(folder), "describer", folder / "model.safetensors")
+
+
+def _shards(root: Path) -> Named:
+    folder = write_checkpoint(root / "llava", LLAVA, "model-00002-of-00002.safetensors")
+    shutil.copy(
+        folder / "model-00002-of-00002.safetensors", folder / "model-00001-of-00002.safetensors"
+    )
+    index = {"weight_map": {"w": "model-00001-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return Named(str(folder), "describer", folder / "model-00001-of-00002.safetensors")
+
+
+def _pipeline(root: Path) -> Named:
+    folder = write_pipeline(root / "pipeline")
+    return Named(str(folder), "generator", folder / "unet" / "diffusion_pytorch_model.safetensors")
+
+
+def _unified(role: RoleName) -> Callable[[Path], Named]:
+    def write(root: Path) -> Named:
+        config = {
+            "architectures": ["JanusForConditionalGeneration"],
+            "model_type": "janus",
+            "vision_config": {},
+            "text_config": {},
+            "vq_config": {},
+        }
+        folder = write_checkpoint(root / "janus", config)
+        return Named(str(folder), role, folder / "model.safetensors")
+
+    return write
+
+
+def _vit(root: Path) -> Named:
+    folder = write_checkpoint(root / "vit", VIT)
+    return Named(str(folder), "encoder", folder / "model.safetensors")
+
+
+def _timm(root: Path) -> Named:
+    config = {"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}
+    folder = write_checkpoint(root / "timm", config)
+    return Named(str(folder), "encoder", folder / "model.safetensors")
+
+
+def _open_clip(root: Path) -> Named:
+    config = {"model_cfg": {"embed_dim": 8, "vision_cfg": {}, "text_cfg": {}}, "preprocess_cfg": {}}
+    folder = write_checkpoint(
+        root / "open_clip", config, "open_clip_model.safetensors", index="open_clip_config.json"
+    )
+    return Named(str(folder), "encoder", folder / "open_clip_model.safetensors")
+
+
+def _sentence(root: Path) -> Named:
+    folder = write_checkpoint(root / "sentence", {"model_type": "bert"})
+    kinds = ("Transformer", "Pooling")
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in zip(("", "1_Pooling"), kinds, strict=True)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+    return Named(str(folder), "encoder", folder / "1_Pooling" / "config.json")
+
+
+def _unicom(root: Path) -> Named:
+    file = root / "unicom.safetensors"
+    file.write_bytes(safetensors_bytes())
+    return Named(f"unicom:{file}", "encoder", file)
+
+
+def _cleanfid(root: Path) -> Named:
+    file = root / INCEPTION_NAME
+    file.write_bytes(b"a TorchScript file")
+    return Named(f"cleanfid:?weights={file}", "encoder", file)
+
+
+def _detector(root: Path) -> Named:
+    config = {"architectures": ["DetrForObjectDetection"], "model_type": "detr"}
+    folder = write_checkpoint(root / "detr", config)
+    return Named(str(folder), "detector", folder / "model.safetensors")
+
+
+def _served(root: Path) -> Named:
+    folder = write_checkpoint(root / "served", LLAVA)
+    spec = f"openai:m?base_url=http://127.0.0.1:9/v1&weights={folder}"
+    return Named(spec, "describer", folder / "model.safetensors")
+
+
+WRITERS: dict[str, Callable[[Path], Named]] = {
+    "describer": _llava,
+    "shards": _shards,
+    "generator": _pipeline,
+    "unified-describer": _unified("describer"),
+    "unified-generator": _unified("generator"),
+    "transformers-encoder": _vit,
+    "timm": _timm,
+    "open_clip": _open_clip,
+    "sentence-transformers": _sentence,
+    "unicom": _unicom,
+    "cleanfid": _cleanfid,
+    "detector": _detector,
+    "served": _served,
+}
+
+_PACKAGES = {
+    "generator": ("torch", "diffusers"),
+    "timm": ("torch", "timm"),
+    "open_clip": ("torch", "open_clip"),
+    "sentence-transformers": ("torch", "sentence_transformers"),
+    "unicom": ("torch", "torchvision"),
+    "cleanfid": ("torch", "torchvision", "cleanfid"),
+    "served": ("openai",),
+}
+
+
+@pytest.fixture(params=WRITERS)
+def named(request: pytest.FixtureRequest, tmp_path: Path) -> Named:
+    """One of each kind of model."""
+    for package in _PACKAGES.get(request.param, ("torch", "transformers")):
+        if find_spec(package) is None:
+            pytest.skip(f"needs {package}")
+    return WRITERS[request.param](tmp_path)
+
+
+def bound(named: Named) -> BoundRole:
+    """The model bound, as a run does when it starts."""
+    return bind(parse_spec(named.spec), named.role, CONTEXT, force=True)
+
+
+def test_what_is_overwritten_before_it_is_loaded_is_refused(named: Named) -> None:
+    """One error that names the file, when, and what to do; no library is imported for it."""
+    role = bound(named)
+    content = named.file.read_bytes()
+    named.file.write_bytes(OTHER if OTHER[:-4] == content[:-4] else content + b" ")
+    with pytest.raises(IdentityError) as raised:
+        role.load()
+    words = str(raised.value)
+    assert (
+        f"changed after it was fingerprinted, before the model was loaded (written again: {named.file.name}"
+        in (words.replace("unet/", "").replace("1_Pooling/", ""))
+    )
+    assert "Copy the checkpoint to a folder of its own" in words
+    assert "\n" not in words
+
+
+def test_a_file_that_vanished_is_told(named: Named) -> None:
+    """As a trainer leaves it that keeps only its latest checkpoints."""
+    role = bound(named)
+    named.file.unlink()
+    with pytest.raises(IdentityError, match="changed after it was fingerprinted"):
+        role.load()
+
+
+def test_a_file_that_appeared_is_told(tmp_path: Path) -> None:
+    """A configuration that was not there can change every answer."""
+    named = _llava(tmp_path)
+    role = bound(named)
+    named.file.with_name("generation_config.json").write_text("{}")
+    with pytest.raises(IdentityError, match=r"\(new: generation_config.json\)"):
+        role.load()
+
+
+def test_half_a_checkpoint_that_becomes_whole_is_told(tmp_path: Path) -> None:
+    """It was fingerprinted while the trainer wrote its second half."""
+    named = _shards(tmp_path)
+    index = named.file.with_name("model.safetensors.index.json")
+    whole = index.read_text()
+    index.unlink()
+    role = bound(named)
+    index.write_text(whole)
+    with pytest.raises(IdentityError, match=r"index\.json"):
+        role.load()
+
+
+def test_another_configuration_is_told_though_it_covers_other_files(tmp_path: Path) -> None:
+    """The index says which folders are read: one that names more of them covers more files."""
+    named = _pipeline(tmp_path)
+    role = bound(named)
+    index = named.file.parents[1] / "model_index.json"
+    config = json.loads(index.read_text())
+    index.write_text(json.dumps(config | {"vae": ["diffusers", "AutoencoderKL"]}))
+    with pytest.raises(IdentityError, match="its configuration is another one"):
+        role.load()
+
+
+def test_a_hub_snapshot_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files behind a snapshot's links can be damaged as any."""
+    constants = pytest.importorskip("huggingface_hub.constants", reason="hub ids need it")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    repository = tmp_path / "cache" / "models--org--model"
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = write_checkpoint(repository / "snapshots" / commit, LLAVA)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    blob = repository / "blobs" / "weights"
+    blob.parent.mkdir()
+    (snapshot / "model.safetensors").rename(blob)
+    (snapshot / "model.safetensors").symlink_to(blob)
+    role = bind_text("org/model", "describer")
+    blob.write_bytes(OTHER)
+    with pytest.raises(IdentityError, match=r"written again: model\.safetensors"):
+        role.load()
+
+
+# -- the files themselves ----------------------------------------------------------------------------
+
+
+class Counting:
+    """Digests of files, and how many were made."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __call__(self, path: Path) -> str:
+        """SHA-256 of its bytes."""
+        self.calls.append(path.name)
+        return sha256(path.read_bytes()).hexdigest()
+
+
+def covered(folder: Path, hash_file: HashFile) -> CoveredFiles:
+    """All files of a folder."""
+    return CoveredFiles(
+        folder,
+        hash_file,
+        lambda digest: " ".join(f"{p.name}={digest(p)}" for p in sorted(folder.iterdir())),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files, last written to long ago."""
+    folder = tmp_path / "step-8"
+    folder.mkdir()
+    for name in "ab":
+        (folder / name).write_text(name)
+        os.utime(folder / name, (1_000_000_000, 1_000_000_000))
+    return folder
+
+
+def test_files_whose_stamps_stay_are_not_read_again(folder: Path) -> None:
+    """Looking at gigabytes twice more for every model would cost minutes."""
+    counting = Counting()
+    files = covered(folder, counting)
+    with files.unchanged():
+        pass
+    assert files.fingerprint
+    assert counting.calls == ["a", "b"]
+
+
+def test_a_touched_file_is_read_again_once_and_is_fine(folder: Path) -> None:
+    """The same bytes under another date are the same model."""
+    counting = Counting()
+    files = covered(folder, counting)
+    assert files.fingerprint
+    os.utime(folder / "a", (1_100_000_000, 1_100_000_000))
+    for _ in range(2):
+        with files.unchanged():
+            pass
+    assert counting.calls == ["a", "b", "a"]
+
+
+def test_a_young_file_is_read_again(folder: Path) -> None:
+    """It could have been written twice within one tick of the clock, and keep its stamp."""
+    counting = Counting()
+    (folder / "a").write_text("x")
+    files = covered(folder, counting)
+    assert files.fingerprint
+    with files.unchanged():
+        pass
+    assert counting.calls.count("a") == 3
+    assert counting.calls.count("b") == 1
+
+
+def test_a_change_during_loading_is_told(folder: Path) -> None:
+    """The weights that were read may be half of each."""
+    files = covered(folder, Counting())
+    with (
+        pytest.raises(IdentityError, match=r"while the model was loaded \(written again: a"),
+        files.unchanged(),
+    ):
+        (folder / "a").write_text("z")
+
+
+def loading(files: CoveredFiles, change: Callable[[], object], error: Exception) -> None:
+    """Something changes while a model is loaded, and loading ends with an error."""
+    with files.unchanged():
+        change()
+        raise error
+
+
+def test_an_error_of_loading_gives_way_to_its_cause(folder: Path) -> None:
+    """What a library made of half of a file explains nothing; where nothing changed, it is the error."""
+    files = covered(folder, Counting())
+    error = CheckpointError("header too large")
+    with pytest.raises(CheckpointError, match="header too large"):
+        loading(files, lambda: None, error)
+    with pytest.raises(IdentityError, match="while the model"):
+        loading(files, (folder / "a").unlink, error)
+
+
+def test_too_little_memory_stays_what_it_is(folder: Path) -> None:
+    """It may go well another time, alone."""
+    files = covered(folder, Counting())
+    with pytest.raises(DeviceMemoryError):
+        loading(files, lambda: (folder / "a").write_text("z"), DeviceMemoryError("full"))
+
+
+def test_what_is_loaded_again_is_looked_at_again(folder: Path) -> None:
+    """Models that take turns on a device are let go of and loaded again."""
+    files = covered(folder, Counting())
+    with files.unchanged():
+        pass
+    (folder / "a").write_text("z")
+    with (
+        pytest.raises(IdentityError, match="before the tokenizer was loaded"),
+        files.unchanged("the tokenizer was loaded"),
+    ):
+        pytest.fail("it is not loaded")
+
+
+def test_a_file_that_vanishes_while_it_is_fingerprinted_is_told(folder: Path) -> None:
+    """A trainer that removes its older checkpoints: one message, no traceback."""
+
+    def hash_file(path: Path) -> str:
+        (folder / "b").unlink(missing_ok=True)
+        return path.name
+
+    with pytest.raises(IdentityError, match="changed while they were fingerprinted"):
+        covered(folder, hash_file).fingerprint  # noqa: B018 - it is read for what it raises
+
+
+def test_the_store_does_not_remember_what_was_young_when_its_hashing_began(tmp_path: Path) -> None:
+    """Hashing takes longer than a file is young, and bytes that followed in the first tick go unseen."""
+    path = tmp_path / "weights"
+    path.write_text("one")
+    counting = Counting()
+
+    def slowly(changing: Path) -> str:
+        time.sleep(0.4)
+        return counting(changing)
+
+    with Store(tmp_path / "store") as store:
+        nearly_old = FileStamp.of(path).taken_ns - RACY_NS + 200_000_000
+        os.utime(path, ns=(nearly_old, nearly_old))
+        for _ in range(3):
+            store.file_digest(path, "bytes", slowly)
+    assert len(counting.calls) == 2

@@ -1,0 +1,100 @@
+"""Binding: the right role or a clear refusal, and no model library before a model is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import RoleError
+from pytest_cepbench.models.protocols import BindContext, RoleName
+from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.models.rule_based import SHAPES_ROLES
+from pytest_cepbench.models.spec import parse_spec
+from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
+
+UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
+TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}
+
+
+def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
+    """The header of a run needs the architecture; the choice of the role needs the roles."""
+    found = detect(parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA))))
+    assert (found.what, found.roles) == ("LlavaForConditionalGeneration", ("describer",))
+    assert found.because
+
+
+def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
+    """`--model=shapes:` is allowed in each role but the judge's."""
+    assert detect(parse_spec("shapes:?miss=0.1")).roles == SHAPES_ROLES
+
+
+@pytest.mark.parametrize("role", ["generator", "encoder"])
+def test_a_wrong_role_is_refused_with_the_right_one(
+    tmp_path: Path, context: BindContext, role: RoleName
+) -> None:
+    """The message must say what the model is, what it can be, and which option to give it to."""
+    spec = parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA)))
+    with pytest.raises(RoleError, match=f"can be the describer, not the {role}.*--describer"):
+        bind(spec, role, context)
+
+
+def test_a_wrong_role_is_refused_before_its_weights_are_looked_at(
+    tmp_path: Path, context: BindContext
+) -> None:
+    """A model that cannot play the role must not cost a download."""
+    spec = parse_spec(str(write_checkpoint(tmp_path / "m", VIT, None)))
+    with pytest.raises(RoleError):
+        bind(spec, "describer", context)
+
+
+@pytest.mark.parametrize(("config", "said"), [(UNKNOWN, "no rule"), (TEXT_ONLY, "reads no images")])
+def test_a_model_without_role_says_how_to_override(
+    tmp_path: Path, context: BindContext, config: dict[str, object], said: str
+) -> None:
+    """Detection can be wrong: the message must say what was found and how to insist."""
+    spec = parse_spec(str(write_checkpoint(tmp_path / "m", config)))
+    with pytest.raises(
+        RoleError, match=rf"{said}.*--describer, or --model with --cep-role=describer"
+    ):
+        bind(spec, "describer", context)
+
+
+def test_an_override_binds_what_detection_does_not_know(
+    tmp_path: Path, context: BindContext
+) -> None:
+    """With force, the adapter of the role the user named must be tried."""
+    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
+    spec = parse_spec(str(write_checkpoint(tmp_path / "m", UNKNOWN)))
+    assert bind(spec, "describer", context, force=True).what == "StrangeModel"
+
+
+def test_a_pipeline_forced_to_describe_is_refused(tmp_path: Path, context: BindContext) -> None:
+    """Force reaches the adapter, which still knows what it cannot load."""
+    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
+    spec = parse_spec(str(write_pipeline(tmp_path / "p")))
+    with pytest.raises(RoleError, match="describes nothing"):
+        bind(spec, "describer", context, force=True)
+
+
+def test_binding_imports_no_model_library(tmp_path: Path) -> None:
+    """Where everything is in the store no model is loaded, so binding must stay cheap."""
+    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    code = f"""
+import sys
+from pytest_cepbench.models import BindContext, bind, detect, parse_spec
+spec = parse_spec({str(folder)!r})
+detect(spec)
+bound = bind(spec, "describer", BindContext(lambda path: path.name))
+assert bound.identity["fingerprint"]
+heavy = ("torch", "transformers", "diffusers", "open_clip", "timm", "huggingface_hub")
+print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.strip() == "[]"

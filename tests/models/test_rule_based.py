@@ -1,0 +1,315 @@
+"""The built-in models: perfect chains stay at 1, every knob lowers GC@3, and real ones agree."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Detections
+from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
+from pytest_cepbench.datasets.shapes import (
+    Knobs,
+    Scene,
+    caption,
+    distort,
+    features,
+    load_shapes,
+    parse_caption,
+    render,
+)
+from pytest_cepbench.datasets.shapes.scene import SHAPES
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.protocols import (
+    BoundRole,
+    Describer,
+    Detector,
+    Encoder,
+    Generator,
+    RoleName,
+)
+from pytest_cepbench.models.rule_based import SHAPES_ROLES, bind_shapes
+from pytest_cepbench.models.spec import parse_spec
+
+STEPS = 3
+LEVELS = (0.05, 0.1, 0.2, 0.4)
+LAB = Path(__file__).parents[3] / "shared" / "lab" / "checkpoints"
+
+Floats = npt.NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    """The default data set."""
+    return load_shapes()
+
+
+def bound(text: str, role: RoleName) -> BoundRole:
+    """A spec bound as a user's would be."""
+    return bind_shapes(parse_spec(text), role)
+
+
+def unit(vectors: npt.NDArray[Any]) -> Floats:
+    """Vectors of length 1."""
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float64)
+
+
+def chain(samples: tuple[Sample, ...], describer: str, generator: str = "shapes:") -> Floats:
+    """(n, 3) similarities of image-first chains to their starts; 0 from a blank answer on."""
+    describe = cast("Describer", bound(describer, "describer").load()).describe
+    generate = cast("Generator", bound(generator, "generator").load()).generate
+    encoder = cast("Encoder", bound("shapes:", "encoder").load())
+    images = [load_seed_image(sample).to_pil() for sample in samples]
+    start = unit(encoder.encode_images(images))
+    alive = np.ones(len(samples), dtype=bool)
+    columns = []
+    for step in range(STEPS):
+        seeds = [
+            [zlib.crc32(f"{sample.id} {2 * step + half}".encode()) for sample in samples]
+            for half in (0, 1)
+        ]
+        texts = [cast("str", text) for text in describe(images, "Describe it.", seeds[0])]
+        arrays = [np.asarray(image) for image in generate(texts, seeds[1])]
+        alive &= [
+            bool(text) and bool(array.any()) for text, array in zip(texts, arrays, strict=True)
+        ]
+        images = [Image.fromarray(array) for array in arrays]
+        columns.append((start * unit(encoder.encode_images(images))).sum(axis=1) * alive)
+    return np.stack(columns, axis=1)
+
+
+def gc_at_3(similarities: Floats) -> Floats:
+    """GenCeption's weighted mean, written out."""
+    scores: Floats = (similarities @ np.array([1.0, 2.0, 3.0])) / 6.0
+    return scores
+
+
+def test_perfect_chains_stay_at_one(dataset: Dataset) -> None:
+    """Three iterations of perfect models leave every sample's meaning as it was."""
+    similarities = chain(dataset.samples, "shapes:")
+    assert similarities == pytest.approx(np.ones((len(dataset.samples), STEPS)), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["miss", "recolor", "reshape", "resize", "move", "swap", "blank"])
+def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
+    """The mean over some samples of each category falls strictly with each knob by itself."""
+    samples = dataset.limited(4).samples
+    scores = [float(gc_at_3(chain(samples, f"shapes:?{name}={level}")).mean()) for level in LEVELS]
+    perfect = 1.0  # the score of every sample at 0, as the test above shows
+    assert (np.diff([perfect, *scores]) < -0.001).all(), scores
+
+
+def test_a_worse_generator_lowers_gc_at_3_too(dataset: Dataset) -> None:
+    """The generator's knobs reach the score the same way as the describer's."""
+    samples = dataset.in_category("crowded")
+    scores = [
+        float(gc_at_3(chain(samples, "shapes:", f"shapes:?miss={level}")).mean())
+        for level in (0.0, 0.1, 0.4)
+    ]
+    assert (np.diff(scores) < -0.01).all(), scores
+
+
+def test_blank_answers_come_at_their_rate_and_only_they_fail(dataset: Dataset) -> None:
+    """With `blank` alone a chain is perfect until it fails, and fails at a known rate."""
+    similarities = chain(dataset.samples, "shapes:?blank=0.3")
+    ones = np.isclose(similarities, 1)
+    assert (ones | (similarities == 0)).all()
+    assert (np.diff(ones.astype(int), axis=1) <= 0).all()
+    assert ones.mean(axis=0) == pytest.approx(0.7 ** np.arange(1, 4), abs=0.12)
+
+
+def test_one_distortion_whichever_role_makes_it(dataset: Dataset) -> None:
+    """With the same seed a describer says, and a generator draws, the same distorted scene."""
+    spec = "shapes:?miss=0.2&recolor=0.3&reshape=0.3&resize=0.3&move=0.3&swap=0.5"
+    describer = cast("Describer", bound(spec, "describer").load())
+    generator = cast("Generator", bound(spec, "generator").load())
+    encoder = cast("Encoder", bound("shapes:", "encoder").load())
+    knobs = Knobs(miss=0.2, recolor=0.3, reshape=0.3, resize=0.3, move=0.3, swap=0.5)
+    seeds = list(range(len(dataset.samples)))
+    texts = [sample.text or "" for sample in dataset.samples]
+    images = [load_seed_image(sample).to_pil() for sample in dataset.samples]
+    expected = [
+        distort(parse_caption(text), knobs, seed) for text, seed in zip(texts, seeds, strict=True)
+    ]
+    assert list(describer.describe(images, "", seeds)) == [caption(scene) for scene in expected]
+    drawn = [Image.fromarray(np.asarray(image)) for image in generator.generate(texts, seeds)]
+    wanted = np.array([features(scene) for scene in expected])
+    assert np.array_equal(encoder.encode_images(drawn), wanted)
+
+
+def test_an_image_and_its_caption_have_one_vector(dataset: Dataset) -> None:
+    """Text-image similarity of a matching pair is 1, and that of others is low on average."""
+    encoder = cast("Encoder", bound("shapes:", "encoder").load())
+    images = unit(
+        encoder.encode_images([load_seed_image(sample).to_pil() for sample in dataset.samples])
+    )
+    texts = unit(encoder.encode_texts([sample.text or "" for sample in dataset.samples]))
+    table = images @ texts.T
+    assert np.diag(table) == pytest.approx(np.ones(len(table)), abs=1e-9)
+    assert (table.sum() - np.trace(table)) / (table.size - len(table)) < 0.2
+
+
+def test_black_images_and_garbage_have_the_empty_scene_s_vector() -> None:
+    """What shows or tells of nothing is encoded as nothing, not as an error or a zero vector."""
+    encoder = cast("Encoder", bound("shapes:", "encoder").load())
+    nothing = features(Scene())
+    black = Image.new("RGB", (64, 64))
+    assert np.array_equal(encoder.encode_images([black])[0], nothing)
+    assert np.array_equal(encoder.encode_texts(["", "\0\ud800 lorem ipsum"]), [nothing, nothing])
+    assert np.linalg.norm(nothing) == 1
+
+
+def test_a_full_blank_knob_leaves_empty_texts_and_black_images() -> None:
+    """These are the failures that chains look for."""
+    scene = parse_caption("small red circle top left")
+    describer = cast("Describer", bound("shapes:?blank=1", "describer").load())
+    generator = cast("Generator", bound("shapes:?blank=1", "generator").load())
+    assert list(describer.describe([render(scene, 0).to_pil()], "", [0])) == [""]
+    (image,) = generator.generate([caption(scene)], [0])
+    assert not np.asarray(image).any()
+
+
+def test_the_scene_of_nothing_is_no_failure() -> None:
+    """Having lost all objects is an answer: said in words, drawn as a ground that is not black."""
+    describer = cast("Describer", bound("shapes:?miss=1", "describer").load())
+    generator = cast("Generator", bound("shapes:?miss=1", "generator").load())
+    scene = parse_caption("small red circle top left")
+    assert list(describer.describe([render(scene, 0).to_pil()], "", [0])) == ["no shapes"]
+    (image,) = generator.generate([caption(scene)], [0])
+    assert np.asarray(image).min() > 0
+
+
+def test_the_detector_finds_what_was_drawn(dataset: Dataset) -> None:
+    """Of every scene the shapes that are asked for, with their colors, sure of each."""
+    detector = cast("Detector", bound("shapes:", "detector").load())
+    images = [load_seed_image(sample).to_pil() for sample in dataset.samples]
+    asked = [["circle", "cross"], ["triangle", "square"]]
+    queries = [asked[index % 2] for index in range(len(images))]
+    for sample, wanted, found in zip(
+        dataset.samples, queries, detector.detect(images, queries), strict=True
+    ):
+        assert isinstance(found, Detections)
+        drawn = parse_caption(sample.text or "").objects
+        expected = [(one.shape, one.color, 1.0) for one in drawn if one.shape in wanted]
+        assert [(one.query, one.color, one.score) for one in found.found] == expected
+
+
+def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
+    """The center of each box lies in the cell that the caption names."""
+    detector = cast("Detector", bound("shapes:", "detector").load())
+    for sample in dataset.samples:
+        image = load_seed_image(sample).to_pil().resize((192, 192))
+        (found,) = detector.detect([image], [SHAPES])
+        assert isinstance(found, Detections)
+        cells = [one.cell for one in parse_caption(sample.text or "").objects]
+        centers = [
+            ((one.box[0] + one.box[2]) / 2, (one.box[1] + one.box[3]) / 2) for one in found.found
+        ]
+        assert [int(y // 64) * 3 + int(x // 64) for x, y in centers] == cells
+
+
+@pytest.mark.parametrize("query", ["a photo of a circle", "circel", "red circle"])
+def test_the_detector_knows_its_shapes_only(query: str) -> None:
+    """A wrong question is the caller's mistake, found also where the image shows nothing."""
+    detector = cast("Detector", bound("shapes:", "detector").load())
+    with pytest.raises(RoleError, match=r"unknown shape .*Known: circle, cross, square, triangle"):
+        detector.detect([Image.new("RGB", (64, 64))], [["cross", query]])
+
+
+@pytest.mark.parametrize("role", SHAPES_ROLES)
+def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
+    """Bound to a role, the spec loads a model of that role with an identity of its own."""
+    one = bound("shapes:", role)
+    protocols = {
+        "describer": Describer,
+        "generator": Generator,
+        "encoder": Encoder,
+        "detector": Detector,
+    }
+    assert isinstance(one.load(), protocols[role])
+    assert one.role == role
+    assert one.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
+    others = [bound("shapes:", other) for other in SHAPES_ROLES if other != role]
+    assert one.fingerprint not in [other.fingerprint for other in others]
+
+
+def test_identity_and_seeds_follow_the_knobs() -> None:
+    """A knob at zero is no knob; a turned one is a parameter and makes the answer random."""
+    assert not bound("shapes:", "describer").seeded
+    assert not bound("shapes:?miss=0", "describer").seeded
+    assert bound("shapes:?miss=0.1", "describer").seeded
+    assert bound("shapes:", "generator").seeded
+    assert not bound("shapes:", "encoder").seeded
+    assert not bound("shapes:", "detector").seeded
+    assert bound("shapes:?miss=0", "generator").identity == bound("shapes:", "generator").identity
+    assert bound("shapes:?swap=.5", "generator").params == {"swap": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "message"),
+    [
+        (
+            "shapes:?mis=0.1",
+            "describer",
+            "unknown parameter for the shapes describer 'mis'.*'miss'",
+        ),
+        ("shapes:?miss=lots", "generator", "'miss' must be float, got 'lots'"),
+        ("shapes:?miss=1.5", "generator", r"miss is a probability in \[0, 1\], got 1.5"),
+        ("shapes:?swap=nan", "describer", r"swap is a probability in \[0, 1\], got nan"),
+        ("shapes:?miss=0.1", "encoder", "unknown parameter for the shapes encoder 'miss'"),
+        ("shapes:?miss=0.1", "detector", "unknown parameter for the shapes detector 'miss'"),
+        ("shapes:large", "describer", "nothing but knobs can follow 'shapes:', got 'large'"),
+    ],
+)
+def test_wrong_specs_are_refused_by_name(text: str, role: RoleName, message: str) -> None:
+    """The message says what was typed and what could be."""
+    with pytest.raises(SpecError, match=message):
+        bound(text, role)
+
+
+# Importing transformers or torch can raise a third party's deprecation notes.
+@pytest.mark.models
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_trained_describer_reads_these_images() -> None:
+    """A network trained on another renderer of the same world captions >= 95 % exactly."""
+    folder = LAB / "describer-step1600"
+    if not folder.is_dir():
+        pytest.skip("needs the trained checkpoints of ../shared/lab")
+    torch = pytest.importorskip("torch", reason="needs the [models] extra")
+    transformers = pytest.importorskip("transformers", reason="needs the [models] extra")
+    torch.set_num_threads(1)
+    samples = load_shapes(8).samples
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    model = transformers.LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    talks = [
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image", "image": load_seed_image(sample).to_pil()},
+                    {"type": "text", "text": "describe the image"},
+                ],
+            }
+        ]
+        for sample in samples
+    ]
+    inputs = processor.apply_chat_template(
+        talks,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+        processor_kwargs={"padding": True, "add_special_tokens": False},
+    )
+    with torch.inference_mode():
+        tokens = model.eval().generate(**inputs, max_new_tokens=40, do_sample=False)
+    texts = processor.batch_decode(
+        tokens[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
+    )
+    exact = sum(text.strip() == s.text for text, s in zip(texts, samples, strict=True))
+    assert exact / len(samples) >= 0.95

@@ -1,0 +1,199 @@
+"""Which device and how many cores each worker gets, how many workers there are, and who is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.models.system_limits import usable_cores
+from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.workers.devices import THREADS, Leases, count_workers, plan_leases
+from tests.models.files import LLAVA, write_checkpoint
+from tests.models.smi import install_smi
+from tests.plugin.project import Project
+from tests.plugin.test_plain_runs import WATCH
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+
+MODEL = "--model=shapes:?miss=0.2"
+
+H200 = "NVIDIA H200"
+
+DYING = """\
+import os, pathlib, pytest
+
+HERE = pathlib.Path(__file__).parent
+
+def pytest_configure(config):
+    name = os.environ.get("PYTEST_XDIST_WORKER")
+    if name is not None:
+        words = [os.environ.get(one, "-") for one in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")]
+        (HERE / f"{name}.lease").write_text(" ".join(words))
+
+@pytest.fixture(autouse=True)
+def death(request):
+    mark = HERE / "died"
+    if "crowded" in request.node.name and not mark.exists():
+        mark.write_text(os.environ["PYTEST_XDIST_WORKER"])
+        os._exit(1)
+"""
+
+
+@pytest.fixture
+def machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project on a machine with two devices, of which the second is the freer one."""
+    devices = [("GPU-aaaa", H200, 20), ("GPU-bbbb", H200, 70)]
+    install_smi(tmp_path, monkeypatch, devices)
+    monkeypatch.delenv(THREADS, raising=False)
+    return project
+
+
+def _settings(project: Project, *args: str) -> tuple[pytest.Config, Settings]:
+    config = project.pytester.parseconfig(*args)
+    return config, Settings.from_config(config)
+
+
+def _planned(project: Project, *args: str) -> Leases:
+    return plan_leases(*_settings(project, "--dist", "load", *args))
+
+
+def _on(leases: Leases) -> list[str | None]:
+    return [variables.get(CUDA) for variables in leases.variables]
+
+
+def test_a_replacement_inherits_the_lease(
+    machine: Project, toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-n auto` on two devices: two workers, one device each, and the clone has the dead one's.
+
+    The controller, which counted and leased, knows nothing of torch.
+    """
+    toy.write("conftest.py", DYING)
+    toy.write("watch.py", WATCH)
+    monkeypatch.setenv("WATCH", str(toy.path))
+    result = toy.run("-n", "auto", "-p", "watch", MODEL, "--cep-baselines=none")
+    result.stdout.fnmatch_lines(
+        [
+            "cepbench: -n auto: 2, 2 of 2 devices visible",
+            f"cepbench: gw0 on {H200} (GPU-bbbb), gw1 on {H200} (GPU-aaaa)",
+            "created: 2/2 workers",
+        ]
+    )
+    leases = {path.stem: path.read_text() for path in toy.path.glob("*.lease")}
+    share = max(1, usable_cores() // 2)
+    dead = (toy.path / "died").read_text()
+    assert (leases["gw0"], leases["gw1"]) == (f"GPU-bbbb {share}", f"GPU-aaaa {share}")
+    assert leases["gw2"] == leases[dead]
+    modules = set(json.loads((toy.path / "main.json").read_text())["modules"])
+    assert "torch" not in modules
+
+
+@pytest.mark.parametrize(
+    ("workers", "environment", "expected"),
+    [
+        ("3*popen", {}, ["GPU-bbbb", "GPU-aaaa", "GPU-bbbb"]),
+        ("2*popen", {CUDA: "0,1"}, ["1", "0"]),
+        ("2*popen", {CUDA: "GPU-aa"}, ["GPU-aa", "GPU-aa"]),
+        ("2*popen", {CUDA: ""}, [None, None]),
+        ("popen//env:CUDA_VISIBLE_DEVICES=5", {}, [None]),
+        ("ssh=elsewhere", {}, []),
+    ],
+)
+def test_devices_are_leased_within_what_the_caller_has(
+    machine: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: str,
+    environment: Mapping[str, str],
+    expected: list[Any],
+) -> None:
+    """In turn, the freest first, in the caller's own words; what the user set for a worker stands."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert _on(_planned(machine, "--tx", workers, MODEL)) == expected
+
+
+@pytest.mark.parametrize(
+    ("models", "expected", "said"),
+    [
+        (["--describer=x?device=cuda:1"], [None, None], "since x?device=cuda:1 names its own"),
+        (["--describer=x?device=cpu"], [None, None], "since every model named is on the cpu"),
+        (["--describer=x?device=cpu", "--generator=y"], ["GPU-bbbb", "GPU-aaaa"], "gw0 on "),
+    ],
+)
+def test_a_spec_that_says_where_is_obeyed(
+    machine: Project, models: list[str], expected: list[Any], said: str
+) -> None:
+    """cuda:1 is not there for who sees one device only; on the cpu nobody needs one."""
+    leases = _planned(machine, "--tx", "2*popen", *models)
+    assert _on(leases) == expected
+    assert said in leases.said[0]
+
+
+def test_cores_are_shared_unless_the_user_did(
+    machine: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers with as many threads as there are cores stand in each other's way."""
+    share = str(max(1, usable_cores() // 2))
+    shared = _planned(machine, "--tx", "2*popen", MODEL).variables
+    assert [one[THREADS] for one in shared] == [share, share]
+    assert THREADS not in _planned(machine, "--tx", "popen", MODEL).variables[0]
+    monkeypatch.setenv(THREADS, "7")
+    assert THREADS not in _planned(machine, "--tx", "2*popen", MODEL).variables[0]
+
+
+def test_runs_without_models_are_left_alone(machine: Project) -> None:
+    """No model named and no suite near: nothing is leased. A suite two folders down is near."""
+    machine.write("tests/unit/test_plain.py", "def test_one(): pass\n")
+    assert _planned(machine, "--tx", "2*popen") == Leases()
+    machine.write("suites/mine/suite.toml", "")
+    assert _planned(machine, "--tx", "2*popen", "tests") == Leases()
+    for place in ([], ["suites"], ["suites/mine"]):
+        assert _on(_planned(machine, "--tx", "2*popen", *place)) == ["GPU-bbbb", "GPU-aaaa"]
+
+
+def _big(folder: Path, gib: int) -> Path:
+    """A checkpoint whose header says that its weights, in half precision, take so much."""
+    shape = [gib, 1 << 29]
+    header = {"w": {"dtype": "BF16", "shape": shape, "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    write_checkpoint(folder, {**LLAVA, "dtype": "bfloat16"}, None)
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("gib", "more", "expected", "why"),
+    [
+        (10, [], 2, "2 of 2 devices with 12.0 GiB free for the weights"),
+        (30, [], 1, "1 of 2 devices with 36.0 GiB free for the weights"),
+        (90, [], 1, "0 of 2 devices with 108.0 GiB free for the weights"),
+        (10, ["--generator={folder}"], 1, "1 of 2 devices with 24.0 GiB free for the weights"),
+        (10, ["--generator={folder}", "--cep-residency=swap"], 2, "2 of 2 devices with 12.0 GiB"),
+    ],
+)
+def test_as_many_workers_as_devices_with_room(
+    machine: Project, gib: int, more: list[str], expected: int, why: str
+) -> None:
+    """The weights of all models that are there at once and a fifth more have to fit."""
+    folder = _big(machine.path / "big", gib)
+    args = [one.format(folder=folder) for one in more]
+    count, said = count_workers(_settings(machine, f"--describer={folder}", *args)[1])
+    assert count == expected
+    assert said.startswith(why)
+
+
+def test_without_devices_cores_and_memory_count(
+    machine: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that do not fit at all still leave one worker, which then says so itself."""
+    monkeypatch.setenv(CUDA, "")
+    cores = usable_cores()
+    assert count_workers(_settings(machine, MODEL)[1]) == (cores, f"{cores} cores")
+    folder = _big(machine.path / "big", 1 << 14)
+    count, why = count_workers(_settings(machine, f"--describer={folder}")[1])
+    assert count == 1
+    assert why.endswith("39321.6 GiB each for the weights")

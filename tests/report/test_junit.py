@@ -1,0 +1,71 @@
+"""What JUnit files carry of a case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.junit import properties_of
+from tests.report.results import FULL, REGRESSED, RESULTS
+from tests.test_escapes import hides_nothing
+
+
+def test_properties_of_a_case_in_full() -> None:
+    """Names, order and texts, as programs read them."""
+    assert properties_of(FULL) == [
+        ("cepbench_case", "toy/color/gc"),
+        ("cepbench_verdict", "regressed"),
+        ("cepbench_value", "0.5"),
+        ("cepbench_baseline", "0.75"),
+        ("cepbench_difference", "-0.25"),
+        ("cepbench_low", "-0.3125"),
+        ("cepbench_high", "-0.1875"),
+        ("cepbench_alpha", "0.0125"),
+        ("cepbench_tolerance", "0.01"),
+        ("cepbench_n", "50"),
+        ("cepbench_primary", "true"),
+        ("cepbench_warning", "the measurement is close to what chance gives"),
+    ]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """No property stands for a number that is not there; what was accepted has not failed."""
+    names = dict(properties_of(replace(REGRESSED, accepted=True, primary=False)))
+    assert not {"cepbench_low", "cepbench_high", "cepbench_alpha"} & names.keys()
+    assert (names["cepbench_verdict"], names["cepbench_primary"]) == ("accepted", "false")
+
+
+@given(RESULTS)
+def test_numbers_are_read_back_as_they_were(result: CaseResult) -> None:
+    """Not rounded: a program that compares them sees what the JSON has."""
+    found = dict(properties_of(result))
+    for name in ("value", "baseline", "difference", "low", "high", "alpha", "tolerance", "n"):
+        text = found.get(f"cepbench_{name}")
+        assert (None if text is None else float(text)) == getattr(result, name)
+
+
+@given(RESULTS)
+def test_only_plain_text_is_attached(result: CaseResult) -> None:
+    """Exact str in UTF-8 without control characters, also of a name that is none."""
+    hostile = replace(result, part=f"\ud83d\x00\x1b{result.part}")
+    for name, text in properties_of(hostile):
+        assert (type(name), type(text)) == (str, str)
+        assert hides_nothing(text.encode().decode())
+
+
+def test_they_reach_a_junit_file(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    """The file that pytest writes has them on the test, whatever a category is called."""
+    odd = replace(FULL, part="<a & \ud83d\x1b>")
+    pytester.makepyfile(
+        f"def test_one(request):\n    request.node.user_properties.extend({properties_of(odd)!r})\n"
+    )
+    target = tmp_path / "junit.xml"
+    assert pytester.runpytest_inprocess(f"--junitxml={target}", "-p", "no:cepbench").ret == 0
+    found = [(one.get("name"), one.get("value")) for one in ET.parse(target).iter("property")]
+    assert found == properties_of(odd)
+    assert found[0] == ("cepbench_case", r"toy/<a & \ud83d\x1b>/gc")

@@ -1,0 +1,305 @@
+"""The JSON document and the HTML page, whatever they have to show."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.report.totals import run_alpha
+from pytest_cepbench.report.writers import (
+    SCHEMA,
+    RunFacts,
+    html_page,
+    json_document,
+    write_reports,
+)
+from tests.report.pages import assert_self_contained, read_page
+from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS, SECRET
+from tests.test_escapes import hides_nothing
+
+FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+
+BADGE = ("span", "class")
+
+WORDS = {"IMPROVED", "INCONCLUSIVE", "REGRESSED", "ACCEPTED"}
+
+IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=3))
+def test_json_keeps_every_field(results: list[CaseResult]) -> None:
+    """What was judged is read back from the document as it was, under a versioned schema."""
+    text = json_document(FACTS, results)
+    assert hides_nothing(text, "\n")
+    document = json.loads(text)
+    assert (document["schema"], document["cepbench"], document["verdict"]) == (
+        SCHEMA, "1.2.3", "failed",
+    )  # fmt: skip
+    assert sum(document["counts"].values()) == len(results)
+    assert document["alpha"] == run_alpha(results)
+    assert (document["setup"], document["problems"]) == (FACTS.lines, FACTS.problems)
+    assert msgspec.convert(document["cases"], list[CaseResult]) == results
+
+
+@settings(max_examples=30)
+@given(st.lists(RESULTS, min_size=1, max_size=3))
+def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult]) -> None:
+    """The page stays whole and self-contained, whatever texts it is made of."""
+    html = html_page(FACTS, results, lambda _: None)
+    assert_self_contained(html)
+    assert hides_nothing(html, "\n\t")
+    assert all(" ".join(result.part.split()) in " ".join(read_page(html).text.split())
+               for result in results if result.part.isprintable())  # fmt: skip
+
+
+def test_markup_in_names_and_captions_is_text() -> None:
+    """A caption or a file name with tags is read by people, not by the browser."""
+    bad = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+    (chain,) = REGRESSED.chains
+    links = [msgspec.structs.replace(link, text=bad) for link in chain.links]
+    result = msgspec.structs.replace(
+        REGRESSED,
+        part=bad,
+        label=bad,
+        reasons=[bad],
+        failures={bad: 1},
+        notes=[bad],
+        origins={"gate": bad},
+        attribution=bad,
+        hops=[HopShown(bad, "describer", 1, 0.5)],
+        chains=[msgspec.structs.replace(chain, sample=bad, failure=bad, links=links)],
+    )
+    html = html_page(FACTS, [result], lambda _: None)
+    assert_self_contained(html)
+    assert "<script" not in html
+    assert read_page(html).text.count(bad) == 12
+    assert "img" not in read_page(html).tags
+
+
+def test_characters_that_do_not_show_themselves_are_shown() -> None:
+    """In every place where a text of the run stands; the lines of a reason stay lines."""
+    bad = "a\x1b[2Jb\u202ec\u200bd"
+    (chain,) = REGRESSED.chains
+    links = [msgspec.structs.replace(link, text=bad) for link in chain.links]
+    result = msgspec.structs.replace(
+        REGRESSED,
+        suite=bad,
+        part=bad,
+        label=bad,
+        reasons=[f"{bad}\r\n{bad}"],
+        failures={bad: 1},
+        notes=[bad],
+        origins={"gate": bad},
+        attribution=bad,
+        hops=[HopShown(bad, "describer", 1, 0.5)],
+        chains=[msgspec.structs.replace(chain, sample=bad, failure=bad, remark=bad, links=links)],
+    )
+    facts = RunFacts(bad, bad, [bad], [bad], [bad])
+    html = html_page(facts, [result], lambda _: None)
+    assert hides_nothing(html, "\n")
+    shown = r"a\x1b[2Jb\u202ec\u200bd"
+    assert read_page(html).text.count(shown) == 21
+    assert f"{shown}\n{shown}" in read_page(html).text
+
+
+def test_letters_from_right_to_left_do_not_turn_their_neighbours() -> None:
+    """Every inline element stands for itself; blocks do so anyway."""
+    html = html_page(FACTS, [REGRESSED], lambda _: None)
+    assert "b, span, summary { unicode-bidi: isolate; }" in html
+
+
+def test_images_are_inlined_small() -> None:
+    """Every picture travels in the page, at most 192 pixels wide; one that is gone is said to be."""
+    html = html_page(FACTS, [REGRESSED], {"0" * 64: IMAGE}.get)
+    assert_self_contained(html)
+    assert len(read_page(html).values("src")) == 1
+    assert len(html) < 25_000
+    gone = html_page(FACTS, [REGRESSED], lambda _: None)
+    assert "the image is no longer in the store" in read_page(gone).text
+
+
+def _drawings(html: str, kind: str) -> list[ET.Element]:
+    """The plots of a kind on a page."""
+    drawn = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    return [svg for svg in map(ET.fromstring, drawn) if svg.attrib["class"].split()[0] == kind]
+
+
+def _points(result: CaseResult) -> list[tuple[float, ...]]:
+    """The points of the course of the only case on a page."""
+    (svg,) = _drawings(html_page(FACTS, [result], lambda _: None), "course")
+    (line,) = svg.iter("polyline")
+    return [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
+
+
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [
+        (REGRESSED, True),
+        (msgspec.structs.replace(REGRESSED, verdict="inconclusive"), True),
+        (msgspec.structs.replace(REGRESSED, verdict="held"), False),
+        (msgspec.structs.replace(REGRESSED, accepted=True), False),
+    ],
+    ids=["regressed", "inconclusive", "held", "accepted"],
+)
+def test_chains_are_drawn_where_something_happened(case: CaseResult, *, shown: bool) -> None:
+    """Of calm cases, which can be thousands, the samples are named and no image is read."""
+    asked: list[str] = []
+
+    def image(digest: str) -> ImageArtifact:
+        asked.append(digest)
+        return IMAGE
+
+    html = html_page(FACTS, [case], image)
+    assert "a.png" in html
+    assert (asked == ["0" * 64], "a cat" in html) == (shown, shown)
+
+
+def test_similarities_are_plotted_between_0_and_1() -> None:
+    """A point for each that was measured, inside the frame even where it is negative."""
+    result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])
+    assert _points(result) == [(0.0, 16.0), (60.0, 32.0), (120.0, 0.0)]
+
+
+def test_distances_are_plotted_below_the_largest() -> None:
+    """A distance has no 1 to be measured against: the largest touches the head, 0 the foot."""
+    result = msgspec.structs.replace(REGRESSED, higher_is_better=False, curve=[10.0, 40.0, 0.0])
+    assert _points(result) == [(0.0, 24.0), (60.0, 0.0), (120.0, 32.0)]
+    none = msgspec.structs.replace(result, curve=[0.0, 0.0])
+    assert _points(none) == [(0.0, 32.0), (120.0, 32.0)]
+
+
+@pytest.mark.parametrize("curve", [[], [0.5]])
+def test_a_case_without_a_course_has_no_plot(curve: list[float]) -> None:
+    """A failure rate has no course, and SIM is a single number."""
+    html = html_page(FACTS, [msgspec.structs.replace(REGRESSED, curve=curve)], lambda _: None)
+    assert not _drawings(html, "course")
+
+
+def test_notes_and_remarks_are_shown() -> None:
+    """Notes open a case's details even where it holds; a remark stands beside its chain."""
+    held = msgspec.structs.replace(
+        REGRESSED, verdict="held", chains=[], notes=["3 of 9 texts were <cut>"]
+    )
+    text = read_page(html_page(FACTS, [held], lambda _: None)).text
+    assert "3 of 9 texts were <cut>" in text
+    (chain,) = REGRESSED.chains
+    odd = msgspec.structs.replace(chain, failure="empty-text at generation 3", remark="no <circle>")
+    page = html_page(FACTS, [msgspec.structs.replace(REGRESSED, chains=[odd])], lambda _: None)
+    assert "stopped: empty-text at generation 3; no <circle>" in read_page(page).text
+
+
+def test_a_difference_is_drawn_with_its_bounds() -> None:
+    """Band, zero, bounds and point, in words too; arrows where it lies beyond; nothing without one."""
+    near = msgspec.structs.replace(FULL, difference=-0.02, low=-0.03, high=-0.01)
+    new = msgspec.structs.replace(FULL, difference=None, low=None, high=None)
+    first, second = _drawings(html_page(FACTS, [near, FULL, new], lambda _: None), "interval")
+    assert [child.attrib.get("class", child.tag) for child in first] == [
+        "band", "axis", "zero", "bounds", "circle",
+    ]  # fmt: skip
+    assert [child.attrib["class"] for child in second][-2:] == ["bounds", "beyond"]
+    assert first.attrib["aria-label"] == (
+        "difference -0.0200, bounds [-0.0300, -0.0100], tolerance 0.0100"
+    )
+
+
+def test_verdicts_have_badges_of_their_own() -> None:
+    """Improved, inconclusive, informational and accepted are not to be mistaken for another."""
+    results = [
+        msgspec.structs.replace(FULL, verdict="improved"),
+        msgspec.structs.replace(FULL, verdict="inconclusive"),
+        msgspec.structs.replace(FULL, primary=False),
+        msgspec.structs.replace(FULL, accepted=True),
+    ]
+    page = read_page(html_page(FACTS, results, lambda _: None))
+    badges = [value.split() for tag, name, value in page.attributes if (tag, name) == BADGE]
+    shown = [set(classes) - {"badge"} for classes in badges if "badge" in classes]
+    assert shown[:4] == [
+        {"green", "improved"},
+        {"yellow", "inconclusive"},
+        {"yellow", "regressed", "informational"},
+        {"accepted", "regressed"},
+    ]
+    words = [text.strip() for text in page.texts if text.strip().upper() in WORDS]
+    assert words[:4] == ["IMPROVED", "INCONCLUSIVE", "regressed", "ACCEPTED"]
+
+
+def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
+    """Figures, settings with their origins, the anchor, and a bar for each hop."""
+    gain = HopShown("image", "describer", 3, -0.1)
+    html = html_page(
+        FACTS, [msgspec.structs.replace(FULL, hops=[*FULL.hops, gain])], lambda _: None
+    )
+    page = read_page(html)
+    for shown in (
+        "[-0.3125, -0.1875], one-sided bounds (t)",
+        "--cep-tolerance",
+        "anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed",
+        "looked at 25, 50 samples",
+        FULL.attribution,
+        "generator, generation 2",
+    ):
+        assert shown in page.text
+    assert page.values("style") == ["width: 100.0%", "width: 25.0%", "width: 50.0%"]
+    assert html.count('class="bar gain"') == 1
+
+
+def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
+    """Open details for what failed; closed ones for what holds with a note; one that is closed for
+    all that hold without, or cannot fail the run.
+    """
+    quiet = msgspec.structs.replace(
+        FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet"
+    )
+    told = msgspec.structs.replace(FULL, primary=False, part="told")
+    noted = msgspec.structs.replace(FULL, verdict="held", part="noted")
+    html = html_page(FACTS, [noted, quiet, FULL, told, quiet], lambda _: None)
+    read_page(html)
+    shown, _, folded = html.partition('<details class="rest">')
+    assert re.findall(r"<b>(\w+), GC@2", shown) == ["color", "noted"]
+    assert re.findall(r"<b>(\w+), GC@2", folded) == ["quiet", "told", "quiet"]
+    assert "2 held, 1 informational" in folded.partition("</summary>")[0]
+    assert (shown.count("<details open>"), folded.count("<details open>")) == (1, 0)
+
+
+def test_the_page_says_what_is_promised() -> None:
+    """The counts and the error that the run may make stand below its verdict."""
+    text = read_page(html_page(FACTS, [FULL], lambda _: None)).text
+    assert "0 of 1 cases pass: 1 regressed" in text
+    assert (
+        "false failures at most 1.25 % per run of checkpoints exchangeable with the baseline, over 1 case"
+        in text
+    )
+
+
+def test_measurements_are_in_the_json_alone() -> None:
+    """A score for every sample is for programs; no page carries them."""
+    result = msgspec.structs.replace(FULL, measured=MEASURED)
+    assert SECRET in json_document(FACTS, [result])
+    assert SECRET not in html_page(FACTS, [result], lambda _: None)
+
+
+def test_what_a_run_lacks_is_shown() -> None:
+    """Verdict, problems and set-up stand at the top of the page."""
+    text = read_page(html_page(FACTS, [REGRESSED], lambda _: None)).text
+    for shown in ("cepbench: failed", "0 of 1 cases pass", FACTS.lines[0], FACTS.problems[0]):
+        assert shown in text
+
+
+def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
+    """Both files lie beside each other under the given name; no half-written file is left."""
+    target = tmp_path / "new" / "run.json"
+    for text in ("old", "new \ud800"):
+        written = write_reports(target, {".json": text, ".html": text})
+    assert written == [tmp_path / "new" / "run.json", tmp_path / "new" / "run.html"]
+    assert [path.read_text() for path in written] == ["new ?", "new ?"]
+    assert sorted(path.name for path in target.parent.iterdir()) == ["run.html", "run.json"]

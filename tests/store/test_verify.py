@@ -1,0 +1,114 @@
+"""Looking at all of a store: every kind of damage is found, and dropped when that is asked for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.verify import Findings, inspect, repair
+from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
+
+COUNT = 4
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of four texts, vectors and images, and a remembered file."""
+    fill(tmp_path, range(COUNT))
+    weights = tmp_path / "new" / "weights"
+    weights.write_text("w")
+    with Store(tmp_path) as store:
+        os.utime(weights, (1, 1))
+        store.file_digest(weights, "bytes", lambda _: "digest")
+    return tmp_path
+
+
+def look(root: Path) -> Findings:
+    """At a store that nobody has open; nothing of it is changed."""
+    before = contents(root)
+    with Reader(root, str(root)) as reader:
+        found = inspect(root, reader.read)
+    after = contents(root)
+    assert {name: after[name] for name in before} == before
+    return found
+
+
+def wrong(found: Findings) -> dict[str, object]:
+    """What was found, without how much was looked at."""
+    return {
+        name: what for name, what in asdict(found).items() if what and not isinstance(what, int)
+    }
+
+
+def test_a_sound_store(root: Path) -> None:
+    """Everything was looked at, and nothing is wrong."""
+    found = look(root)
+    assert found.sound
+    assert (found.results, found.images, wrong(found)) == (3 * COUNT, COUNT, {})
+
+
+def test_damage_of_every_kind(root: Path) -> None:
+    """Each is found by itself; what is merely left over does not make a store unsound."""
+    with database(root) as connection:
+        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (key_of("text 0"),))
+        connection.execute("UPDATE files SET digest = 'other'")
+        connection.execute("DELETE FROM results WHERE key = ?", (key_of("image 3"),))
+    spoil_image(root, 0)
+    image_path(root, picture(1).digest).unlink()
+    (root / "images" / "notes.txt").write_text("mine")
+    found = look(root)
+    assert not found.sound
+    assert wrong(found) == {
+        "rows": (key_of("text 0"),),
+        "files": (str(root / "new" / "weights"),),
+        "pictures": ((picture(0).digest, "its pixels do not match its name"),),
+        "lost": (key_of("image 1"),),
+        "unused": (picture(3).digest,),
+        "strangers": (root / "images" / "notes.txt",),
+    }
+    with Store(root) as store:
+        repair(store, found)
+        assert store.damage == []
+    again = look(root)
+    assert again.sound
+    assert wrong(again).keys() == {"unused", "strangers"}
+    assert again.results == 3 * COUNT - 4
+
+
+def test_a_damaged_index_is_found_and_mended(root: Path) -> None:
+    """SQLite's own words are given; what can be read is saved."""
+    data = bytearray((root / INDEX).read_bytes())
+    page = data.index(b"a text about 0") // 4096
+    data[page * 4096 : (page + 1) * 4096] = b"\xff" * 4096
+    (root / INDEX).write_bytes(data)
+    found = look(root)
+    assert found.index
+    assert not found.sound
+    with Store(root) as store:
+        repair(store, found)
+        assert store.damage[0].startswith("index: ")
+    assert look(root).sound
+
+
+def test_a_tree_out_of_order_is_found(root: Path) -> None:
+    """A result that its own key does not find: only SQLite's check of everything sees it."""
+    with database(root) as connection:
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_results_1'"
+        ).fetchone()
+    data = bytearray((root / INDEX).read_bytes())
+    place = data.index(key_of("text 0").encode(), (page - 1) * 4096)
+    data[place] ^= 1
+    (root / INDEX).write_bytes(data)
+    found = look(root)
+    assert any("sqlite_autoindex_results_1" in line for line in found.index)
+    with Store(root) as store:
+        repair(store, found)
+        assert store.get([key_of("text 0")]) == {key_of("text 0"): "a text about 0"}
+    assert look(root).sound

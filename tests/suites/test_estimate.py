@@ -1,0 +1,163 @@
+"""The forecast: what a run would ask of its models, found out without asking them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.chains.throughput import Habit, note_habit
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.estimate import Forecast, forecast
+from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage
+
+LOSSLESS = SUITE.replace(LOSSY, "shapes:")
+
+STARTS = SUITE.replace('start = "image"', 'start = "both"').replace(LOSSY, "shapes:")
+for spec in ("describer", "generator", "encoder"):
+    STARTS = STARTS.replace(f'{spec} = "shapes:"', f'{spec} = "python:{__name__}:unlike"')
+"""Both starts, played by somebody who never gives the same answer to two questions."""
+
+METRICS = {
+    "similarity": LOSSLESS + "[metrics.gc]\n[metrics.failures]\n",
+    "sets": LOSSLESS + "[metrics.fid]\n[metrics.kid]\nat = 2\n",
+    "mappings": STARTS + "[metrics.mcd]\n",
+    "pictures": TASKS.replace(LOSSY, "shapes:") + '[metrics.mgg]\ncolors = "detector"\n',
+}
+
+
+class Unlike:
+    """Plays every role; its answers to two inputs are never equal."""
+
+    fingerprint = "unlike/1"
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """The digest of each image."""
+        return [digest_text(str(image.tobytes())) for image in images]
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+        """(2, 5, 3) bytes of each text's digest."""
+        rows = [bytes.fromhex(digest_text(text))[:30] for text in texts]
+        return [np.frombuffer(row, np.uint8).reshape(2, 5, 3) for row in rows]
+
+    def encode_images(self, images: Sequence[Image.Image]) -> Any:
+        """(n, 16) a vector by each image's digest."""
+        return self.encode_texts([str(image.tobytes()) for image in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> Any:
+        """(n, 16) a vector by each text's digest."""
+        rows = [bytes.fromhex(digest_text(text))[:16] for text in texts]
+        return np.array([np.frombuffer(row, np.uint8) for row in rows]) + 1.0
+
+
+def unlike() -> Unlike:
+    """The player of that name."""
+    return Unlike()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as store:
+        yield store
+
+
+def _foreseen(staged: Staged, *names: str, most: int | None = None) -> Forecast:
+    """Of the cases of these names, all where none is given."""
+    return forecast(staged.run, [(staged.cases[n], most) for n in names or staged.cases])
+
+
+def _by_role(found: Forecast) -> dict[str, int]:
+    return {need.bound.role: need.inputs for need in found.needs if need.inputs}
+
+
+def _made(staged: Staged) -> dict[str, int]:
+    """Inputs that models were given, by role."""
+    runners = staged.run._roster.runners.values()
+    return {one.bound.role: one.tally.inputs for one in runners if one.tally.inputs}
+
+
+@pytest.mark.parametrize("text", METRICS.values(), ids=METRICS)
+def test_a_run_makes_what_was_foreseen(tmp_path: Path, store: Store, text: str) -> None:
+    """From an empty store, after a part of the cases, and after all of them, model by model."""
+    first = stage(tmp_path / "first", text, store)
+    some, *_ = first.cases
+    before = _foreseen(first, some)
+    assert before.found == 0
+    assert _made(first) == {}
+    assert len(store) == 0
+
+    first.measure(some)
+    assert _made(first) == _by_role(before)
+
+    rest = stage(tmp_path / "rest", text, store)
+    foreseen = _foreseen(rest)
+    for name in rest.cases:
+        rest.measure(name)
+    assert _made(rest) == _by_role(foreseen) != {}
+
+    done = _foreseen(stage(tmp_path / "done", text, store))
+    assert _by_role(done) == {}
+    assert done.found == done.steps == foreseen.steps
+
+
+def test_a_chain_that_stopped_takes_nothing_more(tmp_path: Path, store: Store) -> None:
+    """What a failure that is stored keeps from being made is not to be made; what may pass is."""
+    text = SUITE.replace(LOSSY, "shapes:?blank=0.4") + "[metrics.gc]\n"
+    staged = stage(tmp_path, text, store)
+    before = _by_role(_foreseen(staged))
+    failures = staged.measure("overall-gc").failures
+    assert failures["empty-text"]
+    assert all(_made(staged)[role] < inputs for role, inputs in before.items() if role != "encoder")
+    assert _by_role(_foreseen(stage(tmp_path, text, store))) == {}
+
+
+def test_a_look_at_a_part_takes_a_part(tmp_path: Path, store: Store) -> None:
+    """Over no more than so many samples of each category."""
+    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
+    found = _foreseen(staged, "overall-gc", most=2)
+    staged.run.measure(staged.cases["overall-gc"], 2)
+    assert _made(staged) == _by_role(found)
+    assert found.samples == found.chains < 12
+
+
+def test_equal_steps_are_foreseen_once(tmp_path: Path, store: Store) -> None:
+    """Of a sample that is played with several seeds the first description is one, if it is unseeded."""
+    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
+    once = _by_role(_foreseen(staged))
+    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
+    staged.run.dataset = staged.run.dataset.repeated(3)
+    thrice = _by_role(_foreseen(staged))
+    staged.measure("overall-gc")
+    assert thrice == _made(staged)
+    assert thrice["generator"] == 3 * once["generator"]
+    assert thrice["describer"] == 3 * once["describer"] - 2 * 12
+
+
+def test_what_is_found_in_pictures_is_left_open(tmp_path: Path, store: Store) -> None:
+    """Cut-outs are not known before there are boxes; once they are made they are not open."""
+    text = TASKS + "[metrics.geneval]\n"
+    staged = stage(tmp_path, text, store)
+    assert [need.bound.role for need in _foreseen(staged).needs if need.open] == ["encoder"]
+    staged.measure("overall-geneval")
+    done = _foreseen(stage(tmp_path, text, store))
+    assert _by_role(done) == {}
+    assert not any(need.open for need in done.needs)
+
+
+def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
+    """By the batch that fitted and the seconds that an input took; unknown where nobody has any."""
+    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
+    needs = {need.bound.role: need for need in _foreseen(staged).needs}
+    assert needs["describer"].seconds is None
+    assert needs["describer"].calls == 1
+    note_habit(needs["describer"].bound, Habit(batch_size=5, seconds=0.5), store)
+    (need,) = [one for one in _foreseen(staged).needs if one.bound.role == "describer"]
+    assert (need.inputs, need.calls, need.seconds) == (24, 5, 12.0)

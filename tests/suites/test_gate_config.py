@@ -1,0 +1,289 @@
+"""Who says how a case is judged, which cases can fail a run, and how its alpha is divided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.gate import CaseKey, Policy
+from pytest_cepbench.suites import Case, RoleChoices, Suite, cast_suite, list_cases, load_suite
+from pytest_cepbench.suites.gate_config import (
+    Claim,
+    Overrides,
+    check_names,
+    claim_of,
+    divide_alpha,
+    pooled_case,
+)
+
+SUITE = """\
+name = "toy"
+version = 1
+[data]
+loader = "shapes"
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+encoder = "shapes:"
+[metrics.gc]
+{metric}
+[metrics.failures]
+tolerance = 0.0
+[gate]
+{gate}
+{cases}
+"""
+
+COLOR = CaseKey("toy", "color", "gc")
+
+SHAPE = CaseKey("toy", "shape", "gc")
+
+FAILURES = CaseKey("toy", "overall", "failures")
+
+NOBODY = Overrides()
+
+
+def _suite(tmp_path: Path, gate: str = "", metric: str = "", cases: str = "") -> Suite:
+    """The toy suite with lines in its tables; cases: whole tables."""
+    path = tmp_path / "suite.toml"
+    path.write_text(SUITE.format(gate=gate, metric=metric, cases=cases), encoding="utf-8")
+    return load_suite(path)
+
+
+def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NOBODY) -> Policy:
+    return claim_of(suite, key, overrides).policy
+
+
+def _cases(suite: Suite) -> list[Case]:
+    """Those of samples in the categories color and shape."""
+    _, measures = cast_suite(suite, RoleChoices())
+    samples = tuple(Sample(name, (name,), text="t") for name in ("color", "shape"))
+    return list_cases(measures, suite.name, Dataset("made", {}, samples), suite.table.groups)
+
+
+LAYERS: Mapping[str, tuple[Any, ...]] = {
+    "gate": ("threshold", "noninferiority", "regression", "threshold", "noninferiority"),
+    "tolerance": (0.5, 0.4, 0.3, 0.2, 0.1),
+}
+"""Setting -> what is said by [gate], the metric, the case, the test, the run."""
+
+SOURCES = ("[gate]", "[metrics.gc]", "[cases.'color/gc']", "the marker", "--cep")
+
+
+@pytest.mark.parametrize("setting", LAYERS)
+@pytest.mark.parametrize("said", range(1, 6))
+def test_the_nearest_word_counts(tmp_path: Path, setting: str, said: int) -> None:
+    """The run's before the test's, the case's, the metric's, the suite's; and it is known whose."""
+    given = [f"{setting} = {value!r}" for value in LAYERS[setting][:said]] + [""] * (5 - said)
+    case = f"[cases.'color/gc']\n{given[2]}" if given[2] else ""
+    suite = _suite(tmp_path, given[0], given[1], case)
+    asked = [
+        Overrides(**{setting: value}, sources={setting: source})
+        for value, source in zip(LAYERS[setting][3:said], SOURCES[3:said], strict=True)
+    ]
+    test, run = (*asked, NOBODY, NOBODY)[:2]
+    policy = _policy(suite, overrides=run.over(test))
+    assert getattr(policy, setting) == LAYERS[setting][said - 1]
+    assert policy.origins[setting] == SOURCES[said - 1]
+
+
+@pytest.mark.parametrize("said", [1, 3, 4, 5])
+def test_the_nearest_alpha_counts(tmp_path: Path, said: int) -> None:
+    """A metric has none: its cases share the run's. Only a case's own is not divided."""
+    values = [0.4, None, 0.3, 0.2, 0.1][:said]
+    case = "[cases.'color/gc']\nalpha = 0.3" if said > 2 else ""
+    asked = [
+        Overrides(alpha=value, sources={"alpha": source})
+        for value, source in zip(values[3:], SOURCES[3:said], strict=True)
+    ]
+    test, run = (*asked, NOBODY, NOBODY)[:2]
+    claim = claim_of(_suite(tmp_path, "alpha = 0.4", "", case), COLOR, run.over(test))
+    assert (claim.policy.alpha, claim.own_alpha) == (values[-1], said == 3)
+    assert claim.policy.origins["alpha"] == SOURCES[said - 1]
+    assert claim.shares == (said != 3)
+
+
+def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+    """The defaults are those of the documentation, and nobody's word."""
+    claim = claim_of(_suite(tmp_path), COLOR, NOBODY)
+    assert claim == Claim(Policy(), 1.0, False)
+
+
+def test_zero_is_a_word(tmp_path: Path) -> None:
+    """A tolerance of 0 is not a gap through which a wider one shows, on any layer."""
+    suite = _suite(tmp_path, "tolerance = 0.5", "tolerance = 0.0")
+    assert _policy(suite).tolerance == 0.0
+    assert _policy(suite, FAILURES).tolerance == 0.0
+    assert _policy(_suite(tmp_path, "tolerance = 0.5"), FAILURES).tolerance == 0.0
+    run = Overrides(tolerance=0.0, sources={"tolerance": "--cep-tolerance"})
+    assert _policy(_suite(tmp_path, "tolerance = 0.5"), overrides=run).tolerance == 0.0
+
+
+def test_a_word_about_one_case_is_about_that_alone(tmp_path: Path) -> None:
+    """Part and metric must both be its own."""
+    suite = _suite(tmp_path, cases="[cases.'color/gc']\ntolerance = 0.4\nbounds = 'bca'")
+    assert (_policy(suite).tolerance, _policy(suite).bounds) == (0.4, "bca")
+    for key in (SHAPE, FAILURES, CaseKey("toy", "color", "s")):
+        assert _policy(suite, key).tolerance != 0.4
+
+
+def test_the_anchors_tolerance_is_said_on_every_layer(tmp_path: Path) -> None:
+    """And is twice the tolerance where nobody says it, whoever said that."""
+    assert _policy(_suite(tmp_path, "anchor_tolerance = 0.07")).since_anchor == 0.07
+    suite = _suite(tmp_path, "anchor_tolerance = 0.07", "anchor_tolerance = 0.05")
+    assert _policy(suite).since_anchor == 0.05
+    suite = _suite(tmp_path, cases="[cases.'color/gc']\nanchor_tolerance = 0.0")
+    assert (_policy(suite).since_anchor, _policy(suite, SHAPE).since_anchor) == (0.0, 0.02)
+    assert _policy(_suite(tmp_path, metric="tolerance = 0.2")).since_anchor == 0.4
+
+
+def test_overrides_are_laid_over_each_other_setting_by_setting() -> None:
+    """Each setting keeps the name of who said it."""
+    run = Overrides(gate="threshold", alpha=0.1, sources={"gate": "run", "alpha": "run"})
+    test = Overrides(gate="regression", tolerance=0.0, sources={"gate": "t", "tolerance": "t"})
+    both = run.over(test)
+    assert both == Overrides(
+        "threshold", 0.0, 0.1, {"gate": "run", "tolerance": "t", "alpha": "run"}
+    )
+    assert NOBODY.over(test) == test.over(NOBODY) == test
+
+
+@pytest.mark.parametrize(
+    ("primary", "color", "shape", "failures"),
+    [
+        ("", True, True, True),
+        ("primary = []", False, False, False),
+        ("primary = ['gc']", True, True, False),
+        ("primary = ['color/gc']", True, False, False),
+        ("primary = ['color/*', 'failures']", True, False, True),
+        ("primary = ['*']", True, True, True),
+    ],
+)
+def test_the_suite_says_which_cases_can_fail_a_run(
+    tmp_path: Path, primary: str, color: bool, shape: bool, failures: bool
+) -> None:
+    """By metric, by part, by both; all where it says nothing, none where it names none."""
+    suite = _suite(tmp_path, primary)
+    found = [_policy(suite, key).primary for key in (COLOR, SHAPE, FAILURES)]
+    assert found == [color, shape, failures]
+
+
+@pytest.mark.parametrize(
+    ("gate", "cases", "message"),
+    [
+        ("", "[cases.'colour/gc']", r"\[cases\]: unknown case 'colour/gc'. Did you mean 'color/gc'\?"),
+        ("", "[cases.'color/failures']", r"\[cases\]: unknown case 'color/failures'. .*overall/fai"),
+        ("", "[cases.gc]", r"\[cases\]: unknown case 'gc'"),
+        ("primary = ['gcc']", "", "gate.primary: unknown case 'gcc'. Did you mean 'gc'\\?"),
+        ("primary = ['gc', 'size/*']", "", "gate.primary: unknown case 'size/.'"),
+        ("primary = ['shapes/gc']", "", "gate.primary: .* Did you mean 'shape/gc'"),
+    ],
+)  # fmt: skip
+def test_names_that_are_no_cases_are_refused(
+    tmp_path: Path, gate: str, cases: str, message: str
+) -> None:
+    """A misspelt name would leave its case to another rule, unseen; what there is, is listed."""
+    suite = _suite(tmp_path, gate, "", cases)
+    with pytest.raises(SuiteError, match=f"suite 'toy', {message}"):
+        check_names(suite, _cases(suite))
+
+
+def test_names_that_are_cases_are_accepted(tmp_path: Path) -> None:
+    """Of every form."""
+    suite = _suite(
+        tmp_path, "primary = ['gc', 'overall/*', 'shape/gc', '*']", "", "[cases.'color/gc']"
+    )
+    check_names(suite, _cases(suite))
+
+
+def test_a_suite_has_a_verdict_of_its_own_where_it_wants_one(tmp_path: Path) -> None:
+    """Over the cases that can fail a run; none where none can."""
+    suite = _suite(tmp_path, "pooled = true\nprimary = ['color/*', 'failures']")
+    pooled = pooled_case(suite, _cases(suite))
+    assert pooled is not None
+    assert (str(pooled.key), pooled.id) == ("toy/suite/verdict", "suite-verdict")
+    assert [case.id for case in pooled.members] == ["color-gc", "overall-failures"]
+    for gate in ("", "pooled = false", "pooled = true\nprimary = []"):
+        suite = _suite(tmp_path, gate)
+        assert pooled_case(suite, _cases(suite)) is None
+
+
+def _claims(suite: Suite, run: Overrides = NOBODY) -> dict[str, Claim]:
+    return {case.id: claim_of(suite, case.key, run) for case in _cases(suite)}
+
+
+def test_alpha_is_divided_among_the_cases_of_a_run(tmp_path: Path) -> None:
+    """In equal parts, so that the run errs no more often than alpha."""
+    shares = divide_alpha(_claims(_suite(tmp_path)))
+    assert shares == dict.fromkeys(
+        ("color-gc", "shape-gc", "overall-gc", "overall-failures"), 0.05 / 4
+    )
+
+
+def test_weights_divide_alpha(tmp_path: Path) -> None:
+    """A case's own weight goes before its metric's; what is left out weighs 1."""
+    suite = _suite(tmp_path, "", "weight = 2", "[cases.'color/gc']\nweight = 5")
+    assert divide_alpha(_claims(suite)) == pytest.approx(
+        {"color-gc": 0.025, "shape-gc": 0.01, "overall-gc": 0.01, "overall-failures": 0.005}
+    )
+
+
+def test_an_alpha_of_its_own_is_not_shared(tmp_path: Path) -> None:
+    """The others share what is the run's; a run that gives an alpha divides it among all."""
+    suite = _suite(tmp_path, cases="[cases.'color/gc']\nalpha = 0.001")
+    shares = divide_alpha(_claims(suite))
+    assert shares["color-gc"] == 0.001
+    assert shares["shape-gc"] == 0.05 / 3
+    run = Overrides(alpha=0.2, sources={"alpha": "--cep-alpha"})
+    assert set(divide_alpha(_claims(suite, run)).values()) == {0.05}
+
+
+def test_informational_cases_take_no_share(tmp_path: Path) -> None:
+    """They cannot fail the run, so they have the whole alpha, and the others lose none of it."""
+    suite = _suite(tmp_path, "primary = ['color/gc', 'shape/gc']", "weight = 3")
+    assert divide_alpha(_claims(suite)) == {
+        "color-gc": 0.025, "shape-gc": 0.025, "overall-gc": 0.05, "overall-failures": 0.05,
+    }  # fmt: skip
+
+
+def test_cases_without_statistics_take_no_share(tmp_path: Path) -> None:
+    """The threshold gate knows no error."""
+    suite = _suite(tmp_path, cases="[cases.'overall/failures']\ngate = 'threshold'")
+    shares = divide_alpha(_claims(suite))
+    assert shares["shape-gc"] == 0.05 / 3
+
+
+CLAIMS: Any = st.builds(
+    Claim,
+    st.builds(
+        Policy,
+        gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
+        alpha=st.sampled_from([0.01, 0.05, 0.1]),
+        primary=st.booleans(),
+    ),
+    st.floats(0.01, 100),
+    st.booleans(),
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), CLAIMS, max_size=12))
+def test_the_shares_never_add_up_to_more_than_the_largest_alpha(claims: dict[str, Claim]) -> None:
+    """Also where suites with different alphas run together; of one alpha, they add up to it."""
+    shares = divide_alpha(claims)
+    assert shares.keys() == claims.keys()
+    sharing = [name for name, claim in claims.items() if claim.shares]
+    alphas = {claims[name].policy.alpha for name in sharing}
+    whole = sum(shares[name] for name in sharing)
+    assert whole <= max(alphas, default=0.0) + 1e-12
+    if len(alphas) == 1:
+        assert whole == pytest.approx(alphas.pop())
+    assert all(shares[n] == c.policy.alpha for n, c in claims.items() if not c.shares)

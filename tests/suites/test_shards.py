@@ -1,0 +1,258 @@
+"""Who grows what: processes that share a store and a run, each with its own view of the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.errors import DeviceMemoryError, MeasurementError
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.shards import Work
+from tests.suites.world import SUITE, Staged, stage
+
+METRICS = "[metrics.gc]\n[metrics.failures]\nparts = 'overall'\n"
+
+MODELS = SUITE.replace(
+    'describer = "shapes:?miss=0.3&recolor=0.2"',
+    'describer = "python:tests.suites.test_shards:teller"',
+)
+
+TEXT = str(load_shapes(samples_per_category=1).samples[0].text)
+
+PATIENCE = 20.0
+
+
+class Teller:
+    """A describer that notes what it was shown, and may wait, fail or die first."""
+
+    fingerprint = "teller/1"
+    seeded = False
+    batch_size = 4
+
+    def __init__(self) -> None:
+        self.seen: Counter[bytes] = Counter()
+        self.before: Callable[[Sequence[Image.Image]], None] = lambda _: None
+
+    def describe(self, images: Sequence[Image.Image], _: str, __: Sequence[int]) -> list[str]:
+        """The same for every image."""
+        self.before(images)
+        self.seen.update(image.tobytes() for image in images)
+        return [TEXT] * len(images)
+
+
+TELLER = Teller()
+
+
+def teller() -> Teller:
+    """The one describer of this process."""
+    return TELLER
+
+
+@pytest.fixture(autouse=True)
+def forgetful() -> None:
+    """Each test has the describer to itself."""
+    TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
+
+
+@contextmanager
+def at_work(folder: Path, *, processes: int = 1, **options: Any) -> Iterator[tuple[Work, Staged]]:
+    """One process of a run: its store, its suite with all cases enlisted, its view of the work."""
+    with Store(folder / "store") as store:
+        staged = stage(folder / f"suite-{threading.get_ident()}", MODELS + METRICS, store)
+        work = Work(
+            store, lambda _: staged.run, "run", folder / "word", processes=processes, **options
+        )
+        for case in staged.cases.values():
+            work.enlist(folder, case, None)
+        yield work, staged
+
+
+def judged(work: Work, staged: Staged, folder: Path, case: str) -> float:
+    """The value of a case, after everything was made ready for it."""
+    work.ready(folder, staged.cases[case])
+    return staged.measure(case).value
+
+
+def test_everything_is_made_before_a_case_is_measured(tmp_path: Path) -> None:
+    """What is measured asks no model any more; another case of the same chains needs nothing."""
+    with at_work(tmp_path) as (work, staged):
+        value = judged(work, staged, tmp_path, "overall-gc")
+        asked = TELLER.seen.total()
+        assert judged(work, staged, tmp_path, "a-gc") <= 1
+        judged(work, staged, tmp_path, "overall-failures")
+        assert TELLER.seen.total() == asked
+    assert 0 < value < 1
+
+
+def test_two_processes_compute_nothing_twice(tmp_path: Path) -> None:
+    """Each judges all cases at the same time; every image is described once."""
+    values: list[dict[str, float]] = []
+
+    def run() -> None:
+        with at_work(tmp_path, processes=2) as (work, staged):
+            values.append({name: judged(work, staged, tmp_path, name) for name in staged.cases})
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(values) == 2
+    assert values[0] == values[1]
+    assert set(TELLER.seen.values()) == {1}
+
+
+def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
+    """While somebody has what a case needs, the rest of the run is grown here."""
+    with at_work(tmp_path, processes=2) as (work, staged):
+        (first, *_), *_ = [
+            list(staged.run.evidence.shards(staged.run.looked_at(staged.cases[name])).items())
+            for name in ("a-gc", "b-gc")
+        ]
+        claim = work.store.claims.take(staged.run.claim_name(first[0]), "run")
+        assert claim is not None
+        elsewhere = {s.id for s in staged.run.looked_at(staged.cases["overall-gc"])} - {
+            s.id for s in first[1]
+        }
+        done = threading.Thread(
+            target=work.ready, args=(tmp_path, staged.cases["a-gc"]), daemon=True
+        )
+        done.start()
+        deadline = threading.Event()
+        for _ in range(200):
+            if TELLER.seen.total() >= len(elsewhere) and work.progress.waiting:
+                break
+            deadline.wait(0.05)
+        assert done.is_alive()
+        assert work.progress.waiting
+        assert TELLER.seen.total() >= len(elsewhere)
+        with claim:
+            pass
+        done.join(PATIENCE)
+        assert not done.is_alive()
+
+
+def test_a_process_without_cases_helps_until_nothing_is_left(tmp_path: Path) -> None:
+    """Whoever judges afterwards finds everything in the store."""
+    with at_work(tmp_path, processes=2) as (work, _):
+        work.help()
+    asked = TELLER.seen.total()
+    assert asked
+    with at_work(tmp_path, processes=2) as (work, staged):
+        for name in staged.cases:
+            judged(work, staged, tmp_path, name)
+    assert TELLER.seen.total() == asked
+
+
+def test_a_stopped_run_is_not_helped(tmp_path: Path) -> None:
+    """After a first failure under -x nobody goes on growing chains for hours."""
+    with at_work(tmp_path, processes=2, stopped=lambda: True) as (work, _):
+        work.help()
+    assert not TELLER.seen
+
+
+def test_out_of_memory_is_tried_once_more_alone(tmp_path: Path) -> None:
+    """All models are let go of before; that it happened is told."""
+    left: list[str] = []
+
+    def short_of_memory(_: Sequence[Image.Image]) -> None:
+        if not left:
+            raise MemoryError
+
+    TELLER.before = short_of_memory
+    with at_work(tmp_path, let_go=lambda: left.append("all")) as (work, staged):
+        assert judged(work, staged, tmp_path, "overall-gc") > 0
+        assert left == ["all"]
+        (remark,) = work.told()
+        assert not work.told()
+    assert remark.startswith("infrastructure: python:tests.suites.test_shards:teller runs out of mem")
+
+
+def test_out_of_memory_alone_is_the_error(tmp_path: Path) -> None:
+    """A second time nothing is tried any more."""
+
+    def short_of_memory(_: Sequence[Image.Image]) -> None:
+        raise MemoryError
+
+    TELLER.before = short_of_memory
+    with (
+        at_work(tmp_path) as (work, staged),
+        pytest.raises(
+            DeviceMemoryError, match=r"infrastructure, tried once more alone: .* runs out"
+        ),
+    ):
+        work.ready(tmp_path, staged.cases["overall-gc"])
+
+
+def test_a_shard_that_kills_twice_is_left_alone(tmp_path: Path) -> None:
+    """The third process says what happened, and so does every one after it."""
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            TELLER.before = lambda _: os._exit(7)
+            with at_work(tmp_path, processes=2) as (work, staged):
+                work.ready(tmp_path, staged.cases["overall-gc"])
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    for _ in range(2):
+        with (
+            at_work(tmp_path, processes=2) as (work, staged),
+            pytest.raises(MeasurementError, match="infrastructure: 2 processes of this run died"),
+        ):
+            work.ready(tmp_path, staged.cases["overall-gc"])
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["all", "swap"])
+def test_taking_turns_changes_no_number(tmp_path: Path, *, swap: bool) -> None:
+    """Only the order in which models work."""
+    with at_work(tmp_path, swap=swap) as (work, staged):
+        values = {name: judged(work, staged, tmp_path, name) for name in staged.cases}
+    with at_work(tmp_path / "plain") as (_, staged):
+        assert values == {name: staged.measure(name).value for name in staged.cases}
+
+
+def test_progress_reaches_its_end(tmp_path: Path) -> None:
+    """Samples and steps of a case count up to what was announced."""
+    seen: list[tuple[int, int]] = []
+    with at_work(tmp_path) as (work, staged):
+        progress = work.progress
+        progress.end = lambda: seen.append((progress.samples, progress.of_samples))  # type: ignore[method-assign] # looked at before it is cleared
+        work.ready(tmp_path, staged.cases["overall-gc"])
+    assert seen == [(12, 12)]
+
+
+def test_a_process_that_does_not_get_on_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the middle of its shards: they are computed without it, and that is told."""
+    monkeypatch.setattr("pytest_cepbench.suites.shards.PATIENCE", 0.5)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+
+        def stop(_: Sequence[Image.Image]) -> None:
+            os.write(writing, b"x")
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        TELLER.before = stop
+        with at_work(tmp_path, processes=2) as (work, staged):
+            work.ready(tmp_path, staged.cases["overall-gc"])
+        os._exit(0)
+    os.read(reading, 1)
+    try:
+        with at_work(tmp_path, processes=2) as (work, staged):
+            assert judged(work, staged, tmp_path, "overall-gc") > 0
+            assert "another process has had" in work.told()[0]
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
