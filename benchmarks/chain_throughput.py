@@ -33,7 +33,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import ChainPlan, Crew, Game, RoleRunner, trace
+from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, trace
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.validation import admit_image, admit_text
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
@@ -41,8 +41,8 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.model_options import Seat
-from pytest_cepbench.suites.model_pool import Roster
+from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.model_pool import ModelPool
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def batched(plan: ChainPlan, samples: Sequence[Sample], crew: Team, folder: Path
             for runner in (crew.describer, crew.generator, crew.encoder)
         ]
         started = time.perf_counter()
-        game = Game(plan, samples, Crew(describer, generator, store))
+        game = ChainGroup(plan, samples, ChainModels(describer, generator, store))
         generations = range(2, plan.generations + 1, 2)
         traces = game.read(lambda chains: trace(chains, generations, encoder, store))
         wall = time.perf_counter() - started
@@ -199,11 +199,15 @@ def main() -> None:
         given = {role: getattr(options, role) for role in ("describer", "generator", "encoder")}
         specs = given if all(given.values()) else tiny_checkpoints(folder)
         with Store(folder / "store") as store:
-            roster = Roster(store, options.threads)
+            roster = ModelPool(store, options.threads)
             crew = Team(
-                describer=roster.runner(Seat("describer", specs["describer"], "benchmark")),
-                generator=roster.runner(Seat("generator", specs["generator"], "benchmark")),
-                encoder=roster.runner(Seat("encoder", specs["encoder"], "benchmark")),
+                describer=roster.runner(
+                    RoleAssignment("describer", specs["describer"], "benchmark")
+                ),
+                generator=roster.runner(
+                    RoleAssignment("generator", specs["generator"], "benchmark")
+                ),
+                encoder=roster.runner(RoleAssignment("encoder", specs["encoder"], "benchmark")),
             )
             warm_up(plan, samples[:2], crew)
             ours, by_hand, theirs = [], [], []

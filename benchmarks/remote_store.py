@@ -28,8 +28,8 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import ImageRef, Store, StoredResult
-from pytest_cepbench.store.export import freeze
-from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.export import export_store
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.remotes import Place
 from tests.store.filling import key_of
 from tests.store.remote.buckets import BUCKET, serving
@@ -93,8 +93,8 @@ def local_layer(home: Path, samples: int) -> Iterator[tuple[float, Place]]:
     """A frozen folder, as `cepbench store export` writes it."""
     with Store(home / "made") as store:
         seconds = compute(store, samples)
-    with Reader(home / "made", "made") as reader:
-        freeze(reader, home / "frozen", lambda *_: True)
+    with ReadonlyStore(home / "made", "made") as reader:
+        export_store(reader, home / "frozen", lambda *_: True)
     yield seconds, home / "frozen"
 
 

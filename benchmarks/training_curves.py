@@ -43,7 +43,7 @@ from benchmarks.curves.resampling import CONFIDENCE
 from benchmarks.curves.tables import fill_in, report
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Roster
+from pytest_cepbench.suites import ModelPool
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -78,7 +78,7 @@ def measure(
 def _play(pair: Pair, suites: Path, folder: Path, sampling: Sampling) -> list[Played]:
     started = time.perf_counter()
     with Store(folder) as store:
-        roster = Roster(store, threads=1)
+        roster = ModelPool(store, threads=1)
         played = [play(pair, suites / name, roster, sampling) for name in FILES]
     who = "perfect pair" if pair.steps is None else "describer {}, generator {}".format(*pair.steps)
     print(f"{who}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)

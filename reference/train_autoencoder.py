@@ -16,7 +16,7 @@ from training import Log, Optimizer, arguments, half_precision, settle
 from world import FloatArray, draw_pictures, draw_scenes, exact_share
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import Scene, perceive
+from pytest_cepbench.datasets.shapes import Scene, parse_image
 from pytest_cepbench.datasets.shapes.look import BACKGROUND, SIDE
 
 STEPS, BATCH = 1200, 32
@@ -53,7 +53,7 @@ def folder_of(out: Path) -> Path:
 def perceived(pictures: torch.Tensor) -> list[Scene]:
     """What the world's own parser sees in pictures in [0, 1], (n, 3, 64, 64)."""
     pixels = (pictures.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
-    return [perceive(ImageArtifact(each)) for each in pixels]
+    return [parse_image(ImageArtifact(each)) for each in pixels]
 
 
 def main() -> None:

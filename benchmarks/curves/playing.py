@@ -23,8 +23,8 @@ from pytest_cepbench.metrics import (
 from pytest_cepbench.store import Vector
 from pytest_cepbench.suites import (
     Case,
+    ModelPool,
     RoleChoices,
-    Roster,
     Suite,
     SuiteRun,
     cast_suite,
@@ -33,12 +33,12 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.measures.feature_sets import SetMeasure
-from pytest_cepbench.suites.measures.mapping_drift import Course as MappingCourse
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
+from pytest_cepbench.suites.measures.mapping_drift import MappingTrack as MappingCourse
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""
@@ -96,7 +96,7 @@ class Played:
     stopped: int
 
 
-def play(pair: Pair, file: Path, roster: Roster, sampling: Sampling) -> Played:
+def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Played:
     """Measure every case of the whole suite, then ask of its chains what they kept.
 
     roster: the models of this process, so that those of one pair are loaded once for all suites.
@@ -196,7 +196,7 @@ def _there(rows: Array) -> Array:
 
 
 def _rates(
-    measure: MappingMeasure, evidence: Evidence, samples: Sequence[Sample], draws: Draws
+    measure: MappingMeasure, evidence: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
     for name, course in measure.courses.items():

@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.shapes import (
     Scene,
     SceneObject,
     parse_caption,
-    perceive,
+    parse_image,
     sample_scene,
 )
 from pytest_cepbench.store import Store
@@ -73,7 +73,7 @@ def _scene_at(chain: Chain, generation: int, store: Store) -> Scene | None:
         raise ValueError(msg)
     if isinstance(artifact, str):
         return parse_caption(artifact)
-    return perceive(ImageArtifact.from_pil(artifact))
+    return parse_image(ImageArtifact.from_pil(artifact))
 
 
 def _f1(first: set[Hashable], second: set[Hashable]) -> float:

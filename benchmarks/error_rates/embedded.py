@@ -23,8 +23,8 @@ from benchmarks.error_rates.worlds import Array
 from pytest_cepbench.gate import Policy, Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -143,7 +143,7 @@ def _scores(
     suite = load_suite(path)
     lineup, measures = cast_suite(suite, RoleChoices())
     dataset = load_data(suite, {})
-    run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
+    run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
     (case,) = (
         case
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)

@@ -1,7 +1,7 @@
 """Growing chains: steps in batches, each looked up in the store before a model is asked."""
 
-from pytest_cepbench.chains.batching import Tally, total
-from pytest_cepbench.chains.caption_cleanup import Wording
+from pytest_cepbench.chains.batching import CallCounts, total
+from pytest_cepbench.chains.caption_cleanup import CaptionRules
 from pytest_cepbench.chains.chain import (
     Chain,
     DamagedChainsError,
@@ -9,28 +9,28 @@ from pytest_cepbench.chains.chain import (
     load_link,
     naming_damage,
 )
-from pytest_cepbench.chains.chain_group import Game, grow_together
+from pytest_cepbench.chains.chain_group import ChainGroup, grow_together
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality
 from pytest_cepbench.chains.features import Trace, boxes, store_vectors, trace, vectors
-from pytest_cepbench.chains.growth import Crew, start_chains
-from pytest_cepbench.chains.pending import Outlook, look_ahead
+from pytest_cepbench.chains.growth import ChainModels, start_chains
+from pytest_cepbench.chains.pending import PendingChain, look_ahead
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 
 __all__ = [
+    "CallCounts",
+    "CaptionRules",
     "Chain",
+    "ChainGroup",
+    "ChainModels",
     "ChainPlan",
-    "Crew",
     "DamagedChainsError",
-    "Game",
     "Link",
     "Modality",
-    "Outlook",
+    "PendingChain",
     "RoleRunner",
     "Step",
-    "Tally",
     "Trace",
-    "Wording",
     "boxes",
     "grow_together",
     "load_link",

@@ -24,7 +24,7 @@ Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]
 
 
 @dataclass
-class Tally:
+class CallCounts:
     """What a role did in this process.
 
     seconds: in its model's own code, loading included. usage: what its model counted. remarks: what
@@ -64,9 +64,9 @@ class Tally:
             self.seconds += time.perf_counter() - started
 
 
-def total(tallies: Iterable[Tally]) -> Tally:
+def total(tallies: Iterable[CallCounts]) -> CallCounts:
     """What several roles did together."""
-    together = Tally()
+    together = CallCounts()
     for tally in tallies:
         together.loads += tally.loads
         together.inputs += tally.inputs
@@ -79,7 +79,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return together
 
 
-class Room(Protocol):
+class MemoryBudget(Protocol):
     """The memory of the device that a model works on."""
 
     def watch(self) -> None:
@@ -90,14 +90,14 @@ class Room(Protocol):
 
 
 @dataclass(frozen=True)
-class Passing:
+class TransientFailure:
     """A failure that is counted now and not stored: it may go better another time."""
 
     failure: Failure
 
 
 @dataclass
-class Caller:
+class BatchCaller:
     """Asks one model, in batches of the size that suits it.
 
     size: most inputs in one call; halved when memory runs out, and doubled while there is room and it
@@ -107,9 +107,9 @@ class Caller:
     """
 
     bound: BoundRole
-    tally: Tally
+    tally: CallCounts
     size: int
-    room: Room | None = None
+    room: MemoryBudget | None = None
     settled: bool = False
     pace: float | None = None
     _smaller: tuple[int, float] | None = field(default=None, repr=False)
@@ -165,14 +165,14 @@ class Caller:
             output for part in halves for output in self._ask(model, inputs[part], seeds[part], ask)
         ]
 
-    def _failed(self, words: str, *, no_memory: bool) -> Passing:
+    def _failed(self, words: str, *, no_memory: bool) -> TransientFailure:
         if no_memory:
             msg = (
                 f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
                 f"smaller images, --cep-residency=swap, or a larger device ({words})"
             )
             raise DeviceMemoryError(msg)
-        return Passing(Failure("exception", words))
+        return TransientFailure(Failure("exception", words))
 
     def _pace_of(self, seconds: float) -> None:
         """A full batch took so many seconds per input: keep to its size, or try another."""

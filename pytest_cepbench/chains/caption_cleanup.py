@@ -10,7 +10,7 @@ when curly and single quotes and other tokens were taken off as well."""
 
 
 @dataclass(frozen=True)
-class Wording:
+class CaptionRules:
     """The caption rules of a suite.
 
     clean: take off what MMGenBench's released code takes off, in its order and each once: a final
@@ -40,7 +40,7 @@ class Wording:
         return ", ".join(parts) or "as they are"
 
 
-AS_THEY_ARE = Wording()
+AS_THEY_ARE = CaptionRules()
 
 
 def _clean(text: str) -> str:

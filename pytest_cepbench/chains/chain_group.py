@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pytest_cepbench.chains.chain import Chain, DamagedChainsError
 from pytest_cepbench.chains.chain_plan import ChainPlan
-from pytest_cepbench.chains.growth import Crew, ask, start_chains
+from pytest_cepbench.chains.growth import ChainModels, ask, start_chains
 from pytest_cepbench.chains.replay import replay_chains
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
@@ -26,14 +26,18 @@ _SPARE_REPAIRS = 4  # each repair makes a generation's images whole; more means 
 T = TypeVar("T")
 
 
-class Game:
+class ChainGroup:
     """The telephone game of one shard of samples.
 
     crew: who plays. replay: chains made elsewhere, which are read instead of grown.
     """
 
     def __init__(
-        self, plan: ChainPlan, samples: Sequence[Sample], crew: Crew, replay: Replay | None = None
+        self,
+        plan: ChainPlan,
+        samples: Sequence[Sample],
+        crew: ChainModels,
+        replay: Replay | None = None,
     ) -> None:
         self.plan = plan
         self.samples = tuple(samples)
@@ -131,7 +135,7 @@ class _Lane:
             left()
 
 
-def grow_together(games: Sequence[Game]) -> None:
+def grow_together(games: Sequence[ChainGroup]) -> None:
     """Grow the chains of games of one plan: a generation of all of them, then the next.
 
     So each role works once per generation, however many games there are. Raises as `Game.read`.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from pytest_cepbench.chains.caption_cleanup import AS_THEY_ARE, Wording
+from pytest_cepbench.chains.caption_cleanup import AS_THEY_ARE, CaptionRules
 
 PLACEHOLDER = "{description}"
 
@@ -31,7 +31,7 @@ class ChainPlan:
     describe: str
     generate: str
     seed: int = 0
-    wording: Wording = AS_THEY_ARE
+    wording: CaptionRules = AS_THEY_ARE
 
     @property
     def iterations(self) -> int:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 ResidencyName = Literal["all", "swap"]
 
 
-class Resident(Protocol):
+class SwappableModel(Protocol):
     """Something that holds a model."""
 
     @property
@@ -19,7 +19,7 @@ class Resident(Protocol):
         """Let go of the device; does nothing where it is not on it."""
 
 
-class Residency:
+class DeviceSwap:
     """Who is on which device.
 
     swap: one at a time on each device, for those that cannot hold several. begin: called once, before
@@ -29,9 +29,9 @@ class Residency:
     def __init__(self, *, swap: bool = False, begin: Callable[[], None] | None = None) -> None:
         self.swap = swap
         self._begin = begin
-        self._present: dict[str, list[Resident]] = {}
+        self._present: dict[str, list[SwappableModel]] = {}
 
-    def enter(self, one: Resident) -> None:
+    def enter(self, one: SwappableModel) -> None:
         """Make room for one that is about to work; called before its model is loaded or moved."""
         begin, self._begin = self._begin, None
         if begin is not None:

@@ -24,7 +24,7 @@ from pytest_cepbench.store import ImageRef, Result, Store
 
 
 @dataclass(frozen=True)
-class Crew:
+class ChainModels:
     """Who plays: one runner per role, all on one store; None for a role that no chain needs.
 
     stand_ins: by start of the chain and generation, who plays that one hop in place of the role's
@@ -57,7 +57,7 @@ class Crew:
         return found
 
 
-def peek(plan: ChainPlan, samples: Sequence[Sample], crew: Crew) -> list[Chain]:
+def peek(plan: ChainPlan, samples: Sequence[Sample], crew: ChainModels) -> list[Chain]:
     """The chains as far as the store has them; no model is loaded.
 
     A chain that is short and has no failure goes on with a step that is not in the store. Raises as
@@ -124,7 +124,7 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
 
 
 def ask(
-    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: ChainModels
 ) -> Callable[[], None]:
     """Ask for the next artifact of all chains that did not fail; generation counts from 1.
 
@@ -151,7 +151,7 @@ def ask(
 
 
 def _steps(
-    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: Crew
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: ChainModels
 ) -> tuple[Sequence[Chain], list[Step]]:
     """The chains that have such a step, and the step of each."""
     before = generation - 1

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pytest_cepbench.chains.batching import Tally, in_words
-from pytest_cepbench.chains.device_swap import Residency
+from pytest_cepbench.chains.batching import CallCounts, in_words
+from pytest_cepbench.chains.device_swap import DeviceSwap
 from pytest_cepbench.errors import CepError, DeviceMemoryError
 from pytest_cepbench.models.protocols import BoundRole, Model, Movable
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
 
-class Holding:
+class ModelHandle:
     """Loads a model when it is first asked for, lets go of it and brings it back.
 
     bound: how it is loaded, and where it works; of roles that share one model any will do.
     residency: who else is on the device.
     """
 
-    def __init__(self, bound: BoundRole, residency: Residency) -> None:
+    def __init__(self, bound: BoundRole, residency: DeviceSwap) -> None:
         self.residency = residency
         self._bound = bound
         self._model: Model | None = None
@@ -33,7 +33,7 @@ class Holding:
         """Whether the model is at hand."""
         return self._model is not None
 
-    def model(self, tally: Tally) -> Model:
+    def model(self, tally: CallCounts) -> Model:
         """The loaded model, on its device; the tally is that of the role that asks.
 
         Raises CheckpointError or ModelError when it cannot be loaded: the same one to everybody who
@@ -60,7 +60,7 @@ class Holding:
             self._model = None
         release_memory()
 
-    def _load(self, tally: Tally) -> Model:
+    def _load(self, tally: CallCounts) -> Model:
         try:
             with tally.at_work():
                 model = self._bound.load()
@@ -72,7 +72,7 @@ class Holding:
         tally.loads += 1
         return model
 
-    def _come_back(self, model: Movable, tally: Tally) -> None:
+    def _come_back(self, model: Movable, tally: CallCounts) -> None:
         try:
             with tally.at_work():
                 model.move(self.device)

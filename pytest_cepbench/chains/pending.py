@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains.chain import Chain, Link
 from pytest_cepbench.chains.chain_plan import ChainPlan, derive_seed
-from pytest_cepbench.chains.growth import Crew, peek
+from pytest_cepbench.chains.growth import ChainModels, peek
 from pytest_cepbench.chains.replay import replay_chains
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.datasets.replay import Replay
@@ -16,7 +16,7 @@ from pytest_cepbench.datasets.sample import Sample
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PendingChain:
     """A chain as far as it is there, and as it will go on where nothing fails.
 
     digests: of its artifacts, by generation; None for one that is not recorded. What is yet to be
@@ -31,16 +31,16 @@ class Outlook:
 
 
 def look_ahead(
-    plan: ChainPlan, samples: Sequence[Sample], crew: Crew, replay: Replay | None
-) -> list[Outlook]:
+    plan: ChainPlan, samples: Sequence[Sample], crew: ChainModels, replay: Replay | None
+) -> list[PendingChain]:
     """The outlook of every sample's chain. Raises as `peek` and `replay_chains`."""
     if replay is not None:
         chains = replay_chains(plan, samples, replay, crew.store)
-        return [Outlook(chain, _digests(chain), (), ()) for chain in chains]
+        return [PendingChain(chain, _digests(chain), (), ()) for chain in chains]
     return [_outlook(plan, chain, crew) for chain in peek(plan, samples, crew)]
 
 
-def _outlook(plan: ChainPlan, chain: Chain, crew: Crew) -> Outlook:
+def _outlook(plan: ChainPlan, chain: Chain, crew: ChainModels) -> PendingChain:
     digests = list(_digests(chain))
     made = enumerate(chain.links[1:], start=1)
     there = [(crew.player(plan, at), link.key) for at, link in made if link.key is not None]
@@ -51,7 +51,7 @@ def _outlook(plan: ChainPlan, chain: Chain, crew: Crew) -> Outlook:
         key = _key(plan, chain, generation, player, digests[-1] or "")
         ahead.append((player, key))
         digests.append(f"made by {key}")
-    return Outlook(chain, tuple(digests), tuple(there), tuple(ahead))
+    return PendingChain(chain, tuple(digests), tuple(there), tuple(ahead))
 
 
 def _digests(chain: Chain) -> tuple[str | None, ...]:

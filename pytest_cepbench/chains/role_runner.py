@@ -12,13 +12,13 @@ from math import inf
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains.batching import Ask, Caller, Passing, Tally, in_words
-from pytest_cepbench.chains.device_swap import Residency
-from pytest_cepbench.chains.model_handle import Holding
+from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts, TransientFailure, in_words
+from pytest_cepbench.chains.device_swap import DeviceSwap
+from pytest_cepbench.chains.model_handle import ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import Step, key_of, pieces
-from pytest_cepbench.chains.throughput import Habit, habit_of, note_habit
+from pytest_cepbench.chains.throughput import Throughput, habit_of, note_habit
 from pytest_cepbench.chains.truncation_log import known_cuts, note_cuts
 from pytest_cepbench.chains.validation import (
     admit_detections,
@@ -92,27 +92,27 @@ class RoleRunner:
 
     bound: BoundRole
     store: Store
-    given: Holding | None = None
+    given: ModelHandle | None = None
     progress: Progress | None = None
-    tally: Tally = field(default_factory=Tally)
+    tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
     _noted: float = field(init=False, default=-inf)
     _storing: float = field(init=False, default=0.0)  # seconds per result of the last batch
 
     @cached_property
-    def holding(self) -> Holding:
+    def holding(self) -> ModelHandle:
         """Its model."""
-        return self.given or Holding(self.bound, Residency())
+        return self.given or ModelHandle(self.bound, DeviceSwap())
 
     @cached_property
-    def caller(self) -> Caller:
+    def caller(self) -> BatchCaller:
         """Asks the model; begins with the batch that fitted in an earlier run."""
         habit = habit_of(self.bound, self.store)
         size = self.bound.batch_size if habit is None else habit.batch_size
         if not self.bound.grows:
             size = min(size, self.bound.batch_size)
         room = device_memory(self.bound.device) if self.bound.grows else None
-        return Caller(self.bound, self.tally, size, room)
+        return BatchCaller(self.bound, self.tally, size, room)
 
     @property
     def batch_size(self) -> int:
@@ -319,7 +319,7 @@ class RoleRunner:
         if caller.pace is None or (caller.size == before and now - self._noted < _NOTE_SECONDS):
             return
         self._noted = now
-        note_habit(self.bound, Habit(caller.size, caller.pace), self.store)
+        note_habit(self.bound, Throughput(caller.size, caller.pace), self.store)
 
     def _keep(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
         """Store what counts; failures by exception are passing and may go better another time."""
@@ -334,8 +334,8 @@ class RoleRunner:
             reply = output if isinstance(output, Reply) else Reply(output)
             made = self._admit(reply.value) if self.bound.role == "generator" else reply.value
             if reply.passing and isinstance(made, Failure):
-                made = Passing(made)
-            if isinstance(made, Passing):
+                made = TransientFailure(made)
+            if isinstance(made, TransientFailure):
                 passing[step.key] = made.failure
                 continue
             if isinstance(made, ImageArtifact):
@@ -350,13 +350,13 @@ class RoleRunner:
         self._storing = (time.thread_time() - started) / len(steps)
         return kept
 
-    def _admit(self, drawn: object) -> ImageArtifact | Failure | Passing:
+    def _admit(self, drawn: object) -> ImageArtifact | Failure | TransientFailure:
         """A drawing, checked; on a thread, since it looks at every pixel."""
-        if isinstance(drawn, Passing):
+        if isinstance(drawn, TransientFailure):
             return drawn
         try:
             return admit_image(drawn)
         except CepError:
             raise
         except Exception as error:  # noqa: BLE001 - a picture of a user's model may raise anything
-            return Passing(Failure("exception", in_words(error)))
+            return TransientFailure(Failure("exception", in_words(error)))

@@ -14,7 +14,7 @@ from pytest_cepbench.store import Store
 
 
 @dataclass(frozen=True)
-class Habit:
+class Throughput:
     """How a role works on a kind of device.
 
     batch_size: inputs of a call that fit. seconds: per input, of such calls.
@@ -24,20 +24,20 @@ class Habit:
     seconds: float
 
 
-def habit_of(bound: BoundRole, store: Store) -> Habit | None:
+def habit_of(bound: BoundRole, store: Store) -> Throughput | None:
     """What was found, None where nothing was or the note cannot be read."""
     name = _name(bound)
     text = store.noted([name]).get(name)
     if text is None:
         return None
     try:
-        found = msgspec.json.decode(text, type=Habit)
+        found = msgspec.json.decode(text, type=Throughput)
     except (msgspec.MsgspecError, UnicodeError):
         return None
     return found if found.batch_size >= 1 and found.seconds >= 0 else None
 
 
-def note_habit(bound: BoundRole, habit: Habit, store: Store) -> None:
+def note_habit(bound: BoundRole, habit: Throughput, store: Store) -> None:
     """Keep what was found. Raises StoreError."""
     store.note(_name(bound), canonical_json(asdict(habit)))
 

@@ -25,8 +25,14 @@ from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.gate.pairing import IncomparableError, pair
 from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.report.text import number
-from pytest_cepbench.studies.calibration import Calibrated, Rehearsal, Trial, calibrate, rehearse
-from pytest_cepbench.suites import Roster
+from pytest_cepbench.studies.calibration import (
+    Calibrated,
+    PreparedCalibration,
+    Trial,
+    calibrate,
+    rehearse,
+)
+from pytest_cepbench.suites import ModelPool
 
 _REMEDY = (
     "a drop as large as the tolerance will mostly be inconclusive there: give these cases as many "
@@ -37,11 +43,13 @@ _REMEDY = (
 def run(given: Namespace) -> int:
     """Play, print, and write the noise; exit codes as in `main`."""
 
-    def get_ready(trial: Trial, roster: Roster) -> Rehearsal:
+    def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
         return rehearse(trial, roster)
 
-    def play(rehearsal: Rehearsal, roster: Roster) -> tuple[Sequence[Calibrated], list[Section]]:
+    def play(
+        rehearsal: PreparedCalibration, roster: ModelPool
+    ) -> tuple[Sequence[Calibrated], list[Section]]:
         found = calibrate(rehearsal, roster, tell)
         opening = list(_opening(rehearsal, roster, given.model))
         return found, _page(rehearsal, found, opening)
@@ -129,7 +137,7 @@ def _other_model(accepted: dict[str, str], measured: Measurement) -> str:
     return f"the baseline is of another model ({accepted.get('spec')}) than the calibrated one"
 
 
-def _opening(rehearsal: Rehearsal, roster: Roster, model: str) -> Iterator[str]:
+def _opening(rehearsal: PreparedCalibration, roster: ModelPool, model: str) -> Iterator[str]:
     seeds = [play.seed for play in rehearsal.plays]
     table = rehearsal.suite.table
     lineup = rehearsal.plays[0].lineup
@@ -145,7 +153,7 @@ def _opening(rehearsal: Rehearsal, roster: Roster, model: str) -> Iterator[str]:
 
 
 def _page(
-    rehearsal: Rehearsal, found: Sequence[Calibrated], opening: Sequence[str]
+    rehearsal: PreparedCalibration, found: Sequence[Calibrated], opening: Sequence[str]
 ) -> list[Section]:
     head = ("case", "value", "value sd", "sd", "units", "alpha", "tolerance", "visible", "needed")
     rows = tuple(_row(one) for one in found)

@@ -16,20 +16,20 @@ from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, tell
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.usage import usage_line
-from pytest_cepbench.studies.calibration import Rehearsal, Trial, rehearse
-from pytest_cepbench.studies.doctor import Diagnosis, Figures, examine
+from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, rehearse
+from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
-from pytest_cepbench.suites import Roster
+from pytest_cepbench.suites import ModelPool
 
 
 def run(given: Namespace, argv: Sequence[str]) -> int:
     """Check, print, and write the page; exit codes as in `main`, 1 also where a problem was found."""
 
-    def get_ready(trial: Trial, roster: Roster) -> Rehearsal:
+    def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
         return rehearse(trial, roster)
 
-    def examined(rehearsal: Rehearsal, roster: Roster) -> Diagnosis:
+    def examined(rehearsal: PreparedCalibration, roster: ModelPool) -> Diagnosis:
         return examine(rehearsal, roster, given.baselines, tell)
 
     diagnosis = measured(given.store, lambda: read_trial(given), get_ready, examined)
@@ -88,7 +88,7 @@ def _range(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]}"
 
 
-def _table(figures: Figures) -> Table:
+def _table(figures: CheckTable) -> Table:
     return Table(figures.head, tuple(tuple(map(_cell, row, figures.head)) for row in figures.rows))
 
 

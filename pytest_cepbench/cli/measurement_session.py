@@ -9,7 +9,7 @@ from typing import TypeVar
 from pytest_cepbench.cli.home import open_store
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.suites import NotConcernedError, Roster
+from pytest_cepbench.suites import ModelPool, SuiteNotApplicableError
 from pytest_cepbench.suites.data import DataAbsentError
 
 Q = TypeVar("Q")
@@ -20,8 +20,8 @@ R = TypeVar("R")
 def measured(
     store: Path,
     ask: Callable[[], Q],
-    get_ready: Callable[[Q, Roster], P],
-    play: Callable[[P, Roster], R],
+    get_ready: Callable[[Q, ModelPool], P],
+    play: Callable[[P, ModelPool], R],
 ) -> R | int:
     """What comes of a question, or the exit code of what went wrong, which is complained of.
 
@@ -33,10 +33,10 @@ def measured(
     except CepError as error:
         return complain(str(error), MISTAKE)
     with opened:
-        roster = Roster(opened)
+        roster = ModelPool(opened)
         try:
             ready = get_ready(question, roster)
-        except (CepError, DataAbsentError, NotConcernedError) as error:
+        except (CepError, DataAbsentError, SuiteNotApplicableError) as error:
             return complain(str(error), MISTAKE)
         except KeyboardInterrupt:
             return complain("interrupted before anything was measured", INTERRUPTED)

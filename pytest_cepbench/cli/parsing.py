@@ -11,17 +11,17 @@ from pytest_cepbench.conventions import at_least_one, named_specs, split_name, s
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
-from pytest_cepbench.studies import Named, Question
+from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
 
 
-def read_question(given: Namespace) -> Question:
+def read_question(given: Namespace) -> StudySpec:
     """The question. Raises SpecError and SuiteError naming the option that is wrong."""
     roles, encoders = fixed_roles(given, given.study.removesuffix("s"))
-    return Question(
+    return StudySpec(
         study=given.study,
         suite=suite_file(given.suite),
         models=_named(given.model),

@@ -19,7 +19,7 @@ from pytest_cepbench.suites.definition import NAME
 
 
 @dataclass(frozen=True)
-class Found:
+class BaselineListing:
     """What lies in a folder of baselines.
 
     unused: baselines and anchors of cases that are no more, with their cases. left: what is not
@@ -97,7 +97,7 @@ def _refusals(report: RunReport) -> Iterator[str]:
             )
 
 
-def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> Found:
+def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
     """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
     unused: list[tuple[Path, CaseKey]] = []
     left: list[str] = []
@@ -119,7 +119,7 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> Found:
                     left.append(f"{path}: {key}")
                 else:
                     unused.append((path, key))
-    return Found(tuple(unused), tuple(left), tuple(elsewhere))
+    return BaselineListing(tuple(unused), tuple(left), tuple(elsewhere))
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -160,7 +160,7 @@ def _what(path: Path) -> str:
     return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
 
 
-def _page(found: Found, root: Path) -> Section:
+def _page(found: BaselineListing, root: Path) -> Section:
     lines = [f"{path}: {key}" for path, key in found.unused] or ["every baseline has its case"]
     lines += [f"left: {reason}" for reason in found.left]
     lines += [

@@ -26,8 +26,14 @@ from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.report.text import number
-from pytest_cepbench.studies.remeasurement import Again, Choice, Ready, get_ready, measure_again
-from pytest_cepbench.suites import RoleChoices, Roster, load_suite
+from pytest_cepbench.studies.remeasurement import (
+    AcceptedCheckpoint,
+    PreparedRemeasurement,
+    Remeasurement,
+    get_ready,
+    measure_again,
+)
+from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
 from pytest_cepbench.suites.suite_file_edit import amended_text
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
@@ -61,7 +67,7 @@ class Remeasured:
 
     cases: Cases
     before: Mapping[CaseKey, Baseline]
-    ready: Ready
+    ready: PreparedRemeasurement
     anchors: Mapping[CaseKey, Baseline]
     others: int
 
@@ -136,16 +142,18 @@ def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured |
     cases: of the report, none refused.
     """
 
-    def ask() -> Choice:
+    def ask() -> AcceptedCheckpoint:
         return _choice(given, report, cases)
 
-    def prepare(choice: Choice, roster: Roster) -> Ready:
+    def prepare(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
         import_from(choice.suite)
         ready = get_ready(choice, roster)
         _require_writable(ready)
         return ready
 
-    def play(ready: Ready, roster: Roster) -> tuple[Ready, Again]:
+    def play(
+        ready: PreparedRemeasurement, roster: ModelPool
+    ) -> tuple[PreparedRemeasurement, Remeasurement]:
         return ready, measure_again(ready, roster, tell)
 
     played = measured(given.store, ask, prepare, play)
@@ -160,7 +168,7 @@ def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured |
     return Remeasured(fresh, ready.choice.records, ready, again.anchors, len(cases) - len(fresh))
 
 
-def _choice(given: Namespace, report: RunReport, cases: Cases) -> Choice:
+def _choice(given: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckpoint:
     """What is to be measured again. Raises SpecError and SuiteError."""
     file = suite_file(given.remeasure)
     name = load_suite(file).name
@@ -174,7 +182,7 @@ def _choice(given: Namespace, report: RunReport, cases: Cases) -> Choice:
         raise SpecError(msg)
     spec = next(iter(records.values())).model.get("spec")
     roles, encoders = fixed_roles(given)
-    return Choice(
+    return AcceptedCheckpoint(
         suite=file,
         choices=RoleChoices(given.model or spec, given.role, roles, encoders),
         records=records,
@@ -195,7 +203,7 @@ def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[
                 break
 
 
-def _require_writable(ready: Ready) -> None:
+def _require_writable(ready: PreparedRemeasurement) -> None:
     """Raise SuiteError where the suite's file cannot get the fresh setting, before anything is measured."""
     file = ready.before.file
     amended_text(ready.before, ready.setting)

@@ -31,12 +31,12 @@ from pytest_cepbench.cli.terminal import (
 from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.store.access_log import today
-from pytest_cepbench.store.export import Wanted, freeze
-from pytest_cepbench.store.gc import Criteria, choose, collect
+from pytest_cepbench.store.export import Wanted, export_store
+from pytest_cepbench.store.gc import GcCriteria, choose, collect
 from pytest_cepbench.store.merge import merge
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
-from pytest_cepbench.store.remote.object_store import Objects
+from pytest_cepbench.store.remote.object_store import ObjectStore
 from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
 from pytest_cepbench.store.sources import FolderSource, TarSource
 from pytest_cepbench.store.stats import models_in, survey
@@ -71,8 +71,8 @@ def _there(folder: Path) -> Path:
     return folder
 
 
-def _reader(folder: Path) -> Reader:
-    return Reader(_there(folder), f"the store {str(folder)!r}")
+def _reader(folder: Path) -> ReadonlyStore:
+    return ReadonlyStore(_there(folder), f"the store {str(folder)!r}")
 
 
 def _stats(given: Namespace) -> int:
@@ -123,17 +123,17 @@ def _repaired(store: Store) -> int:
 
 def _gc(given: Namespace) -> int:
     folder = _there(given.store)
-    ask = Criteria(
+    ask = GcCriteria(
         unused_for=_unless_none(read_days, given.unused_for, "--unused-for"),
         max_size=_unless_none(read_size, given.max_size, "--max-size"),
     )
-    if ask == Criteria() and not given.baselines:
+    if ask == GcCriteria() and not given.baselines:
         msg = "nothing says what may go: give --unused-for, --max-size or --baselines"
         raise SpecError(msg)
     with _reader(folder) as reader:
         if given.baselines:
             needed = needed_models(given.baselines, models_in(reader.read))
-            ask = Criteria(ask.unused_for, ask.max_size, needed)
+            ask = GcCriteria(ask.unused_for, ask.max_size, needed)
         going = choose(folder, reader.read, ask, days=reader.has("used"))
     page = collection_page(folder, going, ask)
     if not (going.going or going.unused):
@@ -158,7 +158,7 @@ def _unless_none(read: Callable[[str, str], int], text: str | None, source: str)
 
 def _export(given: Namespace) -> int:
     with _reader(given.store) as reader:
-        frozen = freeze(reader, given.target, _wanted(given, reader), force=given.force)
+        frozen = export_store(reader, given.target, _wanted(given, reader), force=given.force)
     left_out = (
         f"left out: {counted(frozen.left_out, 'result')} damaged or without an image; look with "
         "cepbench store verify"
@@ -172,7 +172,7 @@ def _export(given: Namespace) -> int:
     return 0
 
 
-def _wanted(given: Namespace, reader: Reader) -> Wanted:
+def _wanted(given: Namespace, reader: ReadonlyStore) -> Wanted:
     """Which results go along."""
     if given.baselines:
         needed = needed_models(given.baselines, models_in(reader.read))
@@ -202,7 +202,7 @@ def _import(given: Namespace) -> int:
 
 
 @contextmanager
-def _shared(url: str, source: str, *, writing: bool) -> Iterator[Objects]:
+def _shared(url: str, source: str, *, writing: bool) -> Iterator[ObjectStore]:
     objects = open_objects(url, source, writing=writing)
     assert objects is not None  # or it would have been an error
     with closing(objects):

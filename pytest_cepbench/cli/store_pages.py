@@ -13,11 +13,11 @@ from pytest_cepbench.cli.number_format import show_day, show_size
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.store.access_log import DAY_SECONDS
-from pytest_cepbench.store.gc import Collected, Collection, Criteria
-from pytest_cepbench.store.merge import Merged
-from pytest_cepbench.store.remote.sync import Inspected, Pushed
-from pytest_cepbench.store.stats import Share, Survey, count
-from pytest_cepbench.store.verify import Findings
+from pytest_cepbench.store.gc import Collection, GcCriteria, GcSummary
+from pytest_cepbench.store.merge import MergeSummary
+from pytest_cepbench.store.remote.sync import PushSummary, RemoteReport
+from pytest_cepbench.store.stats import StoreShare, StoreStats, count
+from pytest_cepbench.store.verify import VerifyReport
 
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning."""
@@ -25,7 +25,7 @@ SCHEMA = 1
 _LISTED = 10
 
 
-def survey_page(folder: Path, found: Survey) -> Section:
+def survey_page(folder: Path, found: StoreStats) -> Section:
     """What a store holds."""
     images = f"images: {found.images:,}, {show_size(found.image_bytes)}"
     blocks: list[str | Table] = [f"index: {show_size(found.index_bytes)}", images]
@@ -36,13 +36,13 @@ def survey_page(folder: Path, found: Survey) -> Section:
     return Section(f"store {folder}", tuple(blocks))
 
 
-def survey_json(folder: Path, found: Survey) -> str:
+def survey_json(folder: Path, found: StoreStats) -> str:
     """The same as JSON text."""
     document = {"schema": SCHEMA, "store": str(folder)} | msgspec.to_builtins(found)
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def findings_page(folder: Path, found: Findings) -> Section:
+def findings_page(folder: Path, found: VerifyReport) -> Section:
     """What is wrong with a store."""
     looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
     lines = [looked]
@@ -67,7 +67,7 @@ def findings_page(folder: Path, found: Findings) -> Section:
     return Section(f"store {folder}", tuple(lines))
 
 
-def collection_page(folder: Path, going: Collection, ask: Criteria) -> Section:
+def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section:
     """What goes of a store, by the model that made it, and what stays."""
     blocks: list[str | Table] = []
     if going.going:
@@ -94,7 +94,7 @@ def collection_page(folder: Path, going: Collection, ask: Criteria) -> Section:
     return Section(f"what may go of the store {folder}", tuple(blocks))
 
 
-def collected_lines(done: Collected) -> Iterator[str]:
+def collected_lines(done: GcSummary) -> Iterator[str]:
     """What was deleted, and what could not be yet."""
     yield f"deleted: about {show_size(done.bytes)}"
     if done.waiting:
@@ -108,7 +108,7 @@ def collected_lines(done: Collected) -> Iterator[str]:
         )
 
 
-def merged_lines(merged: Merged, refused: Sequence[str], folder: Path) -> Iterator[str]:
+def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
     """What became of another store's results."""
     yield (
         f"{counted(merged.results, 'result')} and {counted(merged.images, 'image')} imported into "
@@ -119,7 +119,7 @@ def merged_lines(merged: Merged, refused: Sequence[str], folder: Path) -> Iterat
     yield from _some("refused, cannot be of a store", refused)
 
 
-def pushed_lines(pushed: Pushed, url: str) -> Iterator[str]:
+def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
     """What became of results that were to be uploaded."""
     yield (
         f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.there:,} were there already"
@@ -128,7 +128,7 @@ def pushed_lines(pushed: Pushed, url: str) -> Iterator[str]:
         yield f"not uploaded: {counted(number, 'result')}: {why}"
 
 
-def inspected_page(url: str, found: Inspected) -> Section:
+def inspected_page(url: str, found: RemoteReport) -> Section:
     """What is in a shared store, and what is wrong with it."""
     looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
     lines = [
@@ -140,7 +140,7 @@ def inspected_page(url: str, found: Inspected) -> Section:
     return Section(f"shared store {url}", tuple(lines))
 
 
-def _shares(name: str, shares: Mapping[str, Share], size: str = "size") -> Table:
+def _shares(name: str, shares: Mapping[str, StoreShare], size: str = "size") -> Table:
     rows = tuple(
         (
             title or "(not named)",

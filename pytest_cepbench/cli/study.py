@@ -13,18 +13,18 @@ from pytest_cepbench.cli.measurement_session import measured
 from pytest_cepbench.cli.parsing import read_question
 from pytest_cepbench.cli.study_report import study_page
 from pytest_cepbench.cli.terminal import NOT_DONE, tell
-from pytest_cepbench.studies import Prepared, Question, Study, prepare, run_study
-from pytest_cepbench.suites import Roster
+from pytest_cepbench.studies import PreparedStudy, Study, StudySpec, prepare, run_study
+from pytest_cepbench.suites import ModelPool
 
 
 def run(given: Namespace, argv: Sequence[str]) -> int:
     """Run a study; exit codes as in `main`."""
 
-    def get_ready(question: Question, roster: Roster) -> Prepared:
+    def get_ready(question: StudySpec, roster: ModelPool) -> PreparedStudy:
         import_from(question.suite)
         return prepare(question, roster)
 
-    def play(prepared: Prepared, roster: Roster) -> Study:
+    def play(prepared: PreparedStudy, roster: ModelPool) -> Study:
         return run_study(prepared, roster, tell)
 
     study = measured(given.store, lambda: read_question(given), get_ready, play)

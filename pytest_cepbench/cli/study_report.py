@@ -8,7 +8,7 @@ from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.usage import usage_line
-from pytest_cepbench.studies import Agreement, Cell, Column, Grid, Study, Weighting
+from pytest_cepbench.studies import Column, Grid, Study, StudyCell, VariantAgreement, Weighting
 
 _LONGEST_HEAD = 14
 """Variants with longer names stand in tables as #1, #2, ..., explained above."""
@@ -126,14 +126,14 @@ def _title(grid: Grid) -> str:
     return f"{grid.part} {grid.label} ({better} is better{n})"
 
 
-def _failed(rows: dict[str, list[Cell]], heads: dict[str, str]) -> Iterator[str | Table]:
+def _failed(rows: dict[str, list[StudyCell]], heads: dict[str, str]) -> Iterator[str | Table]:
     """How many chains stopped, where any did."""
     if any(cell.failures for row in rows.values() for cell in row):
         counted = tuple((m, *(_count(cell) for cell in row)) for m, row in rows.items())
         yield Table(("chains that stopped", *heads.values()), counted)
 
 
-def _count(cell: Cell) -> str:
+def _count(cell: StudyCell) -> str:
     return "-" if cell.error else str(sum(cell.failures.values()))
 
 
@@ -152,7 +152,7 @@ def _spreads(study: Study, grid: Grid) -> Table:
     return Table(("model", "mean", "std", "min", "max", "range", *bounds), tuple(rows))
 
 
-def _agreements(found: Sequence[Agreement], heads: dict[str, str], *, pairs: bool) -> Table:
+def _agreements(found: Sequence[VariantAgreement], heads: dict[str, str], *, pairs: bool) -> Table:
     """One row per pair of variants with every coefficient, and their means."""
     names = found[0].variants
     rows = []

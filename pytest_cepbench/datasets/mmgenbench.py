@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.folder import ROOT_CATEGORY
 from pytest_cepbench.datasets.json_files import read_json
 from pytest_cepbench.datasets.paths import only_file, some_of
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
-from pytest_cepbench.datasets.tables import Row, read_rows
+from pytest_cepbench.datasets.tables import TableRow, read_rows
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1
@@ -67,7 +67,7 @@ def embedded_images(table: Path) -> dict[int, EmbeddedImage]:
     return found
 
 
-def row_index(row: Row, taken: Collection[int]) -> int:
+def row_index(row: TableRow, taken: Collection[int]) -> int:
     """The whole number in a row's `index`. Raises DatasetError when it is none or taken already."""
     text = row.text("index").strip()
     if not re.fullmatch(r"[0-9]{1,18}", text):

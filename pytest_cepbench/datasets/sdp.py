@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_cepbench.datasets.paths import images_by_stem, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.tables import Row, read_rows
+from pytest_cepbench.datasets.tables import TableRow, read_rows
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1
@@ -56,7 +56,7 @@ class Caption:
     """One caption as it is written, and the row that holds it."""
 
     text: str
-    row: Row
+    row: TableRow
 
 
 def read_captions(path: Path, encoding: str, columns: tuple[str, ...] = ()) -> dict[str, Caption]:
@@ -79,7 +79,7 @@ def read_captions(path: Path, encoding: str, columns: tuple[str, ...] = ()) -> d
     return found
 
 
-def _filled(row: Row, column: str) -> str:
+def _filled(row: TableRow, column: str) -> str:
     text = row.text(column).strip()
     if not text:
         row.refuse(column, "empty: a chain cannot start from nothing")

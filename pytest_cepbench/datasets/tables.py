@@ -25,7 +25,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One field as it lies in the file.
 
     offset: of its first byte. raw: its bytes without the quotes around it; quotes inside a quoted
@@ -38,7 +38,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row of a table.
 
     number: counted from 1, the header not counted. line: of the file, where the row begins.
@@ -48,7 +48,7 @@ class Row:
     path: Path
     number: int
     line: int
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, TableCell]
     encoding: str = "utf-8"
 
     def where(self, column: str) -> str:
@@ -73,7 +73,7 @@ def read_columns(path: Path, delimiter: str) -> tuple[str, ...]:
 
 def read_rows(
     path: Path, delimiter: str, needed: Sequence[str], encoding: str = "utf-8"
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """The rows of a table, one in memory at a time; blank lines are passed over.
 
     needed: columns that must be there; others may. encoding: one of `ENCODINGS`.
@@ -96,7 +96,7 @@ def read_rows(
                     f"{len(columns)}: was the file cut short, or is a quote missing?"
                 )
                 raise DatasetError(msg)
-            yield Row(path, number, line, dict(zip(columns, cells, strict=True)), encoding)
+            yield TableRow(path, number, line, dict(zip(columns, cells, strict=True)), encoding)
 
 
 class _Lines:
@@ -143,7 +143,7 @@ def _header(lines: _Lines, delimiter: str, encoding: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _decode(cell: Cell, encoding: str, place: str) -> str:
+def _decode(cell: TableCell, encoding: str, place: str) -> str:
     try:
         text = cell.raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -153,7 +153,7 @@ def _decode(cell: Cell, encoding: str, place: str) -> str:
     return text.replace('""', '"') if cell.quoted else text
 
 
-def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[Cell]]]:
+def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[TableCell]]]:
     """Each row's first line and fields."""
     while True:
         start = lines.offset
@@ -178,15 +178,15 @@ def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[Cell]]
             yield number, _split(body, start, delimiter)
 
 
-def _split(body: bytes, start: int, delimiter: bytes) -> list[Cell]:
+def _split(body: bytes, start: int, delimiter: bytes) -> list[TableCell]:
     cells = []
     for raw in body.split(delimiter):
-        cells.append(Cell(start, raw, quoted=False))
+        cells.append(TableCell(start, raw, quoted=False))
         start += len(raw) + 1
     return cells
 
 
-def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> list[Cell]:
+def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> list[TableCell]:
     """The fields of a row that holds quotes; reads on where a quoted field holds line ends."""
     first, row, at = lines.number, bytearray(line), 0
     cells = []
@@ -198,7 +198,7 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
         else:
             found = row.find(delimiter, at)
             end = found if found >= 0 else max(at, len(_without_end(row)))
-        cells.append(Cell(start + at, bytes(row[at:end]), quoted=quoted))
+        cells.append(TableCell(start + at, bytes(row[at:end]), quoted=quoted))
         at = end + quoted
         if row[at : at + 1] != delimiter:
             break

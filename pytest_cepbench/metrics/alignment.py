@@ -15,7 +15,7 @@ MARGIN = 0.01
 
 
 @dataclass(frozen=True)
-class Agreement:
+class HumanAgreement:
     """right of total decisions agree."""
 
     right: int
@@ -37,8 +37,8 @@ class Alignment:
     """
 
     items: int
-    votes: Agreement
-    majorities: Agreement
+    votes: HumanAgreement
+    majorities: HumanAgreement
     without_majority: int
 
 
@@ -94,8 +94,8 @@ def alignment(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) 
     ]
     return Alignment(
         items=len(votes),
-        votes=Agreement(right, sum(map(len, votes))),
-        majorities=Agreement(sum(decided), len(decided)),
+        votes=HumanAgreement(right, sum(map(len, votes))),
+        majorities=HumanAgreement(sum(decided), len(decided)),
         without_majority=majorities.count(None),
     )
 

@@ -27,7 +27,7 @@ _BLOCK = 1000  # rows widened to float64 at once
 
 
 @dataclass(frozen=True)
-class Common:
+class MostFrequentAnswer:
     """The most frequent answer. count: how many inputs got it. of: how many different ones there were."""
 
     answer: Hashable
@@ -43,7 +43,7 @@ class Common:
         return f"all {self.of}" if self.count == self.of else f"{self.count} of {self.of}"
 
 
-def most_common(answers: Iterable[tuple[Hashable, Hashable]]) -> Common | None:
+def most_common(answers: Iterable[tuple[Hashable, Hashable]]) -> MostFrequentAnswer | None:
     """The most frequent answer to different inputs.
 
     answers: (input, answer) pairs; of an input that is there several times the first answer counts.
@@ -55,10 +55,12 @@ def most_common(answers: Iterable[tuple[Hashable, Hashable]]) -> Common | None:
     if not by_input:
         return None
     answer, count = Counter(by_input.values()).most_common(1)[0]
-    return Common(answer, count, len(by_input))
+    return MostFrequentAnswer(answer, count, len(by_input))
 
 
-def one_verdict(battles: Sequence[Hashable], verdicts: Sequence[Hashable]) -> Common | None:
+def one_verdict(
+    battles: Sequence[Hashable], verdicts: Sequence[Hashable]
+) -> MostFrequentAnswer | None:
     """The verdict that nearly all battles got; None where a judge told them apart.
 
     battles, verdicts: (n,), in the same order. Raises ValueError for different lengths.

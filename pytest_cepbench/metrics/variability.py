@@ -16,7 +16,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Spread:
+class ModelVariability:
     """One model over its runs: mean, standard deviation, smallest, largest and their difference."""
 
     runs: int
@@ -28,7 +28,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class SpreadStudy:
+class VariabilityStudy:
     """All models over the same runs.
 
     models: the spread of each. mean_std, mean_range: their means over the models.
@@ -36,14 +36,14 @@ class SpreadStudy:
     single model or where a run scored all models the same. method: which correlation that is.
     """
 
-    models: Mapping[str, Spread]
+    models: Mapping[str, ModelVariability]
     mean_std: float
     mean_range: float
     rank_correlation: float | None
     method: Method
 
 
-def spread_of(scores: FloatArray) -> Spread:
+def spread_of(scores: FloatArray) -> ModelVariability:
     """Spread of one model's scores over at least two runs.
 
     scores: (runs,), finite. std is that of a sample (divided by runs - 1): of MMGenBench's Table
@@ -59,10 +59,10 @@ def spread_of(scores: FloatArray) -> Spread:
     mean = fsum(values) / len(values)
     std = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     low, high = min(values), max(values)
-    return Spread(len(values), mean, std, low, high, high - low)
+    return ModelVariability(len(values), mean, std, low, high, high - low)
 
 
-def spread_study(scores: Mapping[str, FloatArray], method: Method = "spearman") -> SpreadStudy:
+def spread_study(scores: Mapping[str, FloatArray], method: Method = "spearman") -> VariabilityStudy:
     """The spread of every model and how far the runs agree on their order.
 
     scores: model -> (runs,), the runs in the same order in each. method: "spearman" or "kendall"
@@ -77,7 +77,7 @@ def spread_study(scores: Mapping[str, FloatArray], method: Method = "spearman") 
         msg = f"expected the same runs, (runs,), of at least one model, got {shapes}"
         raise ValueError(msg)
     models = {model: spread_of(runs) for model, runs in scores.items()}
-    return SpreadStudy(
+    return VariabilityStudy(
         models,
         mean_std=fsum(one.std for one in models.values()) / len(models),
         mean_range=fsum(one.range for one in models.values()) / len(models),

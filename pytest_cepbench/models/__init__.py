@@ -9,7 +9,7 @@ from pytest_cepbench.models.protocols import (
     Generator,
     RoleName,
 )
-from pytest_cepbench.models.registry import Detected, bind, detect
+from pytest_cepbench.models.registry import DetectedModel, bind, detect
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "BindContext",
     "BoundRole",
     "Describer",
-    "Detected",
+    "DetectedModel",
     "Encoder",
     "Generator",
     "ModelSpec",

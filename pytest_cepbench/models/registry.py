@@ -24,7 +24,7 @@ from pytest_cepbench.models.torch_runtime import require
 
 
 @dataclass(frozen=True)
-class Detected:
+class DetectedModel:
     """What a model spec was taken for.
 
     what: architecture, pipeline class or factory, for people.
@@ -39,7 +39,7 @@ class Detected:
     unified: bool = False
 
 
-def detect(spec: ModelSpec) -> Detected:
+def detect(spec: ModelSpec) -> DetectedModel:
     """Find out what a spec names and which roles it can play, without loading a model.
 
     Raises CheckpointError when there is nothing to detect, SpecError for a `python:` model that
@@ -48,25 +48,25 @@ def detect(spec: ModelSpec) -> Detected:
     if spec.scheme == "shapes":
         from pytest_cepbench.models.rule_based import SHAPES_ROLES
 
-        return Detected("the built-in world of shapes", SHAPES_ROLES)
+        return DetectedModel("the built-in world of shapes", SHAPES_ROLES)
     if spec.scheme == API:
         from pytest_cepbench.models.api import API_ROLES, detect_api
 
         # A name tells no role: which one is under test, the user says or the other options leave.
-        return Detected(detect_api(spec), API_ROLES)
+        return DetectedModel(detect_api(spec), API_ROLES)
     if spec.scheme == "python":
         from pytest_cepbench.models.python_model import make_model, roles_of
 
         model = make_model(spec)
         roles = roles_of(model)
-        return Detected(spec.target, roles, unified=_does_both(roles))
+        return DetectedModel(spec.target, roles, unified=_does_both(roles))
     if spec.scheme in ENCODER_SCHEMES:
         from pytest_cepbench.models.encoders import describe_encoder_scheme
 
-        return Detected(describe_encoder_scheme(spec), ("encoder",), "embeds images")
+        return DetectedModel(describe_encoder_scheme(spec), ("encoder",), "embeds images")
     checkpoint = inspect_checkpoint(spec)
     roles = checkpoint.roles
-    return Detected(checkpoint.what, roles, checkpoint.because, unified=_does_both(roles))
+    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified=_does_both(roles))
 
 
 def _does_both(roles: tuple[RoleName, ...]) -> bool:

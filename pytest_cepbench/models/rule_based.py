@@ -15,14 +15,14 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_json
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
-    Knobs,
+    Degradation,
     caption,
-    distort,
+    degrade_scene,
     features,
     is_blank,
-    locate,
+    object_boxes,
     parse_caption,
-    perceive,
+    parse_image,
     render,
 )
 from pytest_cepbench.datasets.shapes.look import SIDE
@@ -48,7 +48,7 @@ _BATCH = 64
 class ShapesDescriber:
     """Says what it sees, distorted by its knobs."""
 
-    knobs: Knobs
+    knobs: Degradation
 
     def describe(
         self,
@@ -62,14 +62,14 @@ class ShapesDescriber:
     def _one(self, image: Image.Image, seed: int) -> str:
         if is_blank(self.knobs, seed):
             return ""
-        return caption(distort(perceive(ImageArtifact.from_pil(image)), self.knobs, seed))
+        return caption(degrade_scene(parse_image(ImageArtifact.from_pil(image)), self.knobs, seed))
 
 
 @dataclass(frozen=True)
 class ShapesGenerator:
     """Draws what it reads, distorted by its knobs; the seed also decides the jitter."""
 
-    knobs: Knobs
+    knobs: Degradation
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike]:
         """(64, 64, 3) uint8 for each text; all black where the answer is blank."""
@@ -78,7 +78,7 @@ class ShapesGenerator:
     def _one(self, text: str, seed: int) -> ImageLike:
         if is_blank(self.knobs, seed):
             return np.zeros((SIDE, SIDE, 3), np.uint8)
-        return render(distort(parse_caption(text), self.knobs, seed), seed).pixels
+        return render(degrade_scene(parse_caption(text), self.knobs, seed), seed).pixels
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ShapesEncoder:
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float64, non-negative, no row zero."""
-        return np.array([features(perceive(ImageArtifact.from_pil(image))) for image in images])
+        return np.array([features(parse_image(ImageArtifact.from_pil(image))) for image in images])
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """(n, dimension) float64, non-negative, no row zero."""
@@ -112,7 +112,7 @@ class ShapesDetector:
         return [self._one(image, asked) for image, asked in zip(images, queries, strict=True)]
 
     def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections:
-        seen = locate(ImageArtifact.from_pil(image))
+        seen = object_boxes(ImageArtifact.from_pil(image))
         wanted = [one for one in seen if one.what.shape in asked]
         return Detections(
             tuple(Detection(one.what.shape, 1.0, one.box, color=one.what.color) for one in wanted)
@@ -143,7 +143,7 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
     measures = role in ("encoder", "detector")
     if measures:
         parse_params(spec, _NoKnobs, f"the shapes {role}")
-    knobs = Knobs() if measures else parse_params(spec, Knobs, f"the shapes {role}")
+    knobs = Degradation() if measures else parse_params(spec, Degradation, f"the shapes {role}")
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -158,7 +158,7 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
     )
 
 
-def _loader(role: RoleName, knobs: Knobs) -> Callable[[], Model]:
+def _loader(role: RoleName, knobs: Degradation) -> Callable[[], Model]:
     if role == "describer":
         return lambda: ShapesDescriber(knobs)
     if role == "generator":

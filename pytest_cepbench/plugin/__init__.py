@@ -29,12 +29,12 @@ from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
 from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import Settings, updating
+from pytest_cepbench.plugin.run_settings import RunSettings, updating
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 from pytest_cepbench.plugin.workers.run_dir import make_folder, remove_folder
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.evaluator import Evaluator
     from pytest_cepbench.plugin.workers.devices import Leases
 
 # pytest finds fixtures as names of a plugin's module.
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
     config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
     if not hasattr(config, "workerinput"):
-        settings = Settings.from_config(config)
+        settings = RunSettings.from_config(config)
         ledger = Ledger(config.rootpath)
         controller = Controller(settings, lambda: process_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
@@ -170,7 +170,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     _show_progress(config, process)
 
 
-def _show_progress(config: pytest.Config, process: Process) -> None:
+def _show_progress(config: pytest.Config, process: Evaluator) -> None:
     from pytest_cepbench.plugin.terminal import live
 
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)

@@ -15,8 +15,8 @@ from pytest_cepbench.gate.noise_model import tolerance_remark
 from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.gate.snapshot import BaselineExtension
-from pytest_cepbench.plugin.evaluate import Examined, References, examine, read_references
-from pytest_cepbench.plugin.evaluator import Process
+from pytest_cepbench.plugin.evaluate import EvaluatedCase, References, examine, read_references
+from pytest_cepbench.plugin.evaluator import Evaluator
 from pytest_cepbench.plugin.excerpts import show_chains
 from pytest_cepbench.plugin.pooled import judge_pooled
 from pytest_cepbench.report import AnchorShown, CaseResult, HopShown, ModelShown
@@ -31,13 +31,13 @@ MOST_LOSERS = 5
 
 
 @dataclass(frozen=True)
-class Judge:
+class CaseRunner:
     """Judges the cases of one suite in one process.
 
     suite_file: the suite. snapshot: syrupy's assertion of the running test.
     """
 
-    process: Process
+    process: Evaluator
     suite_file: Path
     snapshot: Any
 
@@ -161,7 +161,7 @@ class Judge:
             return ""
         return why_not_accepted(measurement) or ""
 
-    def _attributed(self, case: Case, examined: Examined) -> dict[str, Any]:
+    def _attributed(self, case: Case, examined: EvaluatedCase) -> dict[str, Any]:
         """At which hop of the chain a regressed case lost."""
         most = self.process.settings.attribute
         judgement, references = examined.judgement, examined.references
@@ -206,7 +206,7 @@ class Judge:
             raise BaselineError(msg)
 
 
-def _anchor(examined: Examined, policy: Policy) -> AnchorShown | None:
+def _anchor(examined: EvaluatedCase, policy: Policy) -> AnchorShown | None:
     since = examined.judgement.since_anchor
     if since is None:
         return None
@@ -220,14 +220,14 @@ def _anchor(examined: Examined, policy: Policy) -> AnchorShown | None:
     )
 
 
-def _beginnings(examined: Examined, policy: Policy) -> Sequence[str]:
+def _beginnings(examined: EvaluatedCase, policy: Policy) -> Sequence[str]:
     """That a case without statistics was judged by its first samples alone."""
     if not examined.partial or policy.statistical:
         return ()
     return (f"judged on the first {examined.looks[-1]} samples: see --cep-inconclusive=more",)
 
 
-def _calibrated(examined: Examined, policy: Policy) -> Sequence[str]:
+def _calibrated(examined: EvaluatedCase, policy: Policy) -> Sequence[str]:
     """What the calibration of the baseline's model says of the tolerance."""
     baseline, units = examined.references.baseline, examined.judgement.units
     if baseline is None or baseline.noise is None or not policy.statistical or not units:

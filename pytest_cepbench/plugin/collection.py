@@ -10,10 +10,10 @@ import pytest
 from pytest_cepbench.errors import CepError, unknown_name
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.plugin.evaluator import Assigned, Process
+from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.run_settings import updating
-from pytest_cepbench.suites import Case, NotConcernedError
+from pytest_cepbench.suites import Case, SuiteNotApplicableError
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.data import DataAbsentError
 from pytest_cepbench.suites.gate_config import settle
@@ -25,7 +25,7 @@ def mark_of(node: pytest.Item) -> CepMark:
     return CepMark.from_markers(node.iter_markers("cep"))
 
 
-def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
+def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
     """Give a test function its cases.
 
     A data set that is not here gives one skipped item that says how to get it, a suite that the
@@ -44,7 +44,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
             cases.append(loaded.pooled)
     except DataAbsentError as absence:
         _skip(metafunc, str(absence), "data-absent")
-    except NotConcernedError as reason:
+    except SuiteNotApplicableError as reason:
         _skip(metafunc, str(reason), "not-concerned")
     except CepError as error:
         raise pytest.Collector.CollectError(visible(str(error))) from error
@@ -52,7 +52,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Process) -> None:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
 
 
-def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
+def assign_policies(items: Sequence[pytest.Item], process: Evaluator) -> None:
     """Divide alpha among the cases that were collected: a case's share is known before it runs."""
     cases, claims = {}, {}
     for item in items:
@@ -66,10 +66,10 @@ def assign_policies(items: Sequence[pytest.Item], process: Process) -> None:
             if not hasattr(item.config, "workerinput"):
                 _check_policy(process, path, case, claim.policy)
     for nodeid, policy in settle(claims).items():
-        process.assigned[nodeid] = Assigned(*cases[nodeid], policy)
+        process.assigned[nodeid] = AssignedCase(*cases[nodeid], policy)
 
 
-def _check_policy(process: Process, path: Path, case: Case, policy: Policy) -> None:
+def _check_policy(process: Evaluator, path: Path, case: Case, policy: Policy) -> None:
     """Raise pytest.UsageError for a policy that lets everything pass."""
     try:
         process.suites.check_policy(path, case.key, policy)
@@ -77,7 +77,7 @@ def _check_policy(process: Process, path: Path, case: Case, policy: Policy) -> N
         raise pytest.UsageError(visible(str(error))) from None
 
 
-def leave_outlines(items: Sequence[pytest.Item], process: Process) -> None:
+def leave_outlines(items: Sequence[pytest.Item], process: Evaluator) -> None:
     """Leave word of what the collected cases need, for whoever deals them to workers."""
     from pytest_cepbench.plugin.workers import hints
 

@@ -17,15 +17,15 @@ import pytest
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import SpecError, StoreError, WriteError
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.run_settings import RunSettings
 from pytest_cepbench.plugin.workers.run_dir import run_folder
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
     from pytest_cepbench.gate.acceptance import Change
-    from pytest_cepbench.plugin.evaluator import Process
-    from pytest_cepbench.plugin.workers.crashes import Deaths
-    from pytest_cepbench.report import Effort
+    from pytest_cepbench.plugin.evaluator import Evaluator
+    from pytest_cepbench.plugin.workers.crashes import CrashLog
+    from pytest_cepbench.report import UsageTotals
 
 
 @dataclass
@@ -41,8 +41,8 @@ class Controller:
     pools: of a cluster, in a line. pytests_code: the exit code that pytest itself gave the session.
     """
 
-    settings: Settings
-    process: Callable[[], Process]
+    settings: RunSettings
+    process: Callable[[], Evaluator]
     run_id: str = field(default_factory=lambda: uuid4().hex)
     started: float = field(default_factory=time.time)
     ledger: Ledger = field(default_factory=Ledger)
@@ -52,17 +52,17 @@ class Controller:
     unwritten: bool = False
     written: list[Path] = field(default_factory=list)
     unreported: str | None = None
-    beside: list[Effort] = field(default_factory=list)
+    beside: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
     pytests_code: int = 0
 
     @cached_property
-    def deaths(self) -> Deaths:
+    def deaths(self) -> CrashLog:
         """The workers that died."""
         from pytest_cepbench.plugin.workers import crashes
 
-        return crashes.Deaths(self.ledger)
+        return crashes.CrashLog(self.ledger)
 
     @property
     def folder(self) -> Path:
@@ -247,9 +247,9 @@ class Controller:
         if told is not None:
             import msgspec
 
-            from pytest_cepbench.report import Effort
+            from pytest_cepbench.report import UsageTotals
 
-            self.beside.append(msgspec.convert(told["effort"], Effort))
+            self.beside.append(msgspec.convert(told["effort"], UsageTotals))
             self.remarks += told["remarks"]
 
     @property

@@ -15,7 +15,7 @@ from pytest_cepbench.gate.baseline import REMEDY, load_baseline
 from pytest_cepbench.gate.paths import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
-from pytest_cepbench.plugin.evaluator import Process
+from pytest_cepbench.plugin.evaluator import Evaluator
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import Work
 
@@ -44,7 +44,7 @@ class References:
 
 
 @dataclass(frozen=True)
-class Examined:
+class EvaluatedCase:
     """A case, measured and judged.
 
     looks: samples at each look. partial: whether there are more. share: of alpha at the last look.
@@ -63,7 +63,7 @@ class Examined:
         return self.references.judge(self.measurement, policy, partial=self.partial)
 
 
-def read_references(process: Process, case: Case) -> References:
+def read_references(process: Evaluator, case: Case) -> References:
     """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
     root = process.settings.baselines
     return References(
@@ -86,14 +86,14 @@ def _read(path: Path, case: Case) -> Baseline | None:
 
 
 def examine(
-    process: Process,
+    process: Evaluator,
     suite_file: Path,
     case: Case,
     policy: Policy,
     references: References,
     *,
     whole: bool,
-) -> Examined:
+) -> EvaluatedCase:
     """Measure a case and judge it, looking at more samples while nothing is decided.
 
     whole: measure all samples at once, whatever the settings. Raises what measuring raises.
@@ -102,7 +102,7 @@ def examine(
     sizes = [run.samples(case)] if whole else planned_looks(process, suite_file, case, policy)
     shares = look_shares(len(sizes))
     looks: list[int] = []
-    found: Examined | None = None
+    found: EvaluatedCase | None = None
     for size, share in _affordable(process, sizes, shares):
         depth = run.depth(case, size)
         partial = depth is not None
@@ -113,14 +113,14 @@ def examine(
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
         judgement = references.judge(measurement, level, partial=partial)
-        found = Examined(measurement, judgement, tuple(looks), partial, share, references)
+        found = EvaluatedCase(measurement, judgement, tuple(looks), partial, share, references)
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
     assert found is not None  # the first look is always taken
     return found
 
 
-def work_of(process: Process) -> Work:
+def work_of(process: Evaluator) -> Work:
     """The shards of the run, those of every case that was collected among them."""
     work = process.work
     if not work.enlisted:
@@ -133,7 +133,7 @@ def work_of(process: Process) -> Work:
     return work
 
 
-def planned_looks(process: Process, suite_file: Path, case: Case, policy: Policy) -> list[int]:
+def planned_looks(process: Evaluator, suite_file: Path, case: Case, policy: Policy) -> list[int]:
     """Samples at each look that a case may take; categories add to them alike.
 
     More than one look is for what is decided by statistics and can fail the run; what has a score
@@ -149,7 +149,7 @@ def planned_looks(process: Process, suite_file: Path, case: Case, policy: Policy
 
 
 def _affordable(
-    process: Process, sizes: list[int], shares: tuple[float, ...]
+    process: Evaluator, sizes: list[int], shares: tuple[float, ...]
 ) -> Iterator[tuple[int, float]]:
     """The looks, as long as the time of the run lasts."""
     seconds = process.settings.budget.seconds

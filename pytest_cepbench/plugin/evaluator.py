@@ -22,29 +22,29 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.plugin.helpers import Helpers
-from pytest_cepbench.plugin.run_settings import Settings
-from pytest_cepbench.plugin.suite_cache import Suites
+from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.plugin.suite_cache import SuiteCache
 from pytest_cepbench.plugin.workers.run_dir import STOP, run_folder
-from pytest_cepbench.report import Effort
+from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.usage import between, together
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     Case,
-    Roster,
+    ModelPool,
     SuiteRun,
     named_seat,
 )
-from pytest_cepbench.suites.model_options import Seat
+from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.shards import Work
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.ray_pools import Engine
+    from pytest_cepbench.plugin.ray_pools import RayEngine
 
 _LOOK = 0.2  # seconds
 
 
 @dataclass(frozen=True)
-class Assigned:
+class AssignedCase:
     """A case of this run, and how it is judged, its share of alpha included."""
 
     suite_file: Path
@@ -52,7 +52,7 @@ class Assigned:
     policy: Policy
 
 
-class Process:
+class Evaluator:
     """Suites, store and models of this process; everything is made when it is first needed.
 
     run_id: shared by all processes of a run. started: when that began, in seconds since the epoch.
@@ -63,7 +63,7 @@ class Process:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RunSettings,
         run_id: str,
         started: float,
         workers: int = 1,
@@ -73,7 +73,7 @@ class Process:
         self.settings = settings
         self.run_id = run_id
         self.started = started
-        self.assigned: dict[str, Assigned] = {}
+        self.assigned: dict[str, AssignedCase] = {}
         self.progress = Progress()
         self._workers = workers
         self._aside: TemporaryDirectory[str] | None = None
@@ -81,10 +81,10 @@ class Process:
         self._unreached: CepError | None = None
         self._name = name
         self._agree = agree
-        self._charged = Effort()
+        self._charged = UsageTotals()
         self._told: set[str] = set()
         self._stopped, self._look_again = False, 0.0
-        self.suites = Suites(settings)
+        self.suites = SuiteCache(settings)
         self._runs: dict[Path, SuiteRun] = {}
 
     @cached_property
@@ -106,7 +106,7 @@ class Process:
         return store
 
     @cached_property
-    def roster(self) -> Roster:
+    def roster(self) -> ModelPool:
         """The models."""
         # More threads than cores make all workers slower. A lease or the user may have said how many.
         unsaid = self._workers > 1 and "OMP_NUM_THREADS" not in os.environ
@@ -114,7 +114,7 @@ class Process:
         swap = self.settings.residency == "swap"
         place = None if self.engine is None else self.engine.place
         begin = self.helpers.begin if place is None else None
-        return Roster(
+        return ModelPool(
             self.store,
             threads,
             swap=swap,
@@ -130,7 +130,7 @@ class Process:
         return Helpers(self)
 
     @cached_property
-    def engine(self) -> Engine | None:
+    def engine(self) -> RayEngine | None:
         """Where models play, if not in this process. Raises what connecting to a cluster raises."""
         # A plan and a list of cases ask no model, and start no cluster.
         settings = self.settings
@@ -138,10 +138,10 @@ class Process:
             return None
         if self._unreached is not None:  # a cluster that did not answer is not asked for every case
             raise self._unreached
-        from pytest_cepbench.plugin.ray_pools import Engine
+        from pytest_cepbench.plugin.ray_pools import RayEngine
 
         try:
-            return Engine(self)
+            return RayEngine(self)
         except CepError as error:
             self._unreached = error
             raise
@@ -167,9 +167,9 @@ class Process:
         )
 
     @property
-    def _engine(self) -> Engine | None:
+    def _engine(self) -> RayEngine | None:
         """The engine, if it was needed so far."""
-        found: Engine | None = self.__dict__.get("engine")
+        found: RayEngine | None = self.__dict__.get("engine")
         return found
 
     def hash_file(self, path: Path) -> str:
@@ -220,7 +220,7 @@ class Process:
         return own if self._engine is None else own + self._engine.runners
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> UsageTotals:
         """What the models of this process did so far."""
         tallies = [(runner.bound.role, runner.tally) for runner in self.runners]
         loads: Counter[str] = Counter()
@@ -230,7 +230,7 @@ class Process:
         seconds = spent.seconds
         if self._engine is not None:  # threads share models, and wait for them
             loads, seconds = self._engine.spent()
-        return Effort(
+        return UsageTotals(
             loads.total(),
             spent.inputs,
             spent.hits,
@@ -240,14 +240,14 @@ class Process:
             worker=self._name,
         )
 
-    def charge(self, before: Effort, seconds: float) -> Effort:
+    def charge(self, before: UsageTotals, seconds: float) -> UsageTotals:
         """What was done for a case since `before`, which took so many seconds."""
         spent = between(before, self.effort, seconds, self._name)
         self._charged = together([self._charged, spent])
         return spent
 
     @property
-    def beside(self) -> Effort:
+    def beside(self) -> UsageTotals:
         """What this process did outside of cases: for those of others, or in tests of the user."""
         own = between(self._charged, self.effort, 0.0, self._name)
         return together([own, *self.helpers.efforts]) if self.helpers.efforts else own
@@ -312,7 +312,7 @@ class Process:
 
         Raises SpecError when nobody plays it, and what loading raises.
         """
-        seats: dict[str, Seat] = {}
+        seats: dict[str, RoleAssignment] = {}
         if suite_file.exists():
             lineup = self.suites.get(suite_file).lineup
             seats |= lineup.spare
@@ -329,4 +329,4 @@ class Process:
             self._aside.cleanup()
 
 
-PROCESS = pytest.StashKey[Process]()
+PROCESS = pytest.StashKey[Evaluator]()

@@ -10,40 +10,40 @@ import pytest
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
-from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.protocols import RoleName
-    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.evaluator import Evaluator
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
 
 
-def process_of(config: pytest.Config) -> Process:
+def process_of(config: pytest.Config) -> Evaluator:
     """Suites, store and models of this process, made at the first call."""
-    from pytest_cepbench.plugin.evaluator import PROCESS, Process
+    from pytest_cepbench.plugin.evaluator import PROCESS, Evaluator
 
     if PROCESS not in config.stash:
         controller = config.stash.get(CONTROLLER, None)
         if controller is not None:
-            made = Process(controller.settings, controller.run_id, controller.started)
+            made = Evaluator(controller.settings, controller.run_id, controller.started)
         else:
             made = _process_of_worker(config)
         config.stash[PROCESS] = made
     return config.stash[PROCESS]
 
 
-def _process_of_worker(config: pytest.Config) -> Process:
-    from pytest_cepbench.plugin.evaluator import Process
-    from pytest_cepbench.plugin.workers.model_identity import Agreement
+def _process_of_worker(config: pytest.Config) -> Evaluator:
+    from pytest_cepbench.plugin.evaluator import Evaluator
+    from pytest_cepbench.plugin.workers.model_identity import IdentityAgreement
     from pytest_cepbench.plugin.workers.run_dir import run_folder
 
     told: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
-    settings, run_id, name = Settings.from_config(config), told["cepbench_run"], told["workerid"]
+    settings, run_id, name = RunSettings.from_config(config), told["cepbench_run"], told["workerid"]
     folder = run_folder(settings.home, run_id)
-    agreement = Agreement(settings.home, folder, name, told["cepbench_models"])
+    agreement = IdentityAgreement(settings.home, folder, name, told["cepbench_models"])
     started, count = told["cepbench_started"], told["workercount"]
-    return Process(settings, run_id, started, count, name, agreement.check)
+    return Evaluator(settings, run_id, started, count, name, agreement.check)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def cep_gate(
     from msgspec.structs import replace
 
     from pytest_cepbench.errors import InconclusiveWarning
-    from pytest_cepbench.plugin.case_runner import Judge
+    from pytest_cepbench.plugin.case_runner import CaseRunner
     from pytest_cepbench.plugin.collection import mark_of
     from pytest_cepbench.plugin.markers import is_tolerance
     from pytest_cepbench.report.junit import properties_of
@@ -74,7 +74,7 @@ def cep_gate(
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
     process = process_of(request.config)
-    judge = Judge(process, mark.suite_file(request.path), snapshot)
+    judge = CaseRunner(process, mark.suite_file(request.path), snapshot)
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):

@@ -13,9 +13,9 @@ from contextlib import suppress
 
 import msgspec
 
-from pytest_cepbench.plugin.evaluator import Process
-from pytest_cepbench.plugin.helpers import Order, Told
-from pytest_cepbench.plugin.workers.model_identity import Agreement
+from pytest_cepbench.plugin.evaluator import Evaluator
+from pytest_cepbench.plugin.helpers import HelperReport, HelperTask
+from pytest_cepbench.plugin.workers.model_identity import IdentityAgreement
 from pytest_cepbench.plugin.workers.run_dir import run_folder
 from pytest_cepbench.plugin.workers.work_stealing import interrupted
 
@@ -24,7 +24,7 @@ def main() -> None:
     """Work, and tell what was done."""
     answer = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no answer
-    order: Order = pickle.load(sys.stdin.buffer)  # noqa: S301 # from the process that started this one
+    order: HelperTask = pickle.load(sys.stdin.buffer)  # noqa: S301 # from the process that started this one
     over = threading.Event()
 
     def wait() -> None:
@@ -33,8 +33,8 @@ def main() -> None:
 
     threading.Thread(target=wait, name="cepbench-over", daemon=True).start()
     settings, folder = order.settings, run_folder(order.settings.home, order.run_id)
-    agreement = Agreement(settings.home, folder, order.name, order.models)
-    process = Process(
+    agreement = IdentityAgreement(settings.home, folder, order.name, order.models)
+    process = Evaluator(
         settings,
         order.run_id,
         order.started,
@@ -50,7 +50,7 @@ def main() -> None:
             process.work.help()
     except KeyboardInterrupt:
         pass  # by the run, or by its user, who ends both
-    told = Told(process.effort, process.told(), list(process.damage))
+    told = HelperReport(process.effort, process.told(), list(process.damage))
     with os.fdopen(answer, "wb") as stream:
         stream.write(msgspec.json.encode(told))
     process.close()

@@ -26,12 +26,12 @@ from pytest_cepbench.models.system_limits import free_memory, usable_cores
 from pytest_cepbench.models.torch_runtime import set_threads, threads_said
 from pytest_cepbench.plugin.workers.model_identity import identities_of
 from pytest_cepbench.plugin.workers.run_dir import make_folder
-from pytest_cepbench.report import Effort
+from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.suites.estimate import forecast
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import Process
-    from pytest_cepbench.plugin.run_settings import Settings
+    from pytest_cepbench.plugin.evaluator import Evaluator
+    from pytest_cepbench.plugin.run_settings import RunSettings
     from pytest_cepbench.suites import Case
 
 MOST_PROCESSES = 4
@@ -45,7 +45,7 @@ _LEAVE = 10.0  # seconds for a helper to leave off
 
 
 @dataclass(frozen=True)
-class Order:
+class HelperTask:
     """What a helper is told.
 
     settings, run_id, started: of the run. processes: how many work on it. name: of this one. needed:
@@ -53,7 +53,7 @@ class Order:
     as `identities_of` says them; a helper that finds others does nothing.
     """
 
-    settings: Settings
+    settings: RunSettings
     run_id: str
     started: float
     processes: int
@@ -62,10 +62,10 @@ class Order:
     models: Mapping[str, str]
 
 
-class Told(msgspec.Struct):
+class HelperReport(msgspec.Struct):
     """What a helper says when it leaves. remarks: on memory and models. damage: found in the store."""
 
-    effort: Effort
+    effort: UsageTotals
     remarks: list[str]
     damage: list[str]
 
@@ -76,10 +76,10 @@ class Helpers:
     efforts: what they did, known when they have left. lines: what happened to them and was made good.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Evaluator) -> None:
         self._process = process
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.efforts: list[Effort] = []
+        self.efforts: list[UsageTotals] = []
         self.lines: list[str] = []
 
     def begin(self) -> None:
@@ -146,7 +146,7 @@ class Helpers:
 
     def _start(self, name: str, processes: int) -> None:
         process = self._process
-        order = Order(
+        order = HelperTask(
             settings=replace(process.settings, helpers=0),
             run_id=process.run_id,
             started=process.started,
@@ -189,7 +189,7 @@ class Helpers:
         helper.stdin = None  # it is closed, and `communicate` would flush it
         try:
             output, _ = helper.communicate(timeout=seconds)
-            told = msgspec.json.decode(output, type=Told)
+            told = msgspec.json.decode(output, type=HelperReport)
         except subprocess.TimeoutExpired:
             helper.kill()
             helper.communicate()

@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_cepbench.gate import Judgement, Policy, Verdict
 from pytest_cepbench.gate.statistics import holm
-from pytest_cepbench.plugin.evaluate import Examined, examine, read_references
-from pytest_cepbench.plugin.evaluator import Assigned, Process
+from pytest_cepbench.plugin.evaluate import EvaluatedCase, examine, read_references
+from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.suites.cases import Case, PooledCase
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
@@ -24,7 +24,7 @@ class _Member:
 
     case: Case
     policy: Policy
-    examined: Examined
+    examined: EvaluatedCase
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class _Member:
         return self.examined.judge(policy)
 
 
-def judge_pooled(process: Process, suite_file: Path, case: PooledCase) -> dict[str, Any]:
+def judge_pooled(process: Evaluator, suite_file: Path, case: PooledCase) -> dict[str, Any]:
     """The fields of a suite's own verdict.
 
     Regressed where Holm's procedure finds a case that is, at the alpha that the suite's cases have
@@ -76,7 +76,7 @@ def judge_pooled(process: Process, suite_file: Path, case: PooledCase) -> dict[s
     return fields | {"verdict": Verdict.HELD.value, "notes": [note]}
 
 
-def _collected(process: Process, suite_file: Path, case: PooledCase) -> Iterator[Assigned]:
+def _collected(process: Evaluator, suite_file: Path, case: PooledCase) -> Iterator[AssignedCase]:
     """The suite's primary cases that this run judges."""
     keys = {member.key for member in case.members}
     for one in process.assigned.values():
@@ -84,7 +84,7 @@ def _collected(process: Process, suite_file: Path, case: PooledCase) -> Iterator
             yield one
 
 
-def _member(process: Process, one: Assigned) -> _Member:
+def _member(process: Evaluator, one: AssignedCase) -> _Member:
     references = read_references(process, one.case)
     examined = examine(process, one.suite_file, one.case, one.policy, references, whole=False)
     return _Member(one.case, one.policy, examined)

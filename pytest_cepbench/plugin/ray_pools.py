@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.progress import Progress
-from pytest_cepbench.chains.ray import Pools, Wish, connect
+from pytest_cepbench.chains.ray import PoolManager, ResourceRequest, connect
 from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.suites import Case, Roster, SuiteRun
-from pytest_cepbench.suites.model_options import Seat
+from pytest_cepbench.suites import Case, ModelPool, SuiteRun
+from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.shards import Work
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import Process
+    from pytest_cepbench.plugin.evaluator import Evaluator
 
 MOST_HELPERS = 64
 """More threads than these have one interpreter's lock to share, and nothing to gain."""
@@ -30,7 +30,7 @@ _JOIN = 30.0  # seconds for helpers to leave off: one may be writing a large ima
 Offer = tuple[Path, Case, int | None]
 
 
-class Engine:
+class RayEngine:
     """The cluster and its pools, for one run.
 
     Helpers grow and read what the run's cases need, each with models and measuring of its own, as
@@ -39,7 +39,7 @@ class Engine:
     Raises what connecting raises.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Evaluator) -> None:
         self._process = process
         self._over = threading.Event()
         self._offered = threading.Condition()
@@ -49,20 +49,22 @@ class Engine:
         self._closed: list[str] | None = None
         self.planned = False
         settings = process.settings
-        wishes = {role: Wish(**wish) for role, wish in settings.ray_pools.items()}  # type: ignore[arg-type] # parsed so
+        wishes = {role: ResourceRequest(**wish) for role, wish in settings.ray_pools.items()}  # type: ignore[arg-type] # parsed so
         cluster = connect(settings.ray_address)
         self.header = str(cluster)
         try:
-            self.pools = Pools(cluster, wishes, BindContext(process.hash_file), begin=self._begin)
+            self.pools = PoolManager(
+                cluster, wishes, BindContext(process.hash_file), begin=self._begin
+            )
         except BaseException:
             cluster.close()
             raise
 
-    def place(self, seat: Seat) -> BoundRole:
+    def place(self, seat: RoleAssignment) -> BoundRole:
         """A seat bound on the cluster, for the thread that judges."""
         return self.pools.bound(seat.role, seat.spec, _never, force=seat.force)
 
-    def plan(self, seats: Iterable[Seat]) -> str:
+    def plan(self, seats: Iterable[RoleAssignment]) -> str:
         """Divide the cluster among all seats of the run; the pools in a line. Raises SpecError."""
         self.planned = True
         places = dict.fromkeys((seat.role, seat.spec) for seat in seats)
@@ -150,15 +152,15 @@ class Engine:
 class _Helper:
     """What one thread holds: models and measuring of its own, on the run's store."""
 
-    def __init__(self, process: Process, engine: Engine, over: threading.Event) -> None:
+    def __init__(self, process: Evaluator, engine: RayEngine, over: threading.Event) -> None:
         self._process = process
         self._runs: dict[Path, SuiteRun] = {}
         self.progress = Progress()
 
-        def place(seat: Seat) -> BoundRole:
+        def place(seat: RoleAssignment) -> BoundRole:
             return engine.pools.bound(seat.role, seat.spec, over.is_set, force=seat.force)
 
-        self.roster = Roster(process.store, progress=self.progress, place=place)
+        self.roster = ModelPool(process.store, progress=self.progress, place=place)
         self.work = Work(
             process.store,
             self._run,

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Budget:
+class SampleBudget:
     """What looking at more samples may spend; None: as many as there are, as long as it takes.
 
     samples: most of each case. seconds: since the run began.
@@ -45,7 +45,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What was asked for; None where the suites have the word.
 
     roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
@@ -73,7 +73,7 @@ class Settings:
     tolerance: float | None
     alpha: float | None
     inconclusive: str
-    budget: Budget
+    budget: SampleBudget
     pairing: str
     samples: int | None
     seeds: int | None
@@ -94,7 +94,7 @@ class Settings:
         return self.model is not None or bool(self.roles) or bool(self.encoders)
 
     @classmethod
-    def from_config(cls, config: pytest.Config) -> Settings:
+    def from_config(cls, config: pytest.Config) -> RunSettings:
         """Read the settings. Raises pytest.UsageError naming the option that is wrong."""
         values, sources = _given(config)
         single = {name: value[-1] for name, value in values.items()}
@@ -145,7 +145,7 @@ class Settings:
             tolerance=read("tolerance", _tolerance),
             alpha=read("alpha", _alpha),
             inconclusive=single.get("inconclusive", "pass"),
-            budget=read("budget", _budget) or Budget(),
+            budget=read("budget", _budget) or SampleBudget(),
             pairing=single.get("pairing", "exact"),
             samples=read("samples", at_least_one),
             seeds=read("seeds", at_least_one),
@@ -256,7 +256,7 @@ def _switch(text: str, source: str) -> bool:
     return known[text.lower()]
 
 
-def _budget(text: str, source: str) -> Budget:
+def _budget(text: str, source: str) -> SampleBudget:
     found: dict[str, float] = {}
     for part in text.split(","):
         match = _BUDGET.fullmatch(part.strip())
@@ -269,4 +269,4 @@ def _budget(text: str, source: str) -> Budget:
             raise ValueError(msg)
         found[kind] = float(match[kind])
     samples = found.get("samples")
-    return Budget(None if samples is None else int(samples), found.get("seconds"))
+    return SampleBudget(None if samples is None else int(samples), found.get("seconds"))

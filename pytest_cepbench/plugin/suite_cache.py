@@ -13,12 +13,12 @@ from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.run_settings import RunSettings
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
-    Lineup,
+    ModelPool,
     RoleChoices,
-    Roster,
     Suite,
     SuiteRun,
     cast_suite,
@@ -27,7 +27,13 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.gate_config import Claim, Overrides, check_names, claim_of, pooled_case
+from pytest_cepbench.suites.gate_config import (
+    Overrides,
+    SettingSource,
+    check_names,
+    claim_of,
+    pooled_case,
+)
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.model_options import Part
 
@@ -41,16 +47,16 @@ class LoadedSuite:
 
     suite: Suite
     dataset: Dataset
-    lineup: Lineup
+    lineup: Assignments
     measures: Mapping[str, Measure]
     cases: tuple[Case, ...]
     pooled: PooledCase | None
 
 
-class Suites:
+class SuiteCache:
     """Those that were asked for, by path; loaded when they are first needed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._loaded: dict[Path, LoadedSuite] = {}
 
@@ -87,7 +93,7 @@ class Suites:
         """The suites that were loaded so far."""
         return list(self._loaded.values())
 
-    def claim(self, path: Path, key: CaseKey, test: Overrides) -> Claim:
+    def claim(self, path: Path, key: CaseKey, test: Overrides) -> SettingSource:
         """How a case is judged before alpha is divided: the run has the word, then the test."""
         settings = self._settings
         run = Overrides(
@@ -108,7 +114,7 @@ class Suites:
         except ValueError as error:
             raise SuiteError(str(error)) from None
 
-    def measuring(self, path: Path, roster: Roster) -> SuiteRun:
+    def measuring(self, path: Path, roster: ModelPool) -> SuiteRun:
         """The measuring of a suite by the models of a roster."""
         loaded = self.get(path)
         return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, roster)

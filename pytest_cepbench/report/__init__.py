@@ -4,18 +4,18 @@ from pytest_cepbench.report.result import (
     AnchorShown,
     CaseResult,
     ChainShown,
-    Effort,
     HopShown,
     LinkShown,
     ModelShown,
+    UsageTotals,
 )
 
 __all__ = [
     "AnchorShown",
     "CaseResult",
     "ChainShown",
-    "Effort",
     "HopShown",
     "LinkShown",
     "ModelShown",
+    "UsageTotals",
 ]

@@ -18,7 +18,7 @@ from pytest_cepbench.report.result import CaseResult
 
 
 @dataclass(frozen=True)
-class Figure:
+class TableLine:
     """One line: what it is, the number, and what is to be known of it."""
 
     label: str
@@ -46,29 +46,29 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
     )
 
 
-def figures_of(result: CaseResult) -> Iterator[Figure]:
+def figures_of(result: CaseResult) -> Iterator[TableLine]:
     """The comparison of a case with its baseline and its anchor; none where nothing was measured."""
     if result.value is None:
         return
     higher = result.higher_is_better
-    yield Figure("baseline", number(result.baseline))
-    yield Figure("now", number(result.value), f"{'higher' if higher else 'lower'} is better")
-    yield Figure(
+    yield TableLine("baseline", number(result.baseline))
+    yield TableLine("now", number(result.value), f"{'higher' if higher else 'lower'} is better")
+    yield TableLine(
         "difference",
         number(result.difference, signed=True),
         "; ".join(filter(None, (_bounds(result), "" if higher else "turned: positive is better"))),
     )
-    yield Figure("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
+    yield TableLine("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
     if result.alpha is not None:
-        yield Figure("alpha", f"{result.alpha:.3g}", _division(result))
+        yield TableLine("alpha", f"{result.alpha:.3g}", _division(result))
     apart = result.units if result.units != result.n else 0
-    yield Figure("n", str(result.n), f"{apart} independent units" if apart else "")
+    yield TableLine("n", str(result.n), f"{apart} independent units" if apart else "")
     if result.visible is not None:
         remark = "the smallest that so many samples see with 80 % power"
-        yield Figure("visible drop", number(result.visible), remark)
+        yield TableLine("visible drop", number(result.visible), remark)
     found = range_shown(result)
     if found is not None:
-        yield Figure("chance", number(found.floor), str(found))
+        yield TableLine("chance", number(found.floor), str(found))
     yield from _since_anchor(result)
 
 
@@ -104,7 +104,7 @@ def _division(result: CaseResult) -> str:
     return f"{part}divided among {', and among '.join(among)}"
 
 
-def _since_anchor(result: CaseResult) -> Iterator[Figure]:
+def _since_anchor(result: CaseResult) -> Iterator[TableLine]:
     anchor = result.anchor
     if anchor is None:
         return
@@ -116,28 +116,28 @@ def _since_anchor(result: CaseResult) -> Iterator[Figure]:
         printable(anchor.verdict),
     ]
     shown = number(anchor.difference, signed=True)
-    yield Figure("since anchor", shown, ", ".join(filter(None, parts)))
+    yield TableLine("since anchor", shown, ", ".join(filter(None, parts)))
 
 
-def settings_of(result: CaseResult) -> Iterator[Figure]:
+def settings_of(result: CaseResult) -> Iterator[TableLine]:
     """How a case is judged; the remark names who said so, "default" where nobody did."""
 
     def origin(setting: str) -> str:
         return printable(result.origins.get(setting, "")) or "default"
 
-    yield Figure("gate", printable(result.gate), origin("gate"))
-    yield Figure("tolerance", number(result.tolerance), origin("tolerance"))
+    yield TableLine("gate", printable(result.gate), origin("gate"))
+    yield TableLine("tolerance", number(result.tolerance), origin("tolerance"))
     if result.anchor is not None:
-        yield Figure(
+        yield TableLine(
             "anchor tolerance", number(result.anchor.tolerance), origin("anchor_tolerance")
         )
     if result.alpha is not None:
-        yield Figure("alpha", f"{result.alpha:.3g}", origin("alpha"))
+        yield TableLine("alpha", f"{result.alpha:.3g}", origin("alpha"))
     if result.method and result.value is not None:
-        yield Figure("bounds", printable(result.method), origin("bounds"))
+        yield TableLine("bounds", printable(result.method), origin("bounds"))
 
 
-def hops_of(result: CaseResult) -> Iterator[Figure]:
+def hops_of(result: CaseResult) -> Iterator[TableLine]:
     """What each hop of the chain cost; the remark is its share of the whole cost, if one was lost."""
     whole = sum(hop.cost for hop in result.hops)
     several = len({hop.start for hop in result.hops}) > 1
@@ -145,7 +145,7 @@ def hops_of(result: CaseResult) -> Iterator[Figure]:
         share = percent(hop.cost / whole) if whole > 0 else "-"
         chains = f"{printable(hop.start, 30)}-first " if several else ""
         name = f"{chains}{printable(hop.role, 30)}, generation {hop.generation}"
-        yield Figure(name, number(hop.cost, signed=True), share)
+        yield TableLine(name, number(hop.cost, signed=True), share)
 
 
 def looks_of(result: CaseResult) -> str:

@@ -38,7 +38,7 @@ class ChainShown(msgspec.Struct, frozen=True):
     remark: str = ""
 
 
-class Effort(msgspec.Struct, frozen=True):
+class UsageTotals(msgspec.Struct, frozen=True):
     """What judging a case took: models loaded, inputs given to models, results from the store.
 
     seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers counted.
@@ -148,7 +148,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     hops: list[HopShown] = []
     chains: list[ChainShown] = []
     measured: Baseline | None = None
-    effort: Effort = Effort()
+    effort: UsageTotals = UsageTotals()
     damage: list[str] = []
     floor: float | None = None
     baseline_floor: float | None = None

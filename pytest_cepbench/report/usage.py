@@ -8,16 +8,16 @@ from math import fsum
 
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report.formatting import counted
-from pytest_cepbench.report.result import Effort
+from pytest_cepbench.report.result import UsageTotals
 
 
-def together(efforts: Iterable[Effort]) -> Effort:
+def together(efforts: Iterable[UsageTotals]) -> UsageTotals:
     """All of them in one; of no worker."""
     efforts = list(efforts)
     roles: Counter[str] = Counter()
     for one in efforts:
         roles.update(one.roles)
-    return Effort(
+    return UsageTotals(
         loads=sum(one.loads for one in efforts),
         inputs=sum(one.inputs for one in efforts),
         hits=sum(one.hits for one in efforts),
@@ -28,10 +28,10 @@ def together(efforts: Iterable[Effort]) -> Effort:
     )
 
 
-def between(before: Effort, now: Effort, seconds: float, worker: str) -> Effort:
+def between(before: UsageTotals, now: UsageTotals, seconds: float, worker: str) -> UsageTotals:
     """What was done since: the difference of two states of one process, of these seconds."""
     roles = {role: count - before.roles.get(role, 0) for role, count in now.roles.items()}
-    return Effort(
+    return UsageTotals(
         loads=now.loads - before.loads,
         inputs=now.inputs - before.inputs,
         hits=now.hits - before.hits,
@@ -43,7 +43,7 @@ def between(before: Effort, now: Effort, seconds: float, worker: str) -> Effort:
     )
 
 
-def effort_line(efforts: Iterable[Effort]) -> str:
+def effort_line(efforts: Iterable[UsageTotals]) -> str:
     """What the run took, in one sentence."""
     efforts = list(efforts)
     whole = together(efforts)
@@ -70,7 +70,7 @@ def _usage(usage: Usage) -> str:
     return f"; {usage_line(usage)}" if usage.requests else ""
 
 
-def _loads(efforts: list[Effort], whole: Effort) -> str:
+def _loads(efforts: list[UsageTotals], whole: UsageTotals) -> str:
     if not whole.roles:
         return f"{whole.loads} model loads, "
     by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())

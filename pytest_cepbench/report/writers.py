@@ -31,7 +31,7 @@ from pytest_cepbench.report.case_table import (
 )
 from pytest_cepbench.report.formatting import between, number, word_of
 from pytest_cepbench.report.plots import COURSE, INTERVAL, course_points, interval_plot, reach_of
-from pytest_cepbench.report.result import CaseResult, Effort
+from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.report.totals import (
     count_verdicts,
     counts_line,
@@ -67,10 +67,10 @@ class RunFacts:
     lines: Sequence[str]
     problems: Sequence[str]
     infrastructure: Sequence[str] = ()
-    beside: Sequence[Effort] = ()
+    beside: Sequence[UsageTotals] = ()
     deaths: int = 0
 
-    def efforts(self, results: Sequence[CaseResult]) -> list[Effort]:
+    def efforts(self, results: Sequence[CaseResult]) -> list[UsageTotals]:
         """All that the run did."""
         return [*(result.effort for result in results), *self.beside]
 

@@ -26,7 +26,7 @@ def today() -> int:
     return int(time.time() // DAY_SECONDS)
 
 
-class Uses:
+class AccessLog:
     """Keys that were used, gathered in memory: a hit must not cost a write.
 
     They are written when the store writes anyway, or is closed. What a killed process had not

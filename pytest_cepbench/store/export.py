@@ -18,7 +18,7 @@ from pytest_cepbench.store.access_log import last_used
 from pytest_cepbench.store.database import create_tables, transaction
 from pytest_cepbench.store.images import FOLDER, MOST_BYTES, SUFFIX, image_path
 from pytest_cepbench.store.lookup import Row, pages
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 from pytest_cepbench.store.stats import model_of
 from pytest_cepbench.store.stored_result import ImageRef, is_sealed, unpack
 
@@ -29,7 +29,7 @@ Wanted = Callable[[str | None, int], bool]
 
 
 @dataclass(frozen=True)
-class Frozen:
+class ExportSummary:
     """What a copy holds. left_out: results that were damaged, or whose image was not there."""
 
     results: int
@@ -38,7 +38,9 @@ class Frozen:
     left_out: int
 
 
-def freeze(reader: Reader, target: Path, wanted: Wanted, *, force: bool = False) -> Frozen:
+def export_store(
+    reader: ReadonlyStore, target: Path, wanted: Wanted, *, force: bool = False
+) -> ExportSummary:
     """Copy a store into a folder, or an archive where the target ends in .tar; whole or not at all.
 
     force: a frozen copy that is there already is replaced. Raises StoreError for anything else in
@@ -60,7 +62,7 @@ def freeze(reader: Reader, target: Path, wanted: Wanted, *, force: bool = False)
                 _exchange(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-    return Frozen(copied.results, copied.images, size, copied.left_out)
+    return ExportSummary(copied.results, copied.images, size, copied.left_out)
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -91,7 +93,7 @@ def _is_frozen_folder(target: Path) -> bool:
     if target.is_symlink() or {path.name for path in target.iterdir()} - {INDEX, FOLDER}:
         return False
     try:
-        with Reader(target, str(target)) as reader:
+        with ReadonlyStore(target, str(target)) as reader:
             return reader.frozen
     except StoreError:
         return False
@@ -128,7 +130,7 @@ class _Copied:
     left_out: int = 0
 
 
-def _copy(reader: Reader, folder: Path, wanted: Wanted, *, links: bool) -> _Copied:
+def _copy(reader: ReadonlyStore, folder: Path, wanted: Wanted, *, links: bool) -> _Copied:
     """Fill a folder with index and images. links: images may be links to those of the store."""
     (folder / FOLDER).mkdir()
     copied = _Copied()

@@ -20,7 +20,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class Criteria:
+class GcCriteria:
     """What may go; one of them at least.
 
     unused_for: days without use after which a result goes. max_size: bytes that may be left; what
@@ -50,7 +50,7 @@ class Collection:
     unnamed: int | None
 
 
-def choose(root: Path, read: Read, criteria: Criteria, *, days: bool = True) -> Collection:
+def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -> Collection:
     """What goes of the store in a folder. days: whether it remembers uses. Raises StoreError."""
     sizes = image_sizes(root)
     everything = list(entries(read, days=days))
@@ -81,7 +81,7 @@ def choose(root: Path, read: Read, criteria: Criteria, *, days: bool = True) -> 
 
 
 @dataclass(frozen=True)
-class Collected:
+class GcSummary:
     """What was deleted.
 
     bytes: freed, about. waiting: images that nobody refers to any more and that are too young to go.
@@ -94,7 +94,7 @@ class Collected:
     compacted: bool
 
 
-def collect(store: Store, going: Collection) -> Collected:
+def collect(store: Store, going: Collection) -> GcSummary:
     """Delete it, beside whoever uses the store: what they miss is computed again."""
     keys = [(entry.key,) for entry in going.going]
     for start in range(0, len(keys), _AT_ONCE):
@@ -110,17 +110,17 @@ def collect(store: Store, going: Collection) -> Collected:
             freed += size
             suspects.remove(digest)
     waiting = sum(image_path(store.root, digest).exists() for digest in suspects)
-    return Collected(freed, waiting, store.index.compact())
+    return GcSummary(freed, waiting, store.index.compact())
 
 
-def _by_last_use(everything: Sequence[Entry], criteria: Criteria) -> list[Entry]:
+def _by_last_use(everything: Sequence[Entry], criteria: GcCriteria) -> list[Entry]:
     """Those that baselines do not protect, first what was used longest ago."""
     needed = criteria.needed or frozenset()
     free = [entry for entry in everything if entry.model not in needed]
     return sorted(free, key=lambda entry: (entry.day, entry.created))
 
 
-def _goes(entry: Entry, criteria: Criteria, size: int) -> bool:
+def _goes(entry: Entry, criteria: GcCriteria, size: int) -> bool:
     """Whether a result that no baseline needs goes, with so many bytes left before."""
     if criteria.unused_for is None and criteria.max_size is None:
         return entry.model is not None

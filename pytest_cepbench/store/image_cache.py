@@ -11,7 +11,7 @@ MOST_BYTES = 16 << 20
 """Of pixels: thousands of small images, or a few large ones, which threads read ahead anyway."""
 
 
-class Recent:
+class ImageCache:
     """Images by digest, the oldest let go of first; any thread may ask.
 
     Whoever grows chains clears it in the end: what is damaged on disk must be noticed by the next.

@@ -37,7 +37,7 @@ _TRIES = 100  # to open a file that its holder is just giving back
 
 
 @dataclass
-class Claim:
+class WorkLock:
     """A piece of work that this process has; given back at the end of a `with` block.
 
     deaths: processes of the same run that had it and died. keep: whether that is to be remembered.
@@ -71,7 +71,7 @@ class Claim:
             _let_go(self._file)
 
 
-class Claims:
+class WorkLocks:
     """The claims in a folder, made when absent. Raises StoreError and its kinds for what fails there."""
 
     def __init__(self, folder: Path) -> None:
@@ -80,7 +80,7 @@ class Claims:
         self._beaten = 0.0
         folder.mkdir(exist_ok=True)
 
-    def take(self, name: str, run: str) -> Claim | None:
+    def take(self, name: str, run: str) -> WorkLock | None:
         """Take the work of this name, or None while another process has it.
 
         name: must do as a file name. run: names the run; who died in another one is not counted.
@@ -100,7 +100,7 @@ class Claims:
                         # The holder has died, and left the lock to a process that it had forked.
                         path.unlink(missing_ok=True)
                     elif _is_named(file, path):  # or its holder gave it back since it was opened
-                        claim = Claim(deaths, run, path, file, self._held)
+                        claim = WorkLock(deaths, run, path, file, self._held)
                         _write(file, run, deaths + 1)  # this one's is taken back when it ends well
                         self._held.add(file)
                         file = -1

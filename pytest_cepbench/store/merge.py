@@ -22,7 +22,7 @@ _AT_ONCE = 100  # rows in memory, of an index that may say that all of them are 
 
 
 @dataclass
-class Merged:
+class MergeSummary:
     """What became of the results of another store.
 
     results, images: taken over. there: keys that had a result already, which stays. refused: how
@@ -35,9 +35,9 @@ class Merged:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-def merge(store: Store, source: Source) -> Merged:
+def merge(store: Store, source: Source) -> MergeSummary:
     """Take over what is sound. Raises StoreError where either cannot be used; what was taken stays."""
-    merged = Merged()
+    merged = MergeSummary()
     day, tables = last_used(days=source.reader.has("used"))
     payload = f"CASE WHEN length(payload) <= {MOST_PAYLOAD} THEN payload END"
     columns = f"key, kind, {payload}, provenance, created, seal, {day}"

@@ -10,12 +10,12 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.store.images import image_path, read_image_of
 from pytest_cepbench.store.lookup import among, results_under
-from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import MOST_PAYLOAD
 from pytest_cepbench.store.stored_result import Result
 
 
-class Layer:
+class SharedStore:
     """One shared store. What is damaged in it is noted once, and is as if it were not there.
 
     note: told of damage. Raises StoreError where the folder is no store that can be read.
@@ -24,7 +24,7 @@ class Layer:
     def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
         self.folder = folder
         self._note = note
-        self._reader = Reader(folder, f"--cep-shared {str(folder)!r}")
+        self._reader = ReadonlyStore(folder, f"--cep-shared {str(folder)!r}")
         self._bad: set[str] = set()
         self._lost = False
 
@@ -72,7 +72,7 @@ class Layer:
             self._note(what)
 
 
-class Layers:
+class Overlay:
     """All shared stores, asked in their order.
 
     root: of the own store, which must not be among them.
@@ -81,12 +81,12 @@ class Layers:
     def __init__(self, root: Path, folders: Sequence[Path], note: Callable[[str], None]) -> None:
         self._refused: set[str] = set()
         with ExitStack() as opened:
-            self._layers: list[Layer] = []
+            self._layers: list[SharedStore] = []
             for folder in folders:
                 if folder.resolve() == root.resolve():
                     msg = f"--cep-shared {str(folder)!r} is the store itself (--cep-store): leave it out"
                     raise StoreError(msg)
-                layer = Layer(folder, note)
+                layer = SharedStore(folder, note)
                 opened.callback(layer.close)
                 self._layers.append(layer)
             self._opened = opened.pop_all()

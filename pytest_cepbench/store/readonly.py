@@ -21,7 +21,7 @@ _HEADER = 100
 _LEGACY = 1  # byte 18 of the header: changes are not in a write-ahead log
 
 
-class Reader:
+class ReadonlyStore:
     """The database of a store that is not written to. Any thread may read.
 
     named: what the user called the folder, for errors. Raises StoreError where there is no store

@@ -14,13 +14,13 @@ from uuid import uuid4
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.files import open_regular, read_regular
 from pytest_cepbench.store.images import FOLDER, MOST_BYTES, digest_of, image_path
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 
 
 class Source(Protocol):
     """A store to take results from. refused: members that cannot be of a store, with the reason."""
 
-    reader: Reader
+    reader: ReadonlyStore
     refused: list[str]
 
     def image(self, digest: str) -> bytes | None:
@@ -32,7 +32,7 @@ class FolderSource:
     """A store's folder, frozen or live. Raises StoreError where it is none."""
 
     def __init__(self, folder: Path) -> None:
-        self.reader = Reader(folder, repr(str(folder)))
+        self.reader = ReadonlyStore(folder, repr(str(folder)))
         self.refused: list[str] = []
 
     def image(self, digest: str) -> bytes | None:
@@ -64,7 +64,7 @@ class TarSource:
             except (OSError, tarfile.TarError, ValueError) as error:
                 msg = f"{str(path)!r} is no archive that cepbench store export made: {error}"
                 raise StoreError(msg) from error
-            self.reader = stack.enter_context(Reader(self._folder, repr(str(path))))
+            self.reader = stack.enter_context(ReadonlyStore(self._folder, repr(str(path))))
             self._opened = stack.pop_all()
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ from sys import intern
 from pytest_cepbench.store.access_log import last_used
 from pytest_cepbench.store.images import digest_of, list_files
 from pytest_cepbench.store.lookup import Read, pages
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 
 _LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
 
@@ -85,7 +85,7 @@ def models_in(read: Read) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Share:
+class StoreShare:
     """Results that have something in common.
 
     bytes: in the index, and of their images; what shares an image counts it each. oldest, newest:
@@ -101,24 +101,24 @@ class Share:
 
 def count(
     found: Iterable[Entry], sizes: Mapping[str, int]
-) -> tuple[dict[str, Share], dict[str, Share]]:
+) -> tuple[dict[str, StoreShare], dict[str, StoreShare]]:
     """(shares by kind of result, shares by model). sizes: bytes of images by digest.
 
     Results whose provenance names no model are under "".
     """
-    kinds: dict[str, Share] = {}
-    models: dict[str, Share] = {}
+    kinds: dict[str, StoreShare] = {}
+    models: dict[str, StoreShare] = {}
     for entry in found:
         size = entry.size + sizes.get(entry.image or "", 0)
-        one = Share(1, size, entry.created, entry.created, entry.day)
+        one = StoreShare(1, size, entry.created, entry.created, entry.day)
         for shares, name in ((kinds, entry.kind), (models, entry.model or "")):
             known = shares.get(name)
             shares[name] = one if known is None else _together(known, one)
     return dict(sorted(kinds.items())), dict(sorted(models.items()))
 
 
-def _together(first: Share, second: Share) -> Share:
-    return Share(
+def _together(first: StoreShare, second: StoreShare) -> StoreShare:
+    return StoreShare(
         first.results + second.results,
         first.bytes + second.bytes,
         min(first.oldest, second.oldest),
@@ -128,25 +128,25 @@ def _together(first: Share, second: Share) -> Share:
 
 
 @dataclass(frozen=True)
-class Survey:
+class StoreStats:
     """A store summed up.
 
     kinds, models: as `count` has them. images, image_bytes: files of images. index_bytes: of the database.
     """
 
-    kinds: Mapping[str, Share]
-    models: Mapping[str, Share]
+    kinds: Mapping[str, StoreShare]
+    models: Mapping[str, StoreShare]
     images: int
     image_bytes: int
     index_bytes: int
 
 
-def survey(reader: Reader) -> Survey:
+def survey(reader: ReadonlyStore) -> StoreStats:
     """Sum a store up. Raises StoreError."""
     sizes = image_sizes(reader.folder)
     kinds, models = count(entries(reader.read, days=reader.has("used")), sizes)
     index = (reader.folder / f"{INDEX}{suffix}" for suffix in ("", "-wal"))
-    return Survey(
+    return StoreStats(
         kinds=kinds,
         models=models,
         images=len(sizes),

@@ -16,14 +16,14 @@ from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store.access_log import Uses
+from pytest_cepbench.store.access_log import AccessLog
 from pytest_cepbench.store.database import explained
-from pytest_cepbench.store.image_cache import Recent
+from pytest_cepbench.store.image_cache import ImageCache
 from pytest_cepbench.store.images import FOLDER, image_path, read_image_of, write_image
 from pytest_cepbench.store.index import Index
-from pytest_cepbench.store.locks import Claims
+from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.lookup import Read, among, results_under
-from pytest_cepbench.store.overlay import Layers
+from pytest_cepbench.store.overlay import Overlay
 from pytest_cepbench.store.readonly import INDEX
 from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Place, Remotes
@@ -64,7 +64,7 @@ class Store:
         self.root = root
         self.damage: list[str] = []
         self.remarks: list[str] = []
-        self.recent = Recent()
+        self.recent = ImageCache()
         self._path = root / INDEX
         with explained(self._path):
             (root / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -73,14 +73,14 @@ class Store:
             if not ignore.exists():
                 write_whole(ignore, "*\n")
             self._sweep()
-            self.claims = Claims(root / "claims")
+            self.claims = WorkLocks(root / "claims")
         folders = [Path(one) for one in shared if not _is_remote(one)]
         with ExitStack() as opened:
-            self._layers = Layers(root, folders, self.damage.append)
+            self._layers = Overlay(root, folders, self.damage.append)
             opened.callback(self._layers.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
-            self._uses = Uses(self.index)
+            self._uses = AccessLog(self.index)
             opened.callback(self._uses.write)
             self._remotes = Remotes(
                 root,

@@ -18,7 +18,7 @@ _AT_ONCE = 64  # images that threads have in memory or are about to
 
 
 @dataclass(frozen=True)
-class Findings:
+class VerifyReport:
     """What is wrong with a store, and what is merely left over.
 
     results, images: how many were looked at. index: what SQLite says of its file. rows: results
@@ -45,7 +45,7 @@ class Findings:
         return not (self.index or self.rows or self.files or self.pictures or self.lost)
 
 
-def inspect(root: Path, read: Read) -> Findings:
+def inspect(root: Path, read: Read) -> VerifyReport:
     """Read all of the store in a folder: every row, every pixel. Changes nothing."""
     index = [] if (said := _said_by_sqlite(read)) == ["ok"] else said
     there: set[str] = set()
@@ -72,7 +72,7 @@ def inspect(root: Path, read: Read) -> Findings:
         files = [path for _, path in _damaged_files(read)]
     except StoreError as error:
         index.append(str(error))
-    return Findings(
+    return VerifyReport(
         results=results,
         images=len(there),
         index=tuple(index),
@@ -86,7 +86,7 @@ def inspect(root: Path, read: Read) -> Findings:
     )
 
 
-def repair(store: Store, findings: Findings) -> None:
+def repair(store: Store, findings: VerifyReport) -> None:
     """Drop what is damaged and what has lost its image: it is computed again when it is needed."""
     if findings.index:
         store.index.mend()

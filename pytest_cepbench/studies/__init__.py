@@ -1,34 +1,34 @@
 """Studies: how far a suite's numbers move with the seed, the generator, the encoder or the length."""
 
-from pytest_cepbench.studies.preparation import Prepared, prepare
+from pytest_cepbench.studies.preparation import PreparedStudy, prepare
 from pytest_cepbench.studies.runner import run_study
-from pytest_cepbench.studies.spec import Named, Question, StudyName
+from pytest_cepbench.studies.spec import Named, StudyName, StudySpec
 from pytest_cepbench.studies.study_result import (
-    Agreement,
-    Cell,
     Column,
     Grid,
+    LengthStatistics,
     ModelSpread,
-    Player,
+    StudiedModel,
     Study,
+    StudyCell,
+    VariantAgreement,
     Weighting,
-    Words,
 )
 
 __all__ = [
-    "Agreement",
-    "Cell",
     "Column",
     "Grid",
+    "LengthStatistics",
     "ModelSpread",
     "Named",
-    "Player",
-    "Prepared",
-    "Question",
+    "PreparedStudy",
+    "StudiedModel",
     "Study",
+    "StudyCell",
     "StudyName",
+    "StudySpec",
+    "VariantAgreement",
     "Weighting",
-    "Words",
     "prepare",
     "run_study",
 ]

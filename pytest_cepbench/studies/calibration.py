@@ -14,10 +14,10 @@ from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
 from pytest_cepbench.gate.noise_model import Reach, reach, tolerance_remark
 from pytest_cepbench.studies.noise_estimate import noise_of
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
-    Lineup,
+    ModelPool,
     RoleChoices,
-    Roster,
     Suite,
     SuiteRun,
     cast_suite,
@@ -61,22 +61,22 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Play:
+class CalibrationModels:
     """The suite under one seed, everything settled but the measuring."""
 
     seed: int
     suite: Suite
-    lineup: Lineup
+    lineup: Assignments
     measures: Mapping[str, Measure]
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class PreparedCalibration:
     """A trial that can begin. plays: the suite's own seed first. policies: by case."""
 
     suite: Suite
     dataset: Dataset
-    plays: tuple[Play, ...]
+    plays: tuple[CalibrationModels, ...]
     cases: tuple[Case, ...]
     policies: Mapping[CaseKey, Policy]
 
@@ -112,7 +112,7 @@ class Calibrated:
         return tolerance_remark(self.noise, self.noise.units, self.policy)
 
 
-def rehearse(trial: Trial, roster: Roster) -> Rehearsal:
+def rehearse(trial: Trial, roster: ModelPool) -> PreparedCalibration:
     """Read the suite and its data, and find out whether the model can play.
 
     Raises what `load_suite`, `load_data`, `cast_suite`, `check_names` and binding raise.
@@ -128,10 +128,10 @@ def rehearse(trial: Trial, roster: Roster) -> Rehearsal:
     claims = {case.key.within: claim_of(suite, case.key, trial.overrides) for case in cases}
     settled = settle(claims)
     policies = {case.key: settled[case.key.within] for case in cases}
-    return Rehearsal(suite, dataset, tuple(plays), cases, policies)
+    return PreparedCalibration(suite, dataset, tuple(plays), cases, policies)
 
 
-def calibrate(rehearsal: Rehearsal, roster: Roster, tell: Tell) -> list[Calibrated]:
+def calibrate(rehearsal: PreparedCalibration, roster: ModelPool, tell: Tell) -> list[Calibrated]:
     """Measure every case under every seed, and find its noise.
 
     tell: is given one line for each seed. Raises StoreError, which concerns all cases.
@@ -148,11 +148,11 @@ def calibrate(rehearsal: Rehearsal, roster: Roster, tell: Tell) -> list[Calibrat
     ]
 
 
-def _play(suite: Suite, seed: int, choices: RoleChoices) -> Play:
+def _play(suite: Suite, seed: int, choices: RoleChoices) -> CalibrationModels:
     chain = msgspec.structs.replace(suite.table.chain, seed=seed)
     table = msgspec.structs.replace(suite.table, chain=chain)
     seeded = msgspec.structs.replace(suite, table=table)
-    return Play(seed, seeded, *cast_suite(seeded, choices))
+    return CalibrationModels(seed, seeded, *cast_suite(seeded, choices))
 
 
 def _measure(run: SuiteRun, case: Case) -> Measurement | str:
@@ -166,7 +166,7 @@ def _measure(run: SuiteRun, case: Case) -> Measurement | str:
 
 
 def _calibrated(
-    case: Case, policy: Policy, row: Sequence[Measurement | str], plays: Sequence[Play]
+    case: Case, policy: Policy, row: Sequence[Measurement | str], plays: Sequence[CalibrationModels]
 ) -> Calibrated:
     measured = [one for one in row if isinstance(one, Measurement)]
     own = row[0] if isinstance(row[0], Measurement) else None

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.correlation import Method
-from pytest_cepbench.studies.preparation import Prepared
+from pytest_cepbench.studies.preparation import PreparedStudy
 from pytest_cepbench.studies.spec import StudyName
-from pytest_cepbench.studies.study_result import Cell, ChainAgreement, Grid, Weighting
+from pytest_cepbench.studies.study_result import ChainAgreement, Grid, StudyCell, Weighting
 from pytest_cepbench.studies.summary_statistics import (
     FEWEST,
     agreements,
@@ -29,7 +29,7 @@ _PEARSON: Method = "pearson"
 _RANKS: tuple[Method, ...] = ("spearman", "kendall")
 
 
-def make_grids(prepared: Prepared, found: Found) -> Iterator[Grid]:
+def make_grids(prepared: PreparedStudy, found: Found) -> Iterator[Grid]:
     """A table for every case, with statistics where there is more than one variant."""
     models = [model.name for model in prepared.question.models]
     variants = [variant.name for variant in prepared.variants]
@@ -47,10 +47,10 @@ def make_grids(prepared: Prepared, found: Found) -> Iterator[Grid]:
         yield _summed_up(grid, rows, prepared.question.study) if len(variants) > 1 else grid
 
 
-def _cell(model: str, variant: str, one: Measurement | str) -> Cell:
+def _cell(model: str, variant: str, one: Measurement | str) -> StudyCell:
     if isinstance(one, str):
-        return Cell(model, variant, error=one)
-    return Cell(
+        return StudyCell(model, variant, error=one)
+    return StudyCell(
         model,
         variant,
         value=one.value,
@@ -61,7 +61,7 @@ def _cell(model: str, variant: str, one: Measurement | str) -> Cell:
     )
 
 
-def _summed_up(grid: Grid, rows: Mapping[str, Sequence[Cell]], study: StudyName) -> Grid:
+def _summed_up(grid: Grid, rows: Mapping[str, Sequence[StudyCell]], study: StudyName) -> Grid:
     """With spreads and agreements; a variant under which nothing could be measured is left out."""
     seeds = study == "seeds"
     left = {cell.variant for cell in grid.cells if cell.value is not None}
@@ -94,7 +94,7 @@ def _why_no_agreement(models: int, variants: int, study: StudyName) -> str:
     )
 
 
-def make_weightings(prepared: Prepared, found: Found) -> Iterator[Weighting]:
+def make_weightings(prepared: PreparedStudy, found: Found) -> Iterator[Weighting]:
     """GC@T against s(T) for each metric and part; none in the other studies."""
     if prepared.question.study != "weighting":
         return
@@ -105,7 +105,7 @@ def make_weightings(prepared: Prepared, found: Found) -> Iterator[Weighting]:
             yield _weighting(prepared, found, case, last)
 
 
-def _weighting(prepared: Prepared, found: Found, weighted: Case, last: Case) -> Weighting:
+def _weighting(prepared: PreparedStudy, found: Found, weighted: Case, last: Case) -> Weighting:
     (variant,) = prepared.variants
     rows = []
     for model in prepared.question.models:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
-from pytest_cepbench.studies.spec import Named, Question
-from pytest_cepbench.studies.study_result import Player
+from pytest_cepbench.studies.spec import Named, StudySpec
+from pytest_cepbench.studies.study_result import StudiedModel
 from pytest_cepbench.studies.variants import Variant, choose_metrics, list_variants
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
-    Lineup,
+    ModelPool,
     RoleChoices,
-    Roster,
     Suite,
     cast_suite,
     list_cases,
@@ -26,32 +26,32 @@ from pytest_cepbench.suites.model_pool import describe_role
 
 
 @dataclass(frozen=True)
-class Play:
+class StudyModels:
     """One model under one variant, everything settled but the measuring."""
 
     model: Named
     variant: Variant
-    lineup: Lineup
+    lineup: Assignments
     measures: Mapping[str, Measure]
     cases: tuple[Case, ...]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedStudy:
     """A study that can begin.
 
     plays: in the order in which they are measured. players: everybody who takes part.
     """
 
-    question: Question
+    question: StudySpec
     suite: Suite
     dataset: Dataset
     variants: tuple[Variant, ...]
-    plays: tuple[Play, ...]
-    players: tuple[Player, ...]
+    plays: tuple[StudyModels, ...]
+    players: tuple[StudiedModel, ...]
 
 
-def prepare(question: Question, roster: Roster) -> Prepared:
+def prepare(question: StudySpec, roster: ModelPool) -> PreparedStudy:
     """Read the suite and its data, and find out of every model whether it can play.
 
     Raises what `load_suite`, `load_data`, `cast_suite`, `list_variants` and `choose_metrics` raise,
@@ -71,17 +71,19 @@ def prepare(question: Question, roster: Roster) -> Prepared:
         lineup, measures = casts[model, variant.name]
         found = list_cases(measures, suite.name, dataset, suite.table.groups)
         cases = _chosen(question, suite, variant, measures, found, looked_at)
-        plays.append(Play(model, variant, lineup, measures, cases))
+        plays.append(StudyModels(model, variant, lineup, measures, cases))
     players = {
-        Player(name, seat.spec, describe_role(roster.runner(seat).bound))
+        StudiedModel(name, seat.spec, describe_role(roster.runner(seat).bound))
         for lineup, _ in casts.values()
         for name, seat in lineup.seats.items()
     }
     ordered = tuple(sorted(players, key=lambda one: (one.seat, one.spec)))
-    return Prepared(question, suite, dataset, variants, tuple(plays), ordered)
+    return PreparedStudy(question, suite, dataset, variants, tuple(plays), ordered)
 
 
-def _cast(question: Question, model: Named, variant: Variant) -> tuple[Lineup, dict[str, Measure]]:
+def _cast(
+    question: StudySpec, model: Named, variant: Variant
+) -> tuple[Assignments, dict[str, Measure]]:
     choices = RoleChoices(
         model=model.spec,
         role=question.role,
@@ -101,7 +103,9 @@ def _cast(question: Question, model: Named, variant: Variant) -> tuple[Lineup, d
     return cast_suite(variant.suite, choices)
 
 
-def _require_one_role(casts: Mapping[tuple[Named, str], tuple[Lineup, dict[str, Measure]]]) -> None:
+def _require_one_role(
+    casts: Mapping[tuple[Named, str], tuple[Assignments, dict[str, Measure]]],
+) -> None:
     roles = {model: lineup.under_test for (model, _), (lineup, _) in casts.items()}
     if len(set(roles.values())) > 1:
         said = ", ".join(f"{model.name} the {role}" for model, role in roles.items())
@@ -109,7 +113,7 @@ def _require_one_role(casts: Mapping[tuple[Named, str], tuple[Lineup, dict[str, 
         raise SpecError(msg)
 
 
-def _in_order(question: Question, variants: tuple[Variant, ...]) -> list[tuple[Named, Variant]]:
+def _in_order(question: StudySpec, variants: tuple[Variant, ...]) -> list[tuple[Named, Variant]]:
     """Such that as few models as possible are loaded twice: the exchanged ones go outermost."""
     if question.study in ("generators", "encoders"):
         return [(model, variant) for variant in variants for model in question.models]
@@ -117,7 +121,7 @@ def _in_order(question: Question, variants: tuple[Variant, ...]) -> list[tuple[N
 
 
 def _chosen(
-    question: Question,
+    question: StudySpec,
     suite: Suite,
     variant: Variant,
     measures: Mapping[str, Measure],

@@ -19,10 +19,10 @@ from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, record_of
 from pytest_cepbench.studies.calibration import Tell
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
-    Lineup,
+    ModelPool,
     RoleChoices,
-    Roster,
     Suite,
     SuiteRun,
     cast_suite,
@@ -32,7 +32,7 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.suite_file_edit import Setting, amended
+from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
 _SEEDS = 1_000_000
 
@@ -45,7 +45,7 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("sample
 
 
 @dataclass(frozen=True)
-class Choice:
+class AcceptedCheckpoint:
     """What is to be measured again.
 
     suite: its file. choices: the model that was chosen, and who else plays. records: what the
@@ -69,42 +69,42 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Play:
+class RemeasuredModels:
     """A model that is measured again: its line-up, and the cases that it is measured for."""
 
-    lineup: Lineup
+    lineup: Assignments
     measures: Mapping[str, Measure]
     keys: frozenset[CaseKey]
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedRemeasurement:
     """A choice that can be measured again.
 
     before: the suite as it is. suite: as it is from now on. setting: what changes in it. dataset: its samples. said: what is
     fresh, in words. chosen: the model that was chosen. anchors: those that the anchors are of.
     """
 
-    choice: Choice
+    choice: AcceptedCheckpoint
     before: Suite
     suite: Suite
-    setting: Setting
+    setting: SuiteNumber
     dataset: Dataset
     said: str
     cases: tuple[Case, ...]
-    chosen: Play
-    anchors: tuple[Play, ...]
+    chosen: RemeasuredModels
+    anchors: tuple[RemeasuredModels, ...]
 
 
 @dataclass(frozen=True)
-class Again:
+class Remeasurement:
     """What was measured again: of the chosen checkpoint, and of what its cases are held to."""
 
     records: Mapping[CaseKey, Baseline]
     anchors: Mapping[CaseKey, Baseline]
 
 
-def get_ready(choice: Choice, roster: Roster) -> Ready:
+def get_ready(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
     """Find out what is fresh, and whether everything else is as in the results.
 
     Raises SpecError where it is not, or where nothing fresh is left, and what `load_suite`,
@@ -122,9 +122,9 @@ def get_ready(choice: Choice, roster: Roster) -> Ready:
     _require_same_model(lineup, roster, first.model, "the results are")
     setting, said = _fresh(choice, suite, dataset, lineup, roster)
     changed = amended(suite, setting)
-    chosen = Play(*cast_suite(changed, choice.choices), frozenset(choice.records))
+    chosen = RemeasuredModels(*cast_suite(changed, choice.choices), frozenset(choice.records))
     fresh = load_data(changed, choice.data, choice.samples).repeated(times)
-    return Ready(
+    return PreparedRemeasurement(
         choice=choice,
         before=suite,
         suite=changed,
@@ -137,7 +137,7 @@ def get_ready(choice: Choice, roster: Roster) -> Ready:
     )
 
 
-def measure_again(ready: Ready, roster: Roster, tell: Tell) -> Again:
+def measure_again(ready: PreparedRemeasurement, roster: ModelPool, tell: Tell) -> Remeasurement:
     """Measure the chosen model, and those that the anchors are of, all cases of each.
 
     tell: is given a line for each model. Raises SpecError where what was measured is not what the
@@ -150,7 +150,7 @@ def measure_again(ready: Ready, roster: Roster, tell: Tell) -> Again:
     anchors: dict[CaseKey, Baseline] = {}
     for play in ready.anchors:
         anchors |= _measure(ready, play, ready.choice.anchors, roster, tell)
-    return Again(records, anchors)
+    return Remeasurement(records, anchors)
 
 
 def _times(records: Mapping[CaseKey, Baseline]) -> int:
@@ -169,10 +169,10 @@ def _scores(record: Baseline) -> list[list[float]]:
 
 
 def _measure(
-    ready: Ready,
-    play: Play,
+    ready: PreparedRemeasurement,
+    play: RemeasuredModels,
     before: Mapping[CaseKey, Baseline],
-    roster: Roster,
+    roster: ModelPool,
     tell: Tell,
 ) -> dict[CaseKey, Baseline]:
     tell(f"{play.lineup.under_test} {play.lineup.subject}: {ready.said}")
@@ -195,12 +195,16 @@ _REMEDY = (
 
 
 def _fresh(
-    choice: Choice, suite: Suite, dataset: Dataset, lineup: Lineup, roster: Roster
-) -> tuple[Setting, str]:
+    choice: AcceptedCheckpoint,
+    suite: Suite,
+    dataset: Dataset,
+    lineup: Assignments,
+    roster: ModelPool,
+) -> tuple[SuiteNumber, str]:
     """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
     if choice.samples is not None:
         skip = suite.table.data.skip + choice.samples
-        setting = Setting("data", "skip", skip)
+        setting = SuiteNumber("data", "skip", skip)
         if _held_out(choice, suite, dataset, setting):
             return setting, f"on {choice.samples} held-out samples of each category"
     seeded = [
@@ -215,12 +219,14 @@ def _fresh(
         )
         raise SpecError(msg)
     seed = _seed(choice.digest, suite.table.chain.seed)
-    return Setting("chain", "seed", seed), f"under seed {seed}, on the same samples"
+    return SuiteNumber("chain", "seed", seed), f"under seed {seed}, on the same samples"
 
 
-def _held_out(choice: Choice, suite: Suite, dataset: Dataset, setting: Setting) -> bool:
+def _held_out(
+    choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset, setting: SuiteNumber
+) -> bool:
     """Whether each category has as many samples again, independent of those that were seen."""
-    whole = load_data(amended(suite, Setting("data", "skip", 0)), choice.data)
+    whole = load_data(amended(suite, SuiteNumber("data", "skip", 0)), choice.data)
     skipped = whole.without(suite.table.data.skip)
     later = None if skipped is None else whole.without(setting.value)
     if later is None or set(later.categories) != set(whole.categories):
@@ -243,7 +249,7 @@ def _seed(digest: str, used: int) -> int:
 # -- what must be as it was --------------------------------------------------------------------------
 
 
-def _require_same_cases(choice: Choice, suite: Suite, cases: Sequence[Case]) -> None:
+def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequence[Case]) -> None:
     known = {case.key for case in cases}
     missing = sorted(str(key) for key in known - choice.records.keys())
     other = sorted(str(key) for key in choice.records.keys() - known)
@@ -256,7 +262,7 @@ def _require_same_cases(choice: Choice, suite: Suite, cases: Sequence[Case]) -> 
         raise SpecError(msg)
 
 
-def _require_same_seed(choice: Choice, suite: Suite) -> None:
+def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
     """Of the suite now and in the results; `SuiteRun` writes it at the end of every chain."""
     key, record = next(iter(choice.records.items()))
     own = f", seed {suite.table.chain.seed}"
@@ -270,7 +276,9 @@ def _require_same_seed(choice: Choice, suite: Suite) -> None:
         raise SpecError(msg)
 
 
-def _require_same_samples(choice: Choice, cases: Sequence[Case], dataset: Dataset) -> None:
+def _require_same_samples(
+    choice: AcceptedCheckpoint, cases: Sequence[Case], dataset: Dataset
+) -> None:
     """By their ids, where the results have one score for each."""
     for case in cases:
         record = choice.records[case.key]
@@ -288,7 +296,7 @@ def _require_same_samples(choice: Choice, cases: Sequence[Case], dataset: Datase
 
 
 def _require_same_model(
-    lineup: Lineup, roster: Roster, model: Mapping[str, str], whose: str
+    lineup: Assignments, roster: ModelPool, model: Mapping[str, str], whose: str
 ) -> None:
     found = " + ".join(
         describe_role(roster.runner(lineup.seats[role]).bound) for role in lineup.gated
@@ -302,7 +310,7 @@ def _require_same_model(
 
 
 def _require_same_conditions(
-    key: CaseKey, before: Baseline, after: Baseline, setting: Setting
+    key: CaseKey, before: Baseline, after: Baseline, setting: SuiteNumber
 ) -> None:
     free = _FOLLOWS[setting.table]
     for name in sorted(before.identity.keys() | after.identity.keys()):
@@ -315,7 +323,9 @@ def _require_same_conditions(
             raise SpecError(msg)
 
 
-def _anchors(choice: Choice, suite: Suite, roster: Roster) -> Sequence[Play]:
+def _anchors(
+    choice: AcceptedCheckpoint, suite: Suite, roster: ModelPool
+) -> Sequence[RemeasuredModels]:
     """The models that the anchors are of, other than the chosen one."""
     chosen = next(iter(choice.records.values())).model.get("identity")
     specs: dict[str, list[CaseKey]] = {}
@@ -326,8 +336,8 @@ def _anchors(choice: Choice, suite: Suite, roster: Roster) -> Sequence[Play]:
 
 
 def _anchor(
-    choice: Choice, suite: Suite, roster: Roster, spec: str, keys: Sequence[CaseKey]
-) -> Play:
+    choice: AcceptedCheckpoint, suite: Suite, roster: ModelPool, spec: str, keys: Sequence[CaseKey]
+) -> RemeasuredModels:
     """The model of some anchors. Raises SpecError where it is not there as it was any more."""
     choices = RoleChoices(spec, choice.choices.role, choice.choices.roles, choice.choices.encoders)
     try:
@@ -341,4 +351,4 @@ def _anchor(
             "forget the steps until here with --move-anchor"
         )
         raise SpecError(msg) from error
-    return Play(lineup, measures, frozenset(keys))
+    return RemeasuredModels(lineup, measures, frozenset(keys))

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_cepbench.chains import Modality, Tally, total
+from pytest_cepbench.chains import CallCounts, Modality, total
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.length_bands import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.grids import Found, make_grids, make_weightings
-from pytest_cepbench.studies.preparation import Play, Prepared
-from pytest_cepbench.studies.study_result import Column, Effort, Study, Words
+from pytest_cepbench.studies.preparation import PreparedStudy, StudyModels
+from pytest_cepbench.studies.study_result import Column, LengthStatistics, Study, StudyUsage
 from pytest_cepbench.studies.summary_statistics import CONFIDENCE
 from pytest_cepbench.studies.variants import remarks
-from pytest_cepbench.suites import Case, Roster, SuiteRun
+from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 
 Tell = Callable[[str], None]
 
 
-def run_study(prepared: Prepared, roster: Roster, tell: Tell) -> Study:
+def run_study(prepared: PreparedStudy, roster: ModelPool, tell: Tell) -> Study:
     """Measure every cell and sum up.
 
     tell: is given one line for each play that begins. What a model cannot do is told in its cells.
     Raises StoreError, which concerns all cells.
     """
     found: dict[tuple[str, str, str, str], Measurement | str] = {}
-    words: list[Words] = []
-    gone: list[Tally] = []
+    words: list[LengthStatistics] = []
+    gone: list[CallCounts] = []
     for number, play in enumerate(prepared.plays, 1):
         tell(f"{number} of {len(prepared.plays)}: {play.model.name}, {play.variant.setting}")
         gone += _make_room(play, roster)
@@ -41,8 +41,8 @@ def run_study(prepared: Prepared, roster: Roster, tell: Tell) -> Study:
 
 
 def _measure(
-    prepared: Prepared, play: Play, roster: Roster
-) -> tuple[list[Measurement | str], list[Words]]:
+    prepared: PreparedStudy, play: StudyModels, roster: ModelPool
+) -> tuple[list[Measurement | str], list[LengthStatistics]]:
     """What comes of each case, and the word counts where a length was asked for.
 
     The run and its models are let go of at the end.
@@ -53,7 +53,7 @@ def _measure(
     return measured, [_count(run, play)] if play.variant.band and any_chains else []
 
 
-def _make_room(play: Play, roster: Roster) -> list[Tally]:
+def _make_room(play: StudyModels, roster: ModelPool) -> list[CallCounts]:
     """Let go of loaded models that have no part in a play; returns what they did.
 
     A study names more models than the gate does, and they need not fit into memory together.
@@ -87,21 +87,23 @@ def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | s
     return found
 
 
-def _count(run: SuiteRun, play: Play) -> Words:
+def _count(run: SuiteRun, play: StudyModels) -> LengthStatistics:
     """Word counts of the first description of every chain that has one."""
     read = {plan.start for measure in play.measures.values() for plan in measure.plans}
     start: Modality = "image" if "image" in read else "text"
     generation = 1 if start == "image" else 2
     chains = run.evidence.chains(start, run.dataset.samples).values()
     texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
-    return Words(play.model.name, play.variant.name, word_statistics(texts, play.variant.band))
+    return LengthStatistics(
+        play.model.name, play.variant.name, word_statistics(texts, play.variant.band)
+    )
 
 
 def _sum_up(
-    prepared: Prepared,
+    prepared: PreparedStudy,
     found: Found,
-    words: Sequence[Words],
-    tallies: Sequence[Tally],
+    words: Sequence[LengthStatistics],
+    tallies: Sequence[CallCounts],
     damage: Sequence[str],
 ) -> Study:
     question, suite = prepared.question, prepared.suite
@@ -123,7 +125,7 @@ def _sum_up(
         weightings=tuple(make_weightings(prepared, found)),
         notes=tuple(remarks(question, suite)),
         damage=tuple(damage),
-        effort=Effort(
+        effort=StudyUsage(
             spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds, usage=spent.usage
         ),
     )

@@ -27,7 +27,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudySpec:
     """One study of one suite.
 
     study: which. suite: the suite's file. models: those under test, each a row.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_cepbench.metrics.correlation import Correlation, Method
 from pytest_cepbench.metrics.length_bands import WordStatistics
-from pytest_cepbench.metrics.variability import Spread
+from pytest_cepbench.metrics.variability import ModelVariability
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.spec import Named, StudyName
 
@@ -21,7 +21,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Player:
+class StudiedModel:
     """A model that took part: the seat it filled, its spec and its identity."""
 
     seat: str
@@ -30,7 +30,7 @@ class Player:
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyCell:
     """One number: a model under a variant.
 
     value: None where it could not be measured; error says why. n, failures, identity, notes: as in
@@ -56,13 +56,13 @@ class ModelSpread:
     """
 
     model: str
-    spread: Spread | None
+    spread: ModelVariability | None
     low: float | None = None
     high: float | None = None
 
 
 @dataclass(frozen=True)
-class Agreement:
+class VariantAgreement:
     """How far the variants agree on the models.
 
     variants: rows and columns of the matrix. matrix: one coefficient for each two variants, over
@@ -89,21 +89,21 @@ class Grid:
     metric: str
     label: str
     higher_is_better: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[StudyCell, ...]
     spreads: tuple[ModelSpread, ...] = ()
     complete: tuple[str, ...] = ()
     mean_std: float | None = None
     mean_range: float | None = None
-    agreements: tuple[Agreement, ...] = ()
+    agreements: tuple[VariantAgreement, ...] = ()
     undefined: str | None = None
 
-    def cell(self, model: str, variant: str) -> Cell:
+    def cell(self, model: str, variant: str) -> StudyCell:
         """The cell of a model under a variant."""
         return next(c for c in self.cells if (c.model, c.variant) == (model, variant))
 
 
 @dataclass(frozen=True)
-class Words:
+class LengthStatistics:
     """The lengths of one model's descriptions in one band."""
 
     model: str
@@ -146,7 +146,7 @@ class Weighting:
 
 
 @dataclass(frozen=True)
-class Effort:
+class StudyUsage:
     """What a study took: models loaded, inputs given to them, results from the store.
 
     usage: what servers counted.
@@ -179,13 +179,13 @@ class Study:
     under_test: str
     models: tuple[Named, ...]
     variants: tuple[Column, ...]
-    players: tuple[Player, ...]
+    players: tuple[StudiedModel, ...]
     grids: tuple[Grid, ...]
-    words: tuple[Words, ...] = ()
+    words: tuple[LengthStatistics, ...] = ()
     weightings: tuple[Weighting, ...] = ()
     notes: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
-    effort: Effort = Effort()
+    effort: StudyUsage = StudyUsage()
 
     @property
     def errors(self) -> tuple[tuple[str, str, str], ...]:

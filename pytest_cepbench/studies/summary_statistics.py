@@ -17,7 +17,12 @@ from pytest_cepbench.metrics.correlation import (
 )
 from pytest_cepbench.metrics.student_t import t_quantile
 from pytest_cepbench.metrics.variability import spread_of
-from pytest_cepbench.studies.study_result import Agreement, Cell, ChainAgreement, ModelSpread
+from pytest_cepbench.studies.study_result import (
+    ChainAgreement,
+    ModelSpread,
+    StudyCell,
+    VariantAgreement,
+)
 
 CONFIDENCE = 0.95
 """Level of every interval of a study."""
@@ -29,7 +34,7 @@ Columns = Mapping[str, Sequence[float]]
 """Variant -> one value per model, the models in the same order in each."""
 
 
-def spread_over(cells: Sequence[Cell], *, sampled: bool) -> ModelSpread:
+def spread_over(cells: Sequence[StudyCell], *, sampled: bool) -> ModelSpread:
     """The spread of one model over the variants that could be measured; see `spread_of`.
 
     sampled: whether the variants are drawn at random, as seeds are. Only then the mean has a
@@ -58,7 +63,7 @@ def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | N
     return fsum(s.std for s in known) / len(known), fsum(s.range for s in known) / len(known)
 
 
-def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[Agreement, ...]:
+def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgreement, ...]:
     """How far the variants agree on the models, by several coefficients.
 
     columns: of at least `FEWEST` models. Source: MMGenBench, Tables 9-13 (generators) and 16-19
@@ -69,7 +74,7 @@ def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[Agreement, 
     for method in methods:
         matrix = correlation_matrix(arrays, method, CONFIDENCE)
         values = [[cell.value if cell else None for cell in row] for row in matrix.cells]
-        found.append(Agreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))
+        found.append(VariantAgreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
 from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.studies.length_prompts import other_length, prompt_for
-from pytest_cepbench.studies.spec import Question
+from pytest_cepbench.studies.spec import StudySpec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.measure_options import FailuresTable, SimilarityTable
@@ -38,7 +38,7 @@ class Variant:
     band: LengthBand | None = None
 
 
-def list_variants(question: Question, suite: Suite) -> tuple[Variant, ...]:
+def list_variants(question: StudySpec, suite: Suite) -> tuple[Variant, ...]:
     """The columns of a study.
 
     Raises SuiteError where the suite has nothing that the study could vary, SpecError for an
@@ -60,7 +60,7 @@ def list_variants(question: Question, suite: Suite) -> tuple[Variant, ...]:
     return (Variant("as it is", "nothing", suite),)
 
 
-def choose_metrics(question: Question, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
+def choose_metrics(question: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
     """The suite with the metrics that a study needs, and the names of those that it looks at.
 
     Failures are counted over all that a suite reads: where they are looked at, all metrics stay.
@@ -80,7 +80,7 @@ def choose_metrics(question: Question, suite: Suite) -> tuple[Suite, tuple[str, 
     return msgspec.structs.replace(suite, metrics=chosen), names
 
 
-def remarks(question: Question, suite: Suite) -> Iterator[str]:
+def remarks(question: StudySpec, suite: Suite) -> Iterator[str]:
     """What a reader should know of a suite in a study, a sentence each."""
     if question.study != "lengths":
         return
@@ -95,13 +95,13 @@ def remarks(question: Question, suite: Suite) -> Iterator[str]:
         )
 
 
-def _seeds(question: Question, suite: Suite) -> Iterator[Variant]:
+def _seeds(question: StudySpec, suite: Suite) -> Iterator[Variant]:
     for one in question.variants:
         chain = msgspec.structs.replace(suite.table.chain, seed=int(one.spec))
         yield Variant(one.name, f"seed {one.spec}", _with(suite, chain=chain))
 
 
-def _encoders(question: Question, suite: Suite) -> Iterator[Variant]:
+def _encoders(question: StudySpec, suite: Suite) -> Iterator[Variant]:
     seat = question.seat
     known = (ENCODER, *suite.table.encoders)
     if seat not in known:

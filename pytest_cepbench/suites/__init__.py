@@ -5,17 +5,17 @@ from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
 from pytest_cepbench.suites.model_options import RoleChoices, named_seat
-from pytest_cepbench.suites.model_pool import Roster
-from pytest_cepbench.suites.role_assignment import Lineup, NotConcernedError, cast_suite
+from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.role_assignment import Assignments, SuiteNotApplicableError, cast_suite
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 __all__ = [
+    "Assignments",
     "Case",
-    "Lineup",
-    "NotConcernedError",
+    "ModelPool",
     "RoleChoices",
-    "Roster",
     "Suite",
+    "SuiteNotApplicableError",
     "SuiteRun",
     "cast_suite",
     "list_cases",

@@ -11,7 +11,7 @@ from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remem
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.hybrid_chains import Relay, parting, relay
+from pytest_cepbench.suites.hybrid_chains import HybridChains, first_difference, relay
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _GROWERS = ("describer", "generator")
@@ -114,7 +114,7 @@ def _absent(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
 
 
 def _attribute(
-    run: SuiteRun, played: Relay, samples: Sequence[Sample], *, whole: bool
+    run: SuiteRun, played: HybridChains, samples: Sequence[Sample], *, whole: bool
 ) -> Attribution:
     known = played.in_store(samples)
     if not known:
@@ -131,7 +131,7 @@ def _attribute(
     )
     drop = _tidy(sign * (values[-1] - values[0]))
     ends = (played.chains(swapped, known) for swapped in (0, len(played.places)))
-    partings = Counter(parting(*pair) for pair in zip(*ends, strict=True))
+    partings = Counter(first_difference(*pair) for pair in zip(*ends, strict=True))
     differing = sorted(at for at in partings if at is not None)
     sentences = (
         _say_hops(hops, drop, len(known), both=len(played.plans) > 1),
@@ -178,7 +178,7 @@ def _where(hop: Hop, *, both: bool) -> str:
     return f"generation {hop.generation}{f' of the {hop.start}-first chains' if both else ''}"
 
 
-def _say_roles(run: SuiteRun, played: Relay, hops: Sequence[Hop]) -> str:
+def _say_roles(run: SuiteRun, played: HybridChains, hops: Sequence[Hop]) -> str:
     """What each role cost where several differ, and who is the baseline's own."""
     costs = {role: sum(hop.cost for hop in hops if hop.role == role) for role in played.absent}
     by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())

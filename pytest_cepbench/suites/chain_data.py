@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import (
     Chain,
+    ChainGroup,
+    ChainModels,
     ChainPlan,
-    Crew,
-    Game,
     Modality,
-    Outlook,
+    PendingChain,
     RoleRunner,
     Trace,
     grow_together,
@@ -51,7 +51,7 @@ Cell = tuple[int, int]
 V = TypeVar("V")
 
 
-class Evidence:
+class ChainData:
     """The chains of one suite with one line-up of models, and what its readers make of them.
 
     dataset: the samples that are looked at. population: all that could be; the same but for a look
@@ -64,7 +64,7 @@ class Evidence:
         self,
         dataset: Dataset,
         plans: Mapping[Modality, ChainPlan],
-        crew: Crew,
+        crew: ChainModels,
         runner: Callable[[str], RoleRunner],
         replay: Replay | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class Evidence:
         self._crew = crew
         self._places = _places(dataset.samples)
         self._packed: dict[Cell, list[Sample]] = {}
-        self._players: dict[Modality, dict[str, Game]] = {}
+        self._players: dict[Modality, dict[str, ChainGroup]] = {}
         self._known: dict[Hashable, dict[str, Any]] = {}
 
     @property
@@ -84,7 +84,7 @@ class Evidence:
         """Where everything is kept."""
         return self._crew.store
 
-    def narrowed(self, most: int) -> Evidence:
+    def narrowed(self, most: int) -> ChainData:
         """A look at no more than so many samples of each category; what is known is shared."""
         look = copy(self)
         look.dataset = self.once("narrowed", str(most), lambda: self.population.limited(most))
@@ -130,7 +130,7 @@ class Evidence:
             known[chain.sample.id] = chain.links[0].digest
         return {sample.id: known[sample.id] for sample in samples}
 
-    def look_ahead(self, start: Modality, samples: Sequence[Sample]) -> list[Outlook]:
+    def look_ahead(self, start: Modality, samples: Sequence[Sample]) -> list[PendingChain]:
         """The chains of the samples as far as they are there, and what they still take."""
         return look_ahead(self.plans[start], samples, self._crew, self.replay)
 
@@ -139,7 +139,7 @@ class Evidence:
         samples: Sequence[Sample],
         plans: Mapping[Modality, ChainPlan],
         stand_ins: Mapping[tuple[Modality, int], RoleRunner],
-    ) -> Evidence:
+    ) -> ChainData:
         """Evidence of its own on some of the samples, by their ids, with others at some hops.
 
         plans: by start, as far as its chains are to go. stand_ins: see `Crew`.
@@ -147,7 +147,7 @@ class Evidence:
         crew = replace(self._crew, stand_ins=stand_ins)
         ordered = tuple(sorted(samples, key=lambda sample: sample.id))
         dataset = replace(self.dataset, samples=ordered)
-        return Evidence(dataset, plans, crew, self.runner, self.replay)
+        return ChainData(dataset, plans, crew, self.runner, self.replay)
 
     def traces(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
@@ -155,7 +155,7 @@ class Evidence:
         """The trace of each sample by id, at these generations, by the encoder of a seat."""
         self.require_recorded(start, generations)
 
-        def read(game: Game) -> dict[str, Trace]:
+        def read(game: ChainGroup) -> dict[str, Trace]:
             runner = self.runner(seat)
             found = game.read(lambda chains: trace(chains, generations, runner, self.store))
             return {one.chain.sample.id: one for one in found}
@@ -264,7 +264,7 @@ class Evidence:
     ) -> Iterable[list[str | None]]:
         """For each sample its texts: None for one that was read whole, else how long it was."""
 
-        def read(game: Game) -> dict[str, list[str | None]]:
+        def read(game: ChainGroup) -> dict[str, list[str | None]]:
             texts = {chain.sample.id: texts_of(chain) for chain in game.chains}
             cut = runner.cut_texts(text for own in texts.values() for text in own)
             return {name: [cut.get(text) for text in own] for name, own in texts.items()}
@@ -276,7 +276,7 @@ class Evidence:
         key: Hashable,
         start: Modality,
         samples: Sequence[Sample],
-        read: Callable[[Game], Mapping[str, V]],
+        read: Callable[[ChainGroup], Mapping[str, V]],
     ) -> dict[str, V]:
         """What `read` makes of each sample's game, by sample id; remembered under the key."""
         known = self._known.setdefault((start, key), {})
@@ -307,7 +307,7 @@ class Evidence:
                 )
                 raise MeasurementError(msg)
 
-    def _games_of(self, start: Modality, samples: Iterable[Sample]) -> list[Game]:
+    def _games_of(self, start: Modality, samples: Iterable[Sample]) -> list[ChainGroup]:
         """The games that play any of the samples, made when they are first needed."""
         players = self._players.setdefault(start, {})
         wanted = list(samples)
@@ -316,7 +316,7 @@ class Evidence:
             packed = self._packed.get(cell, ())
             missing.update((s.id, s) for s in packed if s.id not in players)
         for shard in self.shards(missing.values()).values():
-            game = Game(self.plans[start], shard, self._crew, self.replay)
+            game = ChainGroup(self.plans[start], shard, self._crew, self.replay)
             players.update(dict.fromkeys((sample.id for sample in shard), game))
         return list({id(game): game for game in (players[s.id] for s in wanted)}.values())
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pytest_cepbench.chains import ChainPlan, Modality, Wording
+from pytest_cepbench.chains import CaptionRules, ChainPlan, Modality
 from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
@@ -195,7 +195,7 @@ class Suite(msgspec.Struct, frozen=True):
                 describe=prompts.describe,
                 generate=prompts.generate,
                 seed=chain.seed,
-                wording=Wording(prompts.clean, prompts.max_words),
+                wording=CaptionRules(prompts.clean, prompts.max_words),
             )
             for start in starts
         }

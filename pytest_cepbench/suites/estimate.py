@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import Modality, Outlook, RoleRunner
-from pytest_cepbench.chains.throughput import Habit, habit_of
+from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
+from pytest_cepbench.chains.throughput import Throughput, habit_of
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.measures.base import Reading
+from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _READ = 500  # results looked at together; vectors are large
 
 
 @dataclass(frozen=True)
-class Need:
+class ModelEstimate:
     """What one model would have to do.
 
     found: results that are in the store. inputs: what it would be given. habit: how it worked in
@@ -29,7 +29,7 @@ class Need:
     bound: BoundRole
     found: int
     inputs: int
-    habit: Habit | None
+    habit: Throughput | None
     open: bool = False
 
     @property
@@ -52,7 +52,7 @@ class Forecast:
 
     samples: int
     chains: int
-    needs: tuple[Need, ...]
+    needs: tuple[ModelEstimate, ...]
 
     @property
     def found(self) -> int:
@@ -91,7 +91,7 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
     def book(runner: RoleRunner) -> _Book:
         return books.setdefault(id(runner), (runner, _Book()))[1]
 
-    outlooks: dict[tuple[Modality, str], Outlook] = {}
+    outlooks: dict[tuple[Modality, str], PendingChain] = {}
     for start, own in wanted.items():
         for one in run.evidence.look_ahead(start, list(own.values())):
             outlooks[start, one.chain.sample.id] = one
@@ -117,7 +117,7 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
 
 def _readings(
     run: SuiteRun, cases: Iterable[tuple[Case, int | None]]
-) -> Iterator[tuple[Reading, tuple[Sample, ...]]]:
+) -> Iterator[tuple[RequiredFeatures, tuple[Sample, ...]]]:
     for case, most in cases:
         samples = run.looked_at(case, most)
         for reading in run.measures[case.key.metric].readings(case):
@@ -129,7 +129,9 @@ def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
     return any(one.missing for runner, one in books.values() if runner.bound.role == "detector")
 
 
-def _enter(book: _Book, reading: Reading, chains: Sequence[Outlook], runner: RoleRunner) -> None:
+def _enter(
+    book: _Book, reading: RequiredFeatures, chains: Sequence[PendingChain], runner: RoleRunner
+) -> None:
     """Enter what a reader is to do for some chains."""
     for low in range(0, len(chains), _READ // len(reading.generations) + 1):
         part = chains[low : low + _READ // len(reading.generations) + 1]
@@ -142,7 +144,7 @@ def _enter(book: _Book, reading: Reading, chains: Sequence[Outlook], runner: Rol
                     break
 
 
-def _keys(reading: Reading, one: Outlook, runner: RoleRunner) -> Iterator[str]:
+def _keys(reading: RequiredFeatures, one: PendingChain, runner: RoleRunner) -> Iterator[str]:
     """Of the steps that read a chain, as far as it goes."""
     asked = reading.asks(one.chain.sample, runner.bound)
     for generation in reading.generations:
@@ -151,6 +153,6 @@ def _keys(reading: Reading, one: Outlook, runner: RoleRunner) -> Iterator[str]:
             yield runner.key(asked, 0, reading.plan.modality(generation), digest)
 
 
-def _need(runner: RoleRunner, book: _Book, store: Store) -> Need:
+def _need(runner: RoleRunner, book: _Book, store: Store) -> ModelEstimate:
     habit = habit_of(runner.bound, store)
-    return Need(runner.bound, len(book.there), len(book.missing), habit, book.open)
+    return ModelEstimate(runner.bound, len(book.there), len(book.missing), habit, book.open)

@@ -40,7 +40,7 @@ class Overrides:
 
 
 @dataclass(frozen=True)
-class Claim:
+class SettingSource:
     """How a case is judged before the alpha of the run is divided.
 
     policy: with the whole alpha. weight: in the division. own_alpha: whether its alpha is its own.
@@ -56,7 +56,7 @@ class Claim:
         return self.policy.primary and self.policy.statistical and not self.own_alpha
 
 
-def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> Claim:
+def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
     """What is said of a case: by the run or the test, else `[cases]`, its metric, `[gate]`."""
     case, gate = suite.table.cases.get(key.within), suite.table.gate
     layers: list[tuple[str, Any]] = [
@@ -85,7 +85,7 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> Claim:
         origins={setting: source for setting, (_, source) in settled.items() if source},
     )
     own = case is not None and case.alpha is not None and overrides.alpha is None
-    return Claim(policy, 1.0 if weight is None else cast("float", weight), own)
+    return SettingSource(policy, 1.0 if weight is None else cast("float", weight), own)
 
 
 def is_primary(suite: Suite, key: CaseKey) -> bool:
@@ -121,7 +121,7 @@ def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:
     return PooledCase(CaseKey(suite.name, *POOLED), "pooled verdict", members)
 
 
-def divide_alpha(claims: Mapping[str, Claim]) -> dict[str, float]:
+def divide_alpha(claims: Mapping[str, SettingSource]) -> dict[str, float]:
     """The alpha of every case of a run.
 
     claims: of all cases that the run will judge, by any name. Those that share get their part of
@@ -136,7 +136,7 @@ def divide_alpha(claims: Mapping[str, Claim]) -> dict[str, float]:
     }
 
 
-def settle(claims: Mapping[str, Claim]) -> dict[str, Policy]:
+def settle(claims: Mapping[str, SettingSource]) -> dict[str, Policy]:
     """How every case of a run is judged, its alpha included; claims as in `divide_alpha`."""
     return {
         name: replace(claims[name].policy, alpha=alpha)

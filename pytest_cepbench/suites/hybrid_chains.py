@@ -13,12 +13,12 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures import Measure, Measured
 from pytest_cepbench.suites.measures.base import grower
 
 
-class Place(NamedTuple):
+class HopLocation(NamedTuple):
     """One hop: in which chains, whose, and at which generation."""
 
     start: Modality
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Relay:
+class HybridChains:
     """A case's chains with some of their first hops played by the baseline's model.
 
     evidence: the candidate's own. plans: of the chains that the case reads, as far as it reads
@@ -37,12 +37,12 @@ class Relay:
 
     case: Case
     measure: Measure
-    evidence: Evidence
+    evidence: ChainData
     plans: Mapping[Modality, ChainPlan]
-    places: tuple[Place, ...]
+    places: tuple[HopLocation, ...]
     absent: Mapping[str, RoleRunner]
 
-    def hybrid(self, swapped: int, samples: Sequence[Sample]) -> Evidence:
+    def hybrid(self, swapped: int, samples: Sequence[Sample]) -> ChainData:
         """The samples' chains with so many of the first hops from the baseline."""
         stand_ins = {
             (start, generation): self.absent[role]
@@ -95,17 +95,17 @@ class Relay:
 
 
 def relay(
-    case: Case, measure: Measure, evidence: Evidence, absent: Mapping[str, RoleRunner]
-) -> Relay:
+    case: Case, measure: Measure, evidence: ChainData, absent: Mapping[str, RoleRunner]
+) -> HybridChains:
     """The relay of a case; fields as in `Relay`."""
     plans = read_plans(case, measure)
     places = tuple(
-        Place(start, grower(plan, generation), generation)
+        HopLocation(start, grower(plan, generation), generation)
         for start, plan in plans.items()
         for generation in range(1, plan.generations + 1)
         if grower(plan, generation) in absent
     )
-    return Relay(case, measure, evidence, plans, places, absent)
+    return HybridChains(case, measure, evidence, plans, places, absent)
 
 
 def read_plans(case: Case, measure: Measure) -> dict[Modality, ChainPlan]:
@@ -118,7 +118,7 @@ def read_plans(case: Case, measure: Measure) -> dict[Modality, ChainPlan]:
     return plans
 
 
-def parting(one: Chain, other: Chain) -> int | None:
+def first_difference(one: Chain, other: Chain) -> int | None:
     """The first generation whose artifacts differ, or that one of two chains of a sample lacks."""
     for generation, (mine, theirs) in enumerate(zip_longest(one.links, other.links)):
         if mine is None or theirs is None or mine.digest != theirs.digest:

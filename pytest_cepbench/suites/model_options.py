@@ -18,7 +18,7 @@ Part = RoleName | Literal["unified"]
 
 
 @dataclass(frozen=True)
-class Seat:
+class RoleAssignment:
     """One role of a run: the spec that takes it, who said so, and whether detection is overruled."""
 
     role: RoleName
@@ -112,24 +112,26 @@ class RoleChoices:
         return free
 
     @cached_property
-    def seats(self) -> Mapping[str, Seat]:
+    def seats(self) -> Mapping[str, RoleAssignment]:
         """The seats whose models the user named; `--model` goes before a role's own option.
 
         Raises as `played`.
         """
-        seats: dict[str, Seat] = {}
+        seats: dict[str, RoleAssignment] = {}
         for role, text in self.roles.items():
-            seats[role] = Seat(role, text, f"--{role}", force=_unknown_role(text))
+            seats[role] = RoleAssignment(role, text, f"--{role}", force=_unknown_role(text))
         for name, text in self.encoders.items():
             source = f"--encoder {name}"
-            seats[name] = Seat("encoder", text, source, force=_unknown_role(text))
+            seats[name] = RoleAssignment("encoder", text, source, force=_unknown_role(text))
         if self.model is not None and self.replay is None:
             for role in self.played:
-                seats[role] = Seat(role, self.model, "--model", force=self.role is not None)
+                seats[role] = RoleAssignment(
+                    role, self.model, "--model", force=self.role is not None
+                )
         return seats
 
 
-def named_seat(choices: RoleChoices, role: RoleName) -> Seat:
+def named_seat(choices: RoleChoices, role: RoleName) -> RoleAssignment:
     """The seat of a role that the user named. Raises SpecError when nobody was named for it."""
     if role not in choices.seats:
         msg = f"nobody plays the {role}: give one with --{role}=FOLDER_OR_HUB_ID"

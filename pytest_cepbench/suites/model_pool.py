@@ -6,21 +6,21 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from pytest_cepbench.chains import RoleRunner, Tally
-from pytest_cepbench.chains.device_swap import Residency
-from pytest_cepbench.chains.model_handle import Holding
+from pytest_cepbench.chains import CallCounts, RoleRunner
+from pytest_cepbench.chains.device_swap import DeviceSwap
+from pytest_cepbench.chains.model_handle import ModelHandle
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.model_options import Seat
+from pytest_cepbench.suites.model_options import RoleAssignment
 
 _CHUNK = 1 << 20
 
 
-class Roster:
+class ModelPool:
     """The models of one process.
 
     runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
@@ -36,20 +36,20 @@ class Roster:
         *,
         swap: bool = False,
         progress: Progress | None = None,
-        place: Callable[[Seat], BoundRole] | None = None,
+        place: Callable[[RoleAssignment], BoundRole] | None = None,
         begin: Callable[[], None] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
     ) -> None:
         self.store = store
-        self.residency = Residency(swap=swap, begin=begin)
+        self.residency = DeviceSwap(swap=swap, begin=begin)
         self._progress = progress
         self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
-        self._holdings: dict[str, Holding] = {}
+        self._holdings: dict[str, ModelHandle] = {}
         self._place = place
         self._agree = agree
         self.context = BindContext(self._hash_file, threads)
 
-    def runner(self, seat: Seat) -> RoleRunner:
+    def runner(self, seat: RoleAssignment) -> RoleRunner:
         """The runner of a seat; raises what binding raises."""
         place = (seat.role, seat.spec)
         known = self.runners.get(place)
@@ -57,16 +57,16 @@ class Roster:
             bound = self._bind(seat) if self._place is None else self._place(seat)
             self._agree(bound)
             holding = self._holdings.get(bound.shares) if bound.shares else None
-            holding = holding or Holding(bound, self.residency)
+            holding = holding or ModelHandle(bound, self.residency)
             if bound.shares:
                 self._holdings[bound.shares] = holding
             known = self.runners[place] = RoleRunner(bound, self.store, holding, self._progress)
         return known
 
-    def _bind(self, seat: Seat) -> BoundRole:
+    def _bind(self, seat: RoleAssignment) -> BoundRole:
         return bind(parse_spec(seat.spec), seat.role, self.context, force=seat.force)
 
-    def dismiss(self, place: tuple[RoleName, str]) -> Tally:
+    def dismiss(self, place: tuple[RoleName, str]) -> CallCounts:
         """Forget a runner; its model goes with the last that shares it. Returns what it did."""
         gone = self.runners.pop(place)
         shares = gone.bound.shares

@@ -12,9 +12,9 @@ from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.registry import require_libraries
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures import Measure, Stage, make_measures
+from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.suites.measures.base import grower
-from pytest_cepbench.suites.model_options import RoleChoices, Seat
+from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 from pytest_cepbench.suites.relative_specs import check_located, locate
 
 _ARTICLES: Mapping[RoleName, str] = {
@@ -26,12 +26,12 @@ _ARTICLES: Mapping[RoleName, str] = {
 }
 
 
-class NotConcernedError(Exception):
+class SuiteNotApplicableError(Exception):
     """The models that were named are not for this suite: its cases are skipped with this reason."""
 
 
 @dataclass(frozen=True)
-class Lineup:
+class Assignments:
     """All seats of a suite's run, and which of them are under test.
 
     seats: by name: a role's, or a further encoder's. gated: the role under test, both of a unified
@@ -40,11 +40,11 @@ class Lineup:
     test of the user's own may ask for them.
     """
 
-    seats: Mapping[str, Seat]
+    seats: Mapping[str, RoleAssignment]
     gated: tuple[str, ...]
     subject: str
     replay: Replay | None = None
-    spare: Mapping[str, Seat] = field(default_factory=dict)
+    spare: Mapping[str, RoleAssignment] = field(default_factory=dict)
 
     @property
     def under_test(self) -> str:
@@ -52,7 +52,7 @@ class Lineup:
         return "+".join(self.gated)
 
 
-def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Measure]]:
+def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[str, Measure]]:
     """Fill every seat that the suite's chains and metrics need, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
@@ -62,7 +62,7 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
     """
     known = _known_seats(suite, choices)
     specs = {name: seat.spec for name, seat in known.items()}
-    measures = make_measures(suite.metrics, Stage(suite.name, suite.plans, specs))
+    measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
     named = ("replay",) if choices.replay is not None else choices.played
     gated = tuple(role for role in named if role in (*needed, "replay"))
@@ -70,7 +70,7 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
         msg = f"the {' and '.join(named)} under test plays no part in suite {suite.name!r}"
         if choices.model is None:
             msg += ": name with --model what is to be gated"
-        raise NotConcernedError(msg)
+        raise SuiteNotApplicableError(msg)
     for name in needed:
         if name not in known:
             raise SpecError(_nobody(suite, name))
@@ -78,10 +78,10 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Lineup, dict[str, Me
     seats = {name: known[name] for name in needed}
     subject = seats[gated[0]].spec if choices.replay is None else choices.replay
     spare = {name: seat for name, seat in known.items() if name not in seats}
-    return Lineup(seats, gated, subject, choices.chains, spare), measures
+    return Assignments(seats, gated, subject, choices.chains, spare), measures
 
 
-def check_installed(suite: Suite, lineup: Lineup) -> None:
+def check_installed(suite: Suite, lineup: Assignments) -> None:
     """Raise SpecError where a seat's model needs libraries that are not here, so that it is said once."""
     for seat in lineup.seats.values():
         try:
@@ -91,14 +91,14 @@ def check_installed(suite: Suite, lineup: Lineup) -> None:
             raise SpecError(msg) from error
 
 
-def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, Seat]:
-    seats: dict[str, Seat] = {}
+def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
+    seats: dict[str, RoleAssignment] = {}
     for role in ROLE_NAMES:
         default = getattr(suite.table.roles, role)
         if default is not None:
-            seats[role] = Seat(role, locate(suite, default), f"suite {suite.name}")
+            seats[role] = RoleAssignment(role, locate(suite, default), f"suite {suite.name}")
     for name, spec in suite.table.encoders.items():
-        seats[name] = Seat("encoder", locate(suite, spec), f"suite {suite.name}")
+        seats[name] = RoleAssignment("encoder", locate(suite, spec), f"suite {suite.name}")
     seats |= choices.seats
     return {name: _settle(suite, seat) for name, seat in seats.items()}
 
@@ -128,19 +128,19 @@ def _nobody(suite: Suite, name: str) -> str:
     )
 
 
-def _settle(suite: Suite, seat: Seat) -> Seat:
+def _settle(suite: Suite, seat: RoleAssignment) -> RoleAssignment:
     """A seat whose spec names a preset of the suite, with the model and settings of that."""
     spec = parse_spec(seat.spec)
     if spec.scheme != PRESET:
         return seat
-    return Seat(seat.role, _expand(suite, spec), f"{seat.source} {seat.spec}", seat.force)
+    return RoleAssignment(seat.role, _expand(suite, spec), f"{seat.source} {seat.spec}", seat.force)
 
 
 def _expand(suite: Suite, spec: ModelSpec) -> str:
     presets = suite.table.presets
     if spec.target not in presets:
         msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
-        raise NotConcernedError(msg)
+        raise SuiteNotApplicableError(msg)
     preset = presets[spec.target]
     given = dict(spec.params)
     model = parse_spec(given.pop("model", locate(suite, preset.model)))

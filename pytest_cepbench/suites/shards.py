@@ -20,7 +20,7 @@ from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.locks import PATIENCE, Claim
+from pytest_cepbench.store.locks import PATIENCE, WorkLock
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.suite_run import SuiteRun
 
@@ -200,7 +200,7 @@ class Work:
         )
         return True
 
-    def _check_deaths(self, claim: Claim, task: Task) -> None:
+    def _check_deaths(self, claim: WorkLock, task: Task) -> None:
         if claim.deaths >= MOST_DEATHS:
             claim.keep = True
             msg = (

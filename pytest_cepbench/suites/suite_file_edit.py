@@ -14,7 +14,7 @@ from pytest_cepbench.suites.definition import Suite, SuiteTable
 
 
 @dataclass(frozen=True)
-class Setting:
+class SuiteNumber:
     """A number of a suite. table, key: where it stands in the file."""
 
     table: Literal["chain", "data"]
@@ -25,7 +25,7 @@ class Setting:
         return f"[{self.table}] {self.key} = {self.value}"
 
 
-def amended(suite: Suite, setting: Setting) -> Suite:
+def amended(suite: Suite, setting: SuiteNumber) -> Suite:
     """The suite with another value of a setting."""
     part = getattr(suite.table, setting.table)
     changed = msgspec.structs.replace(part, **{setting.key: setting.value})
@@ -33,7 +33,7 @@ def amended(suite: Suite, setting: Setting) -> Suite:
     return msgspec.structs.replace(suite, table=table)
 
 
-def amended_text(suite: Suite, setting: Setting) -> str:
+def amended_text(suite: Suite, setting: SuiteNumber) -> str:
     """The text of the suite's file with another value of a setting.
 
     Raises SuiteError where the file is not what the suite was read from any more, or is written in a
@@ -58,7 +58,7 @@ def amended_text(suite: Suite, setting: Setting) -> str:
     return made
 
 
-def _with_number(text: str, setting: Setting) -> str:
+def _with_number(text: str, setting: SuiteNumber) -> str:
     head = re.compile(rf"^[ \t]*\[[ \t]*{setting.table}[ \t]*\][ \t]*(#.*)?\r?$", re.MULTILINE)
     line = f"{setting.key} = {setting.value}"
     found = head.search(text)

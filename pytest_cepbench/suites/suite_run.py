@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from pytest_cepbench.artifacts import digest_json, digest_text
-from pytest_cepbench.chains import ChainPlan, Crew, Modality, RoleRunner
+from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.baseline_model import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Cell, Evidence
+from pytest_cepbench.suites.chain_data import Cell, ChainData
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures import Measure, Measured, Outcome, Shown
+from pytest_cepbench.suites.measures import CaseScores, ChainExcerpt, Measure, Measured
 from pytest_cepbench.suites.measures.base import by_category, everyone, population
 from pytest_cepbench.suites.measures.constant_outputs import same_answers
-from pytest_cepbench.suites.model_pool import Roster, describe_role
-from pytest_cepbench.suites.role_assignment import Lineup
+from pytest_cepbench.suites.model_pool import ModelPool, describe_role
+from pytest_cepbench.suites.role_assignment import Assignments
 
 _LONGEST_PROMPT_SHOWN = 60
 
@@ -41,9 +41,9 @@ class SuiteRun:
         self,
         suite: Suite,
         dataset: Dataset,
-        lineup: Lineup,
+        lineup: Assignments,
         measures: Mapping[str, Measure],
-        roster: Roster,
+        roster: ModelPool,
     ) -> None:
         self.suite = suite
         self.dataset = dataset
@@ -52,16 +52,16 @@ class SuiteRun:
         self._roster = roster
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> ChainData:
         """What the measures look at; binding reads weights' digests, so it waits for the first case."""
         describer, generator = (
             self._runner(role) if role in self.lineup.seats else None for role in _GROWERS
         )
-        crew = Crew(describer, generator, self._roster.store)
+        crew = ChainModels(describer, generator, self._roster.store)
         replay = self.lineup.replay
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
-        return Evidence(self.dataset, self.suite.plans, crew, self._runner, replay)
+        return ChainData(self.dataset, self.suite.plans, crew, self._runner, replay)
 
     @property
     def loaded(self) -> bool:
@@ -185,7 +185,7 @@ class SuiteRun:
         needed = [n for n in seats if n in self.lineup.gated or n in measurement.identity]
         return {name: self._runner(name) for name in needed}
 
-    def show(self, case: Case, sample_id: str) -> Shown | None:
+    def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""
         if not self.evidence.named(sample_id):
             return None
@@ -210,7 +210,7 @@ class SuiteRun:
     def _runner(self, seat: str) -> RoleRunner:
         return self._roster.runner(self.lineup.seats[seat])
 
-    def _refuse_infrastructure(self, outcomes: Sequence[Outcome]) -> None:
+    def _refuse_infrastructure(self, outcomes: Sequence[CaseScores]) -> None:
         """No verdict where nothing worked and the model under test is not to blame for all of it."""
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         if len(failed) < len(outcomes) or not failed:
@@ -226,7 +226,7 @@ class SuiteRun:
             )
             raise MeasurementError(msg)
 
-    def _excused(self, outcome: Outcome) -> bool:
+    def _excused(self, outcome: CaseScores) -> bool:
         """Whether it was not the model under test that failed."""
         if self.lineup.replay is not None:
             return outcome.blamed not in _GROWERS

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_cepbench.chains import Tally
+from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -61,10 +61,10 @@ def suite_run(
     )
     dataset = load_data(suite, {"folder": photos})
     chosen, measures = cast_suite(suite, choices)
-    return SuiteRun(suite, dataset, chosen, measures, Roster(store, threads=1))
+    return SuiteRun(suite, dataset, chosen, measures, ModelPool(store, threads=1))
 
 
-def tally_of(run: SuiteRun, seat: str) -> Tally:
+def tally_of(run: SuiteRun, seat: str) -> CallCounts:
     """What the model of a seat did."""
     return run.evidence.runner(seat).tally
 

@@ -22,8 +22,8 @@ from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -116,7 +116,7 @@ def play(
     choices = RoleChoices(family.model(tiny) + extra, roles=roles, encoders=encoders)
     dataset = load_data(suite, {"sdp": suite_file.parent / "data"})
     lineup, measures = cast_suite(suite, choices)
-    return SuiteRun(suite, dataset, lineup, measures, Roster(store, threads=1))
+    return SuiteRun(suite, dataset, lineup, measures, ModelPool(store, threads=1))
 
 
 def numbers(run: SuiteRun) -> dict[str, float]:

@@ -16,7 +16,7 @@ from benchmarks.curves.lineups import Pair, Series, find_series, perfect_pair
 from benchmarks.curves.playing import Sampling, play
 from benchmarks.curves.tables import fill_in, report
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Roster
+from pytest_cepbench.suites import ModelPool
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +86,7 @@ def test_a_draw_of_every_sample_gives_the_value(
     for name in ("suite.toml", "drift.toml"):
         with Store(tmp_path / "store") as store:
             lossy = Pair("shapes:?miss=0.2", "shapes:?miss=0.2", (1, 1))
-            played = play(lossy, INSTRUMENT / name, Roster(store), Sampling(1, 2))
+            played = play(lossy, INSTRUMENT / name, ModelPool(store), Sampling(1, 2))
 
         for metric in played.metrics:
             expected = float("nan") if metric.value is None else metric.value
@@ -194,7 +194,7 @@ def test_real_checkpoints_are_played(tmp_path: Path) -> None:
     pair = Pair(describers.pairs[0].describer, generators.pairs[0].generator, (1, 1))
 
     with Store(tmp_path / "store") as store:
-        roster = Roster(store, threads=1)
+        roster = ModelPool(store, threads=1)
         played = play(pair, ROOT / "suites" / "shapes" / "tasks.toml", roster, Sampling(1, 5))
 
     exact = played.truth["text"][:, :, 0].mean(axis=0)

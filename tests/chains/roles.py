@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
-from pytest_cepbench.chains import ChainPlan, Crew, Game, RoleRunner, Trace, trace
+from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, Trace, trace
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.store import Store
@@ -184,7 +184,7 @@ class Team:
 def play(plan: ChainPlan, samples: Sequence[Sample], team: Team) -> list[Trace]:
     """Grow the chain of every sample and trace it over the generations of its start's modality."""
     generations = range(2, plan.generations + 1, 2)
-    game = Game(plan, samples, Crew(team.describer, team.generator, team.store))
+    game = ChainGroup(plan, samples, ChainModels(team.describer, team.generator, team.store))
     return game.read(lambda chains: trace(chains, generations, team.encoder, team.store))
 
 

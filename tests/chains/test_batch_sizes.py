@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains.batching import Caller, Tally
+from pytest_cepbench.chains.batching import BatchCaller, CallCounts
 from pytest_cepbench.chains.throughput import habit_of
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, crew, play, samples
@@ -98,7 +98,7 @@ class Room:
 
 def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int]:
     """The sizes of the calls where a call of n inputs takes cost(n) seconds."""
-    caller = Caller(bound("generator", Painter(), grows=True), Tally(), 4, room)
+    caller = BatchCaller(bound("generator", Painter(), grows=True), CallCounts(), 4, room)
     sizes = []
 
     def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Sequence[object]:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains import Wording
+from pytest_cepbench.chains import CaptionRules
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, TEXT_PLAN, Painter, Teller, crew, inputs_of, play, samples
 
-CLEAN = Wording(clean=True)
+CLEAN = CaptionRules(clean=True)
 
 
 @pytest.mark.parametrize(
@@ -65,29 +65,31 @@ def test_cleaning_takes_nothing_from_within(text: str) -> None:
 def test_words_are_counted_between_spaces(words: list[str], most: int) -> None:
     """The first words as they are, line ends within them; a short text is left alone."""
     text = " ".join(words)
-    assert Wording(max_words=most).apply(text) == " ".join(text.split(" ")[:most])
+    assert CaptionRules(max_words=most).apply(text) == " ".join(text.split(" ")[:most])
     if len(words) <= most:
-        assert Wording(max_words=most).apply(text) == text
+        assert CaptionRules(max_words=most).apply(text) == text
 
 
 def test_a_caption_is_cleaned_before_its_words_are_counted() -> None:
     """MMGenBench's 70 words are those of the caption, not of the white space before it."""
     text = "   " + " ".join(f"w{i}" for i in range(100)) + '"'
-    assert Wording(clean=True, max_words=70).apply(text).split() == [f"w{i}" for i in range(70)]
+    assert CaptionRules(clean=True, max_words=70).apply(text).split() == [
+        f"w{i}" for i in range(70)
+    ]
 
 
 def test_it_says_what_it_does() -> None:
     """In baselines, where another treatment makes numbers incomparable."""
-    assert str(Wording()) == "as they are"
+    assert str(CaptionRules()) == "as they are"
     assert (
-        str(Wording(clean=True, max_words=70))
+        str(CaptionRules(clean=True, max_words=70))
         == "cleaned as by MMGenBench's code, at most 70 words"
     )
 
 
 def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
     """What is compared and shown is what the describer said; the generator gets less."""
-    plan = replace(PLAN, generations=2, wording=Wording(clean=True, max_words=2))
+    plan = replace(PLAN, generations=2, wording=CaptionRules(clean=True, max_words=2))
     painter = Painter()
     (trace,) = play(plan, samples(1), crew(store, Teller(lambda *_: '"one two three"'), painter))
     assert trace.chain.links[1].text == '"one two three"'
@@ -97,21 +99,21 @@ def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> N
 def test_a_seed_text_is_worded_like_any_other(store: Store) -> None:
     """Text-first chains draw their start by the same rule."""
     painter = Painter()
-    plan = replace(TEXT_PLAN, generations=1, wording=Wording(max_words=1))
+    plan = replace(TEXT_PLAN, generations=1, wording=CaptionRules(max_words=1))
     play(plan, samples(2), crew(store, generator=painter))
     assert painter.calls == [["draw: text", "draw: text"]]
 
 
 def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
     """Texts that differ after the cut share one drawing, and a longer cut asks for another."""
-    plan = replace(PLAN, generations=2, wording=Wording(max_words=2))
+    plan = replace(PLAN, generations=2, wording=CaptionRules(max_words=2))
     unseeded: Any = {"generator": {"seeded": False}}
     first, second, third = Painter(), Painter(), Painter()
     play(plan, samples(1), crew(store, Teller(lambda *_: "one two three"), first, only=unseeded))
     other: Any = {"describer": {"fingerprint": "another"}, **unseeded}
     teller = Teller(lambda *_: "one two four")
     play(plan, samples(1), crew(store, teller, second, only=other))
-    longer = replace(plan, wording=Wording(max_words=3))
+    longer = replace(plan, wording=CaptionRules(max_words=3))
     play(longer, samples(1), crew(store, teller, third, only=other))
     assert (inputs_of(first), inputs_of(second), inputs_of(third)) == (1, 0, 1)
     assert third.calls == [["draw: one two four"]]

@@ -6,15 +6,15 @@ import shutil
 
 import pytest
 
-from pytest_cepbench.chains import Chain, Crew, DamagedChainsError, Game
+from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, DamagedChainsError
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, crew, inputs_of, samples
 
 
-def _game(store: Store, teller: Teller, painter: Painter) -> Game:
+def _game(store: Store, teller: Teller, painter: Painter) -> ChainGroup:
     team = crew(store, teller, painter)
-    return Game(PLAN, samples(3), Crew(team.describer, team.generator, store))
+    return ChainGroup(PLAN, samples(3), ChainModels(team.describer, team.generator, store))
 
 
 def test_nobody_is_asked_before_the_chains_are_needed(store: Store) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import Chain, Crew, Game, RoleRunner, grow_together, total
-from pytest_cepbench.chains.device_swap import Residency
-from pytest_cepbench.chains.model_handle import Holding
+from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner, grow_together, total
+from pytest_cepbench.chains.device_swap import DeviceSwap
+from pytest_cepbench.chains.model_handle import ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import Store
@@ -68,10 +68,10 @@ def loaded_on(device: Device, role: Any, model: Any, where: str = "cuda") -> Bou
     return bound(role, model, load=load, provenance={"device": where})
 
 
-def runner_on(device: Device, store: Store, residency: Residency, *who: Any) -> RoleRunner:
+def runner_on(device: Device, store: Store, residency: DeviceSwap, *who: Any) -> RoleRunner:
     """A role on a device; who: as in `loaded_on`."""
     one = loaded_on(device, *who)
-    return RoleRunner(one, store, Holding(one, residency))
+    return RoleRunner(one, store, ModelHandle(one, residency))
 
 
 def _artifacts(chains: Sequence[Chain]) -> list[list[str]]:
@@ -79,10 +79,10 @@ def _artifacts(chains: Sequence[Chain]) -> list[list[str]]:
     return [[link.digest for link in chain.links] for chain in chains]
 
 
-def team_on(device: Device, store: Store, *, swap: bool) -> Crew:
+def team_on(device: Device, store: Store, *, swap: bool) -> ChainModels:
     """A describer and a generator on one device."""
-    residency = Residency(swap=swap)
-    return Crew(
+    residency = DeviceSwap(swap=swap)
+    return ChainModels(
         runner_on(device, store, residency, "describer", MovingTeller(on=device)),
         runner_on(device, store, residency, "generator", MovingPainter(on=device)),
         store,
@@ -95,18 +95,18 @@ def test_models_stay_together_or_take_turns(tmp_path: Path, *, swap: bool) -> No
     device = Device()
     with Store(tmp_path) as store:
         team = team_on(device, store, swap=swap)
-        chains = Game(PLAN, samples(5), team).chains
+        chains = ChainGroup(PLAN, samples(5), team).chains
         assert [runner.tally.loads for runner in (team.describer, team.generator) if runner] == [
             1,
             1,
         ]
     with Store(tmp_path / "other") as store:
-        plain = Crew(
+        plain = ChainModels(
             RoleRunner(bound("describer", Teller()), store),
             RoleRunner(bound("generator", Painter()), store),
             store,
         )
-        expected = Game(PLAN, samples(5), plain).chains
+        expected = ChainGroup(PLAN, samples(5), plain).chains
         assert _artifacts(chains) == _artifacts(expected)
     assert device.most == (1 if swap else 2)
     assert len(device.moves) == (7 if swap else 2)
@@ -117,7 +117,7 @@ def test_games_in_step_need_no_more_turns_than_one(tmp_path: Path) -> None:
     device = Device()
     with Store(tmp_path) as store:
         team = team_on(device, store, swap=True)
-        games = [Game(PLAN, samples(12)[low : low + 3], team) for low in (0, 3, 6, 9)]
+        games = [ChainGroup(PLAN, samples(12)[low : low + 3], team) for low in (0, 3, 6, 9)]
         grow_together(games)
         assert sum(len(game.chains) for game in games) == 12
     assert len(device.moves) == 7
@@ -126,14 +126,14 @@ def test_games_in_step_need_no_more_turns_than_one(tmp_path: Path) -> None:
 def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path) -> None:
     """Letting go of it is the only way to give its memory back."""
     device = Device()
-    residency = Residency(swap=True)
+    residency = DeviceSwap(swap=True)
     with Store(tmp_path) as store:
-        team = Crew(
+        team = ChainModels(
             runner_on(device, store, residency, "describer", Teller()),
             runner_on(device, store, residency, "generator", Painter()),
             store,
         )
-        Game(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
         assert team.describer is not None
         assert team.describer.tally.loads == 2
         assert not team.describer.loaded
@@ -158,14 +158,14 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
 def test_models_on_several_devices_leave_each_other_alone(tmp_path: Path) -> None:
     """A describer on the CPU is in nobody's way."""
     device = Device()
-    residency = Residency(swap=True)
+    residency = DeviceSwap(swap=True)
     with Store(tmp_path) as store:
-        team = Crew(
+        team = ChainModels(
             runner_on(device, store, residency, "describer", Teller(), "cpu"),
             runner_on(device, store, residency, "generator", Painter()),
             store,
         )
-        Game(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
     assert device.moves == ["+describer", "+generator"]
 
 
@@ -191,16 +191,16 @@ def test_everybody_leaves_where_memory_is_wanted(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         team = team_on(device, store, swap=False)
         assert team.describer is not None
-        Game(PLAN, samples(2), team).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(2), team).chains  # noqa: B018 - growing is the point
         team.describer.holding.residency.clear()
         assert not device.here
-        Game(PLAN, samples(4), team).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(4), team).chains  # noqa: B018 - growing is the point
         assert device.here == {"describer", "generator"}
 
 
 def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> None:
     """A unified model takes no turns with itself."""
-    device, residency = Device(), Residency(swap=True)
+    device, residency = Device(), DeviceSwap(swap=True)
 
     class Unified(MovingTeller):
         """Describes, draws, and moves as one."""
@@ -212,10 +212,12 @@ def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> Non
     model = Unified(on=device)
     one = loaded_on(device, "describer", model)
     other = replace(loaded_on(device, "generator", Painter()), load=one.load)
-    holding = Holding(one, residency)
+    holding = ModelHandle(one, residency)
     with Store(tmp_path) as store:
-        team = Crew(RoleRunner(one, store, holding), RoleRunner(other, store, holding), store)
-        chains = Game(PLAN, samples(3), team).chains
+        team = ChainModels(
+            RoleRunner(one, store, holding), RoleRunner(other, store, holding), store
+        )
+        chains = ChainGroup(PLAN, samples(3), team).chains
     assert all(chain.failure is None for chain in chains)
     assert device.moves == ["+describer"]
     assert total(runner.tally for runner in (team.describer, team.generator) if runner).loads == 1

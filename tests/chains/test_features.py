@@ -14,10 +14,10 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import (
     Chain,
+    ChainGroup,
+    ChainModels,
     ChainPlan,
-    Crew,
     DamagedChainsError,
-    Game,
     RoleRunner,
     boxes,
     load_link,
@@ -43,9 +43,9 @@ from tests.chains.roles import (
 
 def _grow(
     store: Store, plan: ChainPlan = PLAN, count: int = 3, teller: Teller | None = None
-) -> Game:
+) -> ChainGroup:
     team = crew(store, teller)
-    return Game(plan, samples(count), Crew(team.describer, team.generator, store))
+    return ChainGroup(plan, samples(count), ChainModels(team.describer, team.generator, store))
 
 
 def _encoder(store: Store, ruler: Ruler | None = None, **changes: Any) -> RoleRunner:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.chains import Chain, Crew, Game, Modality, RoleRunner
+from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remember
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
@@ -34,7 +34,9 @@ def _team(store: Store, name: str) -> tuple[Team, Teller]:
 
 def _play(team: Team, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
     places = {(PLAN.start, generation): runner for generation, runner in stand_ins.items()}
-    game = Game(PLAN, samples(COUNT), Crew(team.describer, team.generator, team.store, places))
+    game = ChainGroup(
+        PLAN, samples(COUNT), ChainModels(team.describer, team.generator, team.store, places)
+    )
     return game.chains
 
 
@@ -56,7 +58,9 @@ def test_chains_of_the_other_start_are_left_alone(store: Store) -> None:
     """A hop is named by its chain's start too: both starts have a generation 2."""
     (old, old_teller), (new, _) = _team(store, "old"), _team(store, "new")
     stand_ins: dict[tuple[Modality, int], RoleRunner] = {("image", 2): old.describer}
-    game = Game(TEXT_PLAN, samples(COUNT), Crew(new.describer, new.generator, store, stand_ins))
+    game = ChainGroup(
+        TEXT_PLAN, samples(COUNT), ChainModels(new.describer, new.generator, store, stand_ins)
+    )
     assert all((chain.links[2].text or "").startswith("new ") for chain in game.chains)
     assert inputs_of(old_teller) == 0
 
@@ -132,6 +136,6 @@ def test_a_role_without_a_player_is_noticed_at_its_hop(store: Store) -> None:
     """A stand-in is enough where the crew has nobody: the role is not asked for elsewhere."""
     teller = Teller()
     runner = RoleRunner(bound("describer", teller), store)
-    assert Crew(None, None, store, {("image", 1): runner}).player(PLAN, 1) is runner
+    assert ChainModels(None, None, store, {("image", 1): runner}).player(PLAN, 1) is runner
     with pytest.raises(AssertionError):
-        Crew(None, None, store).player(PLAN, 1)
+        ChainModels(None, None, store).player(PLAN, 1)

@@ -10,7 +10,15 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.chains import Chain, ChainPlan, Crew, Game, RoleRunner, load_link, trace
+from pytest_cepbench.chains import (
+    Chain,
+    ChainGroup,
+    ChainModels,
+    ChainPlan,
+    RoleRunner,
+    load_link,
+    trace,
+)
 from pytest_cepbench.chains.replay import replay_chains
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.sample import FileImage
@@ -178,6 +186,6 @@ def test_a_picture_that_is_changed_after_it_was_looked_at_is_an_error(
 def test_a_game_of_replayed_chains_asks_nobody(store: Store, tmp_path: Path) -> None:
     """There is no crew behind it; nothing is drawn and nothing described."""
     replay = open_replay(str(_written(tmp_path)), None, {})
-    game = Game(PLAN, samples(3), Crew(None, None, store), replay)
+    game = ChainGroup(PLAN, samples(3), ChainModels(None, None, store), replay)
     assert [chain.failure for chain in game.chains] == [None] * 3
     assert inputs_of() == 0

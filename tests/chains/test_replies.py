@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import Crew, Game, RoleRunner
+from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner
 from pytest_cepbench.models.protocols import Reply, Usage
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, describe_image, draw_text, samples
@@ -28,10 +28,10 @@ def _drawing(text: str, seed: int | None) -> Reply:
 
 def _crew(
     store: Store, describe: Any, draw: Any = draw_text
-) -> tuple[RoleRunner, RoleRunner, Crew]:
+) -> tuple[RoleRunner, RoleRunner, ChainModels]:
     describer = RoleRunner(bound("describer", Teller(describe)), store)
     generator = RoleRunner(bound("generator", Painter(draw)), store)
-    return describer, generator, Crew(describer, generator, store)
+    return describer, generator, ChainModels(describer, generator, store)
 
 
 def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
@@ -39,11 +39,11 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
     with Store(tmp_path / "plain") as store:
         expected = [
             chain.links[-1].digest
-            for chain in Game(PLAN, samples(3), _crew(store, describe_image)[2]).chains
+            for chain in ChainGroup(PLAN, samples(3), _crew(store, describe_image)[2]).chains
         ]
     with Store(tmp_path / "replies") as store:
         describer, generator, crew = _crew(store, _replying, _drawing)
-        found = [chain.links[-1].digest for chain in Game(PLAN, samples(3), crew).chains]
+        found = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), crew).chains]
     assert found == expected
     assert describer.tally.usage == Usage(6, 0, 180, 24, 0, 3.0)
     assert generator.tally.usage == Usage(12, 6, 0, 0, 6)
@@ -68,14 +68,14 @@ def test_a_passing_failure_counts_and_is_asked_again(tmp_path: Path) -> None:
         return Reply(Failure("exception", "refused for good"))
 
     with Store(tmp_path) as store:
-        chains = Game(PLAN, samples(2), _crew(store, describe)[2]).chains
+        chains = ChainGroup(PLAN, samples(2), _crew(store, describe)[2]).chains
         assert [(chain.failed_at, chain.failure is not None) for chain in chains] == [(1, True)] * 2
         assert len(store) == 0
         fails[0] = False
         assert all(
             chain.failure is None
-            for chain in Game(PLAN, samples(2), _crew(store, describe)[2]).chains
+            for chain in ChainGroup(PLAN, samples(2), _crew(store, describe)[2]).chains
         )
     with Store(tmp_path / "refused") as store:
-        Game(PLAN, samples(2), _crew(store, refuse)[2]).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(2), _crew(store, refuse)[2]).chains  # noqa: B018 - growing is the point
         assert len(store) == 2

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import DECODER, ImageArtifact
-from pytest_cepbench.chains import ChainPlan, Tally
+from pytest_cepbench.chains import CallCounts, ChainPlan
 from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
@@ -41,9 +41,9 @@ def test_nothing_is_computed_twice(plan: ChainPlan, tmp_path: Path) -> None:
         team = crew(store, teller, painter, ruler)
         assert story(play(plan, samples(5), team)) == first
     assert inputs_of(teller, painter, ruler) == 0
-    assert team.describer.tally == Tally(hits=10)
-    assert team.generator.tally == Tally(hits=10)
-    assert team.encoder.tally == Tally(hits=15)
+    assert team.describer.tally == CallCounts(hits=10)
+    assert team.generator.tally == CallCounts(hits=10)
+    assert team.encoder.tally == CallCounts(hits=15)
 
 
 def test_a_longer_run_computes_only_what_is_new(store: Store) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, perceive
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, parse_image
 from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.protocols import Reply, Usage
@@ -107,5 +107,5 @@ class PricedDescriber(Faulty):
     ) -> list[Reply]:
         """A caption for each image, of 100 tokens in, 10 out, for 0.02."""
         usage = Usage(requests=1, input_tokens=100, output_tokens=10, cost=0.02)
-        texts = [caption(perceive(ImageArtifact.from_pil(image))) for image in images]
+        texts = [caption(parse_image(ImageArtifact.from_pil(image))) for image in images]
         return [Reply(text, usage) for text in texts]

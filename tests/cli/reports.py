@@ -15,8 +15,8 @@ from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import RunFacts, json_document
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -40,7 +40,7 @@ def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[Measure
     lineup, measures = cast_suite(suite, RoleChoices(model))
     dataset = load_data(suite, {}).repeated(suite.table.chain.seeds)
     with Store(folder / "store") as store:
-        run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
+        run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
         for case in list_cases(measures, suite.name, dataset, suite.table.groups):
             yield run.measure(case)
 

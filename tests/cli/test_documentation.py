@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.cli import main
-from pytest_cepbench.studies import Agreement, Cell, Grid, ModelSpread, Study, Weighting
-from pytest_cepbench.studies.doctor import Check, Diagnosis, Figures
+from pytest_cepbench.studies import Grid, ModelSpread, Study, StudyCell, VariantAgreement, Weighting
+from pytest_cepbench.studies.doctor import Check, CheckTable, Diagnosis
 from pytest_cepbench.studies.spec import STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
@@ -60,7 +60,7 @@ def test_every_study_has_a_section() -> None:
     assert headings == list(STUDIES)
 
 
-@pytest.mark.parametrize("kind", [Study, Grid, Cell, ModelSpread, Agreement, Weighting])
+@pytest.mark.parametrize("kind", [Study, Grid, StudyCell, ModelSpread, VariantAgreement, Weighting])
 def test_fields_of_the_file_are_documented(kind: type) -> None:
     """The page names every field of the JSON file."""
     named = set(re.findall(r"`(\w+)`", PAGE.read_text()))
@@ -73,7 +73,7 @@ def test_every_option_of_the_doctor_is_documented(capsys: pytest.CaptureFixture[
     assert sorted(listed) == sorted(options(["doctor"], capsys))
 
 
-@pytest.mark.parametrize("kind", [Diagnosis, Check, Figures])
+@pytest.mark.parametrize("kind", [Diagnosis, Check, CheckTable])
 def test_fields_of_the_diagnosis_are_documented(kind: type) -> None:
     """The page names every field of the JSON file."""
     named = set(re.findall(r"`(\w+)`", DOCTOR.read_text()))

@@ -14,8 +14,8 @@ from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, 
 from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -58,7 +58,7 @@ def measure(
     lineup, measures = cast_suite(suite, RoleChoices(model))
     dataset = load_data(suite, {}, samples).repeated(seeds)
     with Store(home.path / "other-store") as store:
-        run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
+        run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
         cases = list_cases(measures, suite.name, dataset, suite.table.groups)
         return tuple(run.measure(case) for case in cases)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.stats import models_in
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import accept_by_hand, measure_toy
@@ -118,7 +118,7 @@ def test_gc(filled: Home) -> None:
 def test_baselines_say_what_is_needed(home: Home) -> None:
     """Real ones: all that their model and the fixed roles made stays, or is all that is exported."""
     accept_by_hand(Path("baselines"), measure_toy(home.path, "shapes:?miss=0.1"))
-    with Reader(Path("store"), "store") as reader:
+    with ReadonlyStore(Path("store"), "store") as reader:
         theirs = models_in(reader.read)
     with Store(Path("store")) as opened:
         whole = len(opened)
@@ -131,7 +131,7 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
     assert "more than --max-size stays: the baselines need it (1 kB were asked)" in tight
     assert store(home, "export", "copy.tar", *argv).code == 0
     assert store(home, "import", "copy.tar").code == 0
-    with Reader(STORE, "store") as reader:
+    with ReadonlyStore(STORE, "store") as reader:
         assert models_in(reader.read) == theirs
     with Store(STORE) as opened:
         assert len(opened) == whole

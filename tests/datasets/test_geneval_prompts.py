@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.geneval import OBJECTS, WrittenPrompt, write_prompts
-from pytest_cepbench.datasets.geneval.draws import Draws
+from pytest_cepbench.datasets.geneval.draws import RandomStream
 from pytest_cepbench.datasets.geneval.objects import plural, with_article
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import COLORS, TASKS, prompt_metadata
@@ -137,7 +137,7 @@ def test_plurals_are_those_of_the_suite(name: str, expected: str) -> None:
 )
 def test_choices_are_numpys(seed: int, requests: list[tuple[int, int | None]]) -> None:
     """Any sequence of single and of several choices, from one stream."""
-    draws, numpy = Draws(seed), np.random.default_rng(seed)
+    draws, numpy = RandomStream(seed), np.random.default_rng(seed)
     for limit, number in requests:
         if number is None:
             assert draws.one(limit) == numpy.choice(limit)
@@ -148,7 +148,7 @@ def test_choices_are_numpys(seed: int, requests: list[tuple[int, int | None]]) -
 
 def test_large_limits_are_drawn_again_where_numpy_does() -> None:
     """Near the word's size the choice is often rejected; the streams stay together."""
-    draws, numpy = Draws(0), np.random.default_rng(0)
+    draws, numpy = RandomStream(0), np.random.default_rng(0)
     limit = 3 * 2**30 + 1
     assert [draws.one(limit) for _ in range(50)] == [int(numpy.choice(limit)) for _ in range(50)]
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_cepbench
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.chains import ChainPlan, Modality
-from pytest_cepbench.datasets.shapes import Knobs
+from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.models.api.request_params import ChatParams, ImageParams, ServerParams
@@ -34,7 +34,13 @@ from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import LOADERS
 from pytest_cepbench.suites.definition import CaseTable, PresetTable, SuiteTable
-from pytest_cepbench.suites.measures import KINDS, MetricTable, Stage, make_measures, read_table
+from pytest_cepbench.suites.measures import (
+    KINDS,
+    MetricTable,
+    SuiteContext,
+    make_measures,
+    read_table,
+)
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, blocks, column, tables
 
 REFERENCE = DOCS / "reference.md"
@@ -55,7 +61,7 @@ _PARAMETERS = (
     ServerParams,
     ChatParams,
     ImageParams,
-    Knobs,
+    Degradation,
 )
 
 # Of the examples' own models and of the placeholders that stand for a parameter.
@@ -150,7 +156,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Encoders", 4, InceptionParams),
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
-        ("The rule-based models: `shapes:`", 0, Knobs),
+        ("The rule-based models: `shapes:`", 0, Degradation),
         ("Parameters", 0, ServerParams),
         ("Parameters", 1, ChatParams),
         ("Parameters", 2, ImageParams),
@@ -217,7 +223,7 @@ def test_metrics_and_failures_are_documented() -> None:
         "image": ChainPlan("image", 8, "describe", "{description}"),
     }
     tables_of_all = {name: read_table(name, {}) for name in KINDS}
-    measures = make_measures(tables_of_all, Stage("all", plans, {}))
+    measures = make_measures(tables_of_all, SuiteContext("all", plans, {}))
 
     assert {row[0].strip("`"): row[2] for row in metrics} == {
         name: "higher" if measure.higher_is_better else "lower"

@@ -10,7 +10,7 @@ from pytest_cepbench.metrics.geneval import (
     Position,
     Prompt,
     Relation,
-    Settings,
+    SelectionSettings,
     judge,
 )
 
@@ -30,7 +30,7 @@ def many(name: str, *scores: float) -> list[Detection]:
     return [seen(name, score, x=100 * number) for number, score in enumerate(scores)]
 
 
-def right(prompt: Prompt, found: Found, settings: Settings = GENEVAL) -> bool:
+def right(prompt: Prompt, found: Found, settings: SelectionSettings = GENEVAL) -> bool:
     """Whether the image is right, where the detections carry their colors."""
     return judge(prompt, found, {}, settings).correct
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.alignment import (
-    Agreement,
     Choice,
+    HumanAgreement,
     alignment,
     alignment_by_pattern,
     majority_choice,
@@ -107,7 +107,7 @@ def test_agreement_is_counted_vote_by_vote_and_item_by_item(
 
     right = sum(Counter(votes)[choice] for choice, votes, _ in items)
     assert found.items == len(items)
-    assert found.votes == Agreement(right, sum(len(votes) for _, votes, _ in items))
+    assert found.votes == HumanAgreement(right, sum(len(votes) for _, votes, _ in items))
     halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes, _ in items]
     assert found.majorities.right == sum(halves)
     assert found.majorities.total + found.without_majority == len(items)
@@ -132,7 +132,7 @@ def test_no_decision_has_no_share() -> None:
     found = alignment([], [])
     assert found.votes.share is None
     assert found.majorities.share is None
-    assert Agreement(7944, 9000).share == 7944 / 9000
+    assert HumanAgreement(7944, 9000).share == 7944 / 9000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.constancy import (
     SAME_VECTORS,
-    Common,
+    MostFrequentAnswer,
     most_common,
     one_verdict,
     spread_of_directions,
@@ -64,7 +64,7 @@ def test_the_threshold_lies_between_rounding_and_sight() -> None:
 def test_answers_are_counted_once_for_each_input() -> None:
     """An input that comes again adds nothing: 24 samples of one image are no 24 images."""
     common = most_common([("a", 1), ("a", 1), ("b", 1), ("c", 2)])
-    assert common == Common(answer=1, count=2, of=3)
+    assert common == MostFrequentAnswer(answer=1, count=2, of=3)
     assert most_common([]) is None
 
 

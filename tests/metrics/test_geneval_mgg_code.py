@@ -6,7 +6,7 @@ from pytest_cepbench.metrics.geneval import (
     MGG_CODE,
     Clause,
     Prompt,
-    Settings,
+    SelectionSettings,
     judge,
     objects_to_color,
 )
@@ -34,7 +34,7 @@ def test_mgg_code_counts_what_is_hardly_seen() -> None:
 def test_mgg_code_has_no_limit_of_objects_and_no_suppression() -> None:
     """Seventeen boxes are seventeen, even in one place."""
     crowd = {"dog": [seen("dog", 0.95)] * 17}
-    settings = Settings(threshold=0.1, max_overlap=0.5, variant="mgg-code")
+    settings = SelectionSettings(threshold=0.1, max_overlap=0.5, variant="mgg-code")
     assert right(counting(17), crowd, settings)
 
 

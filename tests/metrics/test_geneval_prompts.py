@@ -14,8 +14,8 @@ from pytest_cepbench.metrics.geneval import (
     COLORS,
     RELATIONS,
     TASKS,
-    Asked,
     Clause,
+    DetectorQuery,
     Exclusion,
     Position,
     Prompt,
@@ -135,19 +135,22 @@ RED_DOG_AND_TV = Prompt(
 @pytest.mark.parametrize(
     ("style", "expected"),
     [
-        ("class", {"dog": Asked("dog"), "tv": Asked("tv")}),
-        ("photo", {"a photo of a dog": Asked("dog"), "a photo of a tv": Asked("tv")}),
+        ("class", {"dog": DetectorQuery("dog"), "tv": DetectorQuery("tv")}),
+        (
+            "photo",
+            {"a photo of a dog": DetectorQuery("dog"), "a photo of a tv": DetectorQuery("tv")},
+        ),
         (
             "colored photo",
             {
-                "a photo of a red dog": Asked("dog", "red"),
-                "a photo of a tv": Asked("tv"),
-                "a photo of a blue dog": Asked("dog", "blue"),
+                "a photo of a red dog": DetectorQuery("dog", "red"),
+                "a photo of a tv": DetectorQuery("tv"),
+                "a photo of a blue dog": DetectorQuery("dog", "blue"),
             },
         ),
     ],
 )
-def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, Asked]) -> None:
+def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, DetectorQuery]) -> None:
     """One for every class, or for every class and color, in the order of the clauses."""
     asked = queries(RED_DOG_AND_TV, style)
     assert asked == expected

@@ -7,9 +7,9 @@ import pytest
 from pytest_cepbench.metrics.geneval import (
     Clause,
     Exclusion,
-    Outcome,
     Position,
     Prompt,
+    PromptResult,
     Relation,
     ToColor,
     judge,
@@ -32,7 +32,7 @@ def test_one_object_is_enough() -> None:
     """Other objects do not matter, of the same class or of another."""
     assert right(DOG, {"dog": many("dog", 0.31)})
     assert right(DOG, {"dog": many("dog", 0.9, 0.8, 0.7), "cat": many("cat", 1.0)})
-    assert judge(DOG, {"cat": many("cat", 1.0)}, {}) == Outcome(
+    assert judge(DOG, {"cat": many("cat", 1.0)}, {}) == PromptResult(
         correct=False, reasons=("1 dog expected, 0 found",)
     )
 

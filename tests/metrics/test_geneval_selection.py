@@ -12,7 +12,7 @@ from pytest_cepbench.metrics.geneval import (
     Clause,
     Exclusion,
     Prompt,
-    Settings,
+    SelectionSettings,
     judge,
 )
 from pytest_cepbench.metrics.geneval.selection import keep_objects
@@ -66,7 +66,7 @@ def test_no_more_than_sixteen_are_looked_at() -> None:
     crowd = {"dog": many("dog", *[0.95] * 17)}
     assert right(counting(16), crowd)
     assert not right(counting(17), crowd)
-    assert right(counting(17), crowd, Settings(max_objects=17))
+    assert right(counting(17), crowd, SelectionSettings(max_objects=17))
 
 
 def test_the_order_given_does_not_matter() -> None:
@@ -82,7 +82,7 @@ def test_equally_sure_ones_stay_in_the_order_of_the_detector(beside: tuple[float
     equal = [seen("dog", 0.6, 100 * place) for place in range(5)]
     others = [seen("dog", score, 1000 + 100 * place) for place, score in enumerate(beside)]
     mixed = [one for pair in zip_longest(equal, others) for one in pair if one is not None]
-    kept = keep_objects(DOG, {"dog": mixed}, Settings())["dog"]
+    kept = keep_objects(DOG, {"dog": mixed}, SelectionSettings())["dog"]
     assert [one for one in kept if one.score == 0.6] == equal
 
 
@@ -117,12 +117,12 @@ def test_what_a_dropped_box_overlaps_is_kept() -> None:
 def test_the_limit_comes_before_the_overlap() -> None:
     """What the sixteen surest are is settled first, even where some of them are the same dog."""
     found = {"dog": [seen("dog", 0.9), seen("dog", 0.8), seen("dog", 0.7, 300)]}
-    limited = Settings(counting_threshold=0.3, max_overlap=0.5, max_objects=2)
+    limited = SelectionSettings(counting_threshold=0.3, max_overlap=0.5, max_objects=2)
     assert right(counting(1), found, limited)
 
 
-def _overlapping(max_overlap: float) -> Settings:
-    return Settings(counting_threshold=0.3, max_overlap=max_overlap)
+def _overlapping(max_overlap: float) -> SelectionSettings:
+    return SelectionSettings(counting_threshold=0.3, max_overlap=max_overlap)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def _overlapping(max_overlap: float) -> Settings:
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:
     """Before anything is judged by them."""
     with pytest.raises(ValueError, match=message):
-        Settings(**options)
+        SelectionSettings(**options)

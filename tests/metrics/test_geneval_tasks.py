@@ -15,7 +15,7 @@ from pytest_cepbench.metrics.geneval import (
     MGG_CODE,
     Position,
     Prompt,
-    Settings,
+    SelectionSettings,
     judge,
 )
 from tests.metrics.geneval_scenes import (
@@ -59,7 +59,7 @@ def _by_class(detections: Sequence[Detection]) -> Found:
 
 @given(PROMPTS, SCENES, st.randoms(use_true_random=False), st.sampled_from([GENEVAL, MGG_CODE]))
 def test_the_verdict_does_not_depend_on_the_order_of_detections(
-    prompt: Prompt, scene: list[Detection], random: Any, settings: Settings
+    prompt: Prompt, scene: list[Detection], random: Any, settings: SelectionSettings
 ) -> None:
     """Nor do the reasons, and a right image has none."""
     outcome = judge(prompt, _by_class(scene), {}, settings)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import Tally
-from pytest_cepbench.chains.device_swap import Residency
-from pytest_cepbench.chains.model_handle import Holding
+from pytest_cepbench.chains import CallCounts
+from pytest_cepbench.chains.device_swap import DeviceSwap
+from pytest_cepbench.chains.model_handle import ModelHandle
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
@@ -98,17 +98,17 @@ def test_what_is_loaded_again_is_of_the_same_checkpoint(tmp_path: Path) -> None:
 
     with quiet():
         folder = encoders.build_vit(tmp_path / "vit", pooler=True)
-    holding = Holding(bind_text(str(folder), "encoder"), Residency(swap=True))
-    assert holding.model(Tally())
+    holding = ModelHandle(bind_text(str(folder), "encoder"), DeviceSwap(swap=True))
+    assert holding.model(CallCounts())
     holding.leave()
     assert not holding.loaded
-    assert holding.model(Tally())
+    assert holding.model(CallCounts())
 
     holding.leave()
     _wipe(folder / "model.safetensors")
     for _ in range(2):
         with pytest.raises(IdentityError, match=r"written again: model\.safetensors"):
-            holding.model(Tally())
+            holding.model(CallCounts())
     assert not holding.loaded
 
 

@@ -14,10 +14,10 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections
 from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import (
-    Knobs,
+    Degradation,
     Scene,
     caption,
-    distort,
+    degrade_scene,
     features,
     load_shapes,
     parse_caption,
@@ -129,12 +129,13 @@ def test_one_distortion_whichever_role_makes_it(dataset: Dataset) -> None:
     describer = cast("Describer", bound(spec, "describer").load())
     generator = cast("Generator", bound(spec, "generator").load())
     encoder = cast("Encoder", bound("shapes:", "encoder").load())
-    knobs = Knobs(miss=0.2, recolor=0.3, reshape=0.3, resize=0.3, move=0.3, swap=0.5)
+    knobs = Degradation(miss=0.2, recolor=0.3, reshape=0.3, resize=0.3, move=0.3, swap=0.5)
     seeds = list(range(len(dataset.samples)))
     texts = [sample.text or "" for sample in dataset.samples]
     images = [load_seed_image(sample).to_pil() for sample in dataset.samples]
     expected = [
-        distort(parse_caption(text), knobs, seed) for text, seed in zip(texts, seeds, strict=True)
+        degrade_scene(parse_caption(text), knobs, seed)
+        for text, seed in zip(texts, seeds, strict=True)
     ]
     assert list(describer.describe(images, "", seeds)) == [caption(scene) for scene in expected]
     drawn = [Image.fromarray(np.asarray(image)) for image in generator.generate(texts, seeds)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.datasets.shapes import Knobs
+from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.models.rule_based import ShapesDescriber, ShapesGenerator
 from tests.models.api.fake_server import Answer, FakeServer, Seen, drawn, fault, said, serving
 from tests.plugin.project import SHAPES, Project, contents
@@ -38,9 +38,11 @@ PRICES = "price_in=2&price_out=10"
 def _play(seen: Seen) -> Answer:
     """The world's own models, as a provider serves them; one that repeats the key it is given."""
     if seen.path.endswith("/images/generations"):
-        (pixels,) = ShapesGenerator(Knobs()).generate([seen.body["prompt"]], [seen.body["seed"]])
+        (pixels,) = ShapesGenerator(Degradation()).generate(
+            [seen.body["prompt"]], [seen.body["seed"]]
+        )
         return drawn(Image.fromarray(np.asarray(pixels)))
-    return said(ShapesDescriber(Knobs()).describe(seen.images, seen.text, [0])[0])
+    return said(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
 
 
 @pytest.fixture

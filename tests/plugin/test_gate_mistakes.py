@@ -46,10 +46,10 @@ def _refused(project: Project, *arguments: str) -> str:
     config = project.pytester.parseconfig(
         "-p", "no:terminal", "-p", "no:hypothesispytest", *arguments
     )
-    from pytest_cepbench.plugin.run_settings import Settings
+    from pytest_cepbench.plugin.run_settings import RunSettings
 
     with pytest.raises(pytest.UsageError) as raised:
-        Settings.from_config(config)
+        RunSettings.from_config(config)
     return str(raised.value)
 
 

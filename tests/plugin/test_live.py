@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.plugin.terminal.live import Moment, forget, is_wanted, lines_of, spoken, told
+from pytest_cepbench.plugin.terminal.live import (
+    ProgressSnapshot,
+    forget,
+    is_wanted,
+    lines_of,
+    read_moments,
+    spoken,
+)
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import Terminal, pytest_on, wait_for
 
@@ -167,7 +174,7 @@ def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
 
 # -- what they say -----------------------------------------------------------------------------------
 
-NOW = Moment(
+NOW = ProgressSnapshot(
     worker="gw0",
     case="sdp overall MCD",
     samples=5,
@@ -231,8 +238,8 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     write("gw3.progress", "{")
     write("gw4.progress", '{"worker": "gw4"}')
     write("gw5.progress", "[]")
-    assert [one.worker for one in told(tmp_path)] == ["gw1", "gw2", "gw10"]
+    assert [one.worker for one in read_moments(tmp_path)] == ["gw1", "gw2", "gw10"]
     forget(tmp_path, "gw2")
     forget(tmp_path, "gw7")
-    assert [one.worker for one in told(tmp_path)] == ["gw1", "gw10"]
-    assert told(tmp_path / "absent") == []
+    assert [one.worker for one in read_moments(tmp_path)] == ["gw1", "gw10"]
+    assert read_moments(tmp_path / "absent") == []

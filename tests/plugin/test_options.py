@@ -45,9 +45,9 @@ VALUES = {
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    from pytest_cepbench.plugin.run_settings import Settings
+    from pytest_cepbench.plugin.run_settings import RunSettings
 
-    return vars(Settings.from_config(config))
+    return vars(RunSettings.from_config(config))
 
 
 def _found(settings: dict[str, Any], name: str) -> str:

@@ -19,7 +19,7 @@ from pytest_cepbench.datasets.shapes import (
     Scene,
     load_shapes,
     parse_caption,
-    perceive,
+    parse_image,
     sample_scene,
 )
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator
@@ -158,7 +158,7 @@ def test_generators_draw_better_with_every_checkpoint() -> None:
         model = role.load()
         assert isinstance(model, Generator)
         drawn = model.generate(_captions(), list(range(len(_captions()))))
-        found.append(_exact([perceive(_artifact(image)) for image in drawn]))
+        found.append(_exact([parse_image(_artifact(image)) for image in drawn]))
         assert found[-1] == pytest.approx(logged[folder.name], abs=0.25), folder.name
     assert all(later > earlier for earlier, later in itertools.pairwise(found))
     assert found[-1] >= 0.8

@@ -14,8 +14,8 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -98,7 +98,7 @@ describe = "describe the image"
 """The chains of the drift suite, but short."""
 
 
-def values(file: Path, roster: Roster, step: int) -> dict[str, float]:
+def values(file: Path, roster: ModelPool, step: int) -> dict[str, float]:
     """What a suite says of the describer of a training step, over all of few scenes, by metric."""
     suite = load_suite(file)
     describer = f"{CHECKPOINTS / f'describer-step{step}'}?dtype=float32"
@@ -121,7 +121,7 @@ def test_the_metrics_put_the_training_in_order(place: Path) -> None:
     short.write_text(f"{DRIFT}{text[text.index('[roles]') : text.index('[metrics.gc]')]}")
     found: dict[str, list[float]] = {}
     with Store(place / ".cepbench" / "store") as store:
-        roster = Roster(store, threads=1)
+        roster = ModelPool(store, threads=1)
         for step in (200, 600, 2000):
             for file in (long, short):
                 for metric, value in values(file, roster, step).items():

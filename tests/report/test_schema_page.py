@@ -15,10 +15,10 @@ from pytest_cepbench.report import (
     AnchorShown,
     CaseResult,
     ChainShown,
-    Effort,
     HopShown,
     LinkShown,
     ModelShown,
+    UsageTotals,
 )
 from pytest_cepbench.report.junit import PREFIX, properties_of
 from pytest_cepbench.report.writers import SCHEMA, RunFacts, json_document
@@ -34,7 +34,7 @@ _NAMES: dict[Any, str] = {
     HopShown: "Hop",
     ChainShown: "Chain",
     LinkShown: "Link",
-    Effort: "Effort",
+    UsageTotals: "UsageTotals",
     Usage: "Usage",
     Baseline: "Measured",
     Noise: "Noise",

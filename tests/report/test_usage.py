@@ -7,14 +7,14 @@ import json
 from msgspec.structs import replace
 
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report import Effort
+from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.usage import between, effort_line, together
 from pytest_cepbench.report.writers import RunFacts, html_page, json_document
 from tests.report.results import REGRESSED
 
-CASE = Effort(1, 10, 5, 2.0, 1.25, {"describer": 1}, worker="gw0")
-BESIDE = Effort(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker="gw1")
+CASE = UsageTotals(1, 10, 5, 2.0, 1.25, {"describer": 1}, worker="gw0")
+BESIDE = UsageTotals(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker="gw1")
 
 
 def test_a_run_is_told_in_one_sentence() -> None:
@@ -30,7 +30,7 @@ def test_a_run_is_told_in_one_sentence() -> None:
 
 def test_a_run_that_asks_no_model_says_so() -> None:
     """Everything came from the store: no role and no worker is named."""
-    assert effort_line([Effort(hits=4, worker="gw1")]) == (
+    assert effort_line([UsageTotals(hits=4, worker="gw1")]) == (
         "0 model loads, 0 model inputs (0.0 s in models), 4 results from the store"
     )
 

@@ -13,9 +13,9 @@ import numpy as np
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.access_log import today
-from pytest_cepbench.store.export import freeze
+from pytest_cepbench.store.export import export_store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 from tests.artifacts.files import noise
 
 
@@ -52,8 +52,8 @@ def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Re
 
 def frozen(folder: Path, target: Path) -> Path:
     """A frozen copy of all of a store."""
-    with Reader(folder, str(folder)) as reader:
-        freeze(reader, target, lambda *_: True)
+    with ReadonlyStore(folder, str(folder)) as reader:
+        export_store(reader, target, lambda *_: True)
     return target
 
 

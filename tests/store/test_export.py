@@ -10,10 +10,10 @@ import pytest
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.access_log import today
-from pytest_cepbench.store.export import Frozen, Wanted, freeze
+from pytest_cepbench.store.export import ExportSummary, Wanted, export_store
 from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.merge import merge
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 from pytest_cepbench.store.sources import FolderSource, TarSource
 from tests.store.filling import (
     age,
@@ -39,10 +39,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def export(root: Path, target: Path, wanted: Wanted, *, force: bool = False) -> Frozen:
+def export(root: Path, target: Path, wanted: Wanted, *, force: bool = False) -> ExportSummary:
     """Freeze some of a store."""
-    with Reader(root, str(root)) as reader:
-        return freeze(reader, target, wanted, force=force)
+    with ReadonlyStore(root, str(root)) as reader:
+        return export_store(reader, target, wanted, force=force)
 
 
 def numbers_in(target: Path) -> list[int]:

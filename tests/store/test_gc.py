@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store, StoredResult
-from pytest_cepbench.store.gc import Collection, Criteria, choose, collect
+from pytest_cepbench.store.gc import Collection, GcCriteria, choose, collect
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX, Reader
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
 from tests.store.filling import age, age_images, fill, key_of, picture, results_of
 
 OLD, NEW = "a" * 16, "b" * 16
@@ -31,9 +31,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(root: Path, criteria: Criteria) -> Collection:
+def plan(root: Path, criteria: GcCriteria) -> Collection:
     """What would go."""
-    with Reader(root, str(root)) as reader:
+    with ReadonlyStore(root, str(root)) as reader:
         return choose(root, reader.read, criteria)
 
 
@@ -47,30 +47,30 @@ def numbers_of(going: Collection) -> list[int]:
 
 def test_what_was_not_used_for_long(root: Path) -> None:
     """By the day of its last use, which a hit makes young again; never used counts from storing."""
-    assert numbers_of(plan(root, Criteria(unused_for=8))) == [0, 1]
-    assert numbers_of(plan(root, Criteria(unused_for=10))) == []
+    assert numbers_of(plan(root, GcCriteria(unused_for=8))) == [0, 1]
+    assert numbers_of(plan(root, GcCriteria(unused_for=10))) == []
     with Store(root) as store:
         store.get(results_of(range(1)))
-    assert numbers_of(plan(root, Criteria(unused_for=8))) == [1]
+    assert numbers_of(plan(root, GcCriteria(unused_for=8))) == [1]
 
 
 def test_the_least_recently_used_goes_until_the_rest_fits(root: Path) -> None:
     """Images count; what stays is no more than was asked."""
-    whole = plan(root, Criteria(max_size=10**9))
+    whole = plan(root, GcCriteria(max_size=10**9))
     assert (numbers_of(whole), whole.bytes) == ([], 0)
-    going = plan(root, Criteria(max_size=whole.kept_bytes * 4 // 7))
+    going = plan(root, GcCriteria(max_size=whole.kept_bytes * 4 // 7))
     assert numbers_of(going) == [0, 1, 2]
     assert going.kept_bytes <= whole.kept_bytes * 4 // 7
     assert going.kept_bytes + going.bytes == whole.kept_bytes
-    assert numbers_of(plan(root, Criteria(max_size=0))) == list(range(7))
+    assert numbers_of(plan(root, GcCriteria(max_size=0))) == list(range(7))
 
 
 def test_baselines_keep_what_their_models_made(root: Path) -> None:
     """Whatever age and size say; by themselves they let go what names another model, and only that."""
     needed = frozenset({OLD})
-    assert numbers_of(plan(root, Criteria(unused_for=1, needed=needed))) == []
-    assert numbers_of(plan(root, Criteria(max_size=0, needed=needed))) == [4, 5, 6]
-    alone = plan(root, Criteria(needed=needed))
+    assert numbers_of(plan(root, GcCriteria(unused_for=1, needed=needed))) == []
+    assert numbers_of(plan(root, GcCriteria(max_size=0, needed=needed))) == [4, 5, 6]
+    alone = plan(root, GcCriteria(needed=needed))
     assert (numbers_of(alone), alone.unnamed) == ([4, 5], 3)
 
 
@@ -81,7 +81,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
         store.get([key_of("large"), key_of("text 4")])
     age(root, key_of("large"), 9)
     size = (root / INDEX).stat().st_size
-    criteria = Criteria(unused_for=5)
+    criteria = GcCriteria(unused_for=5)
     going = plan(root, criteria)
     with Store(root) as store:
         done = collect(store, going)
@@ -104,7 +104,7 @@ def test_images_that_nobody_refers_to(root: Path) -> None:
             store.put_image(picture(seed))
         age_images(root)
         store.put_image(picture(21))  # wanted again: young
-    going = plan(root, Criteria(unused_for=1000))
+    going = plan(root, GcCriteria(unused_for=1000))
     assert going.unused == (picture(20).digest,)
     with Store(root) as store:
         collect(store, going)
@@ -114,7 +114,7 @@ def test_images_that_nobody_refers_to(root: Path) -> None:
 
 def test_an_image_that_is_still_referred_to_stays(root: Path) -> None:
     """Two results can share one; the second may come between the choice and the deletion."""
-    going = plan(root, Criteria(unused_for=9))
+    going = plan(root, GcCriteria(unused_for=9))
     with Store(root) as store:
         late = results_of(range(1))[key_of("image 0")]
         store.put([StoredResult(key_of("late"), late)])
@@ -131,7 +131,7 @@ def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
     size = (root / INDEX).stat().st_size
     with Store(root) as other, Store(root) as store:
         assert other.get([key_of("text 0")])
-        done = collect(store, plan(root, Criteria(unused_for=1)))
+        done = collect(store, plan(root, GcCriteria(unused_for=1)))
         assert not done.compacted
         assert other.get([key_of("text 0"), key_of("text 4")]).keys() == {key_of("text 4")}
         assert (root / INDEX).stat().st_size >= size

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.image_cache import Recent
+from pytest_cepbench.store.image_cache import ImageCache
 from tests.artifacts.files import noise
 
 
 def test_the_oldest_make_room() -> None:
     """No more bytes of pixels are held than allowed; an image larger than that is not held at all."""
     images = [ImageArtifact(noise(4, 5, seed=number)) for number in range(4)]
-    recent = Recent(most=2 * images[0].pixels.nbytes)
+    recent = ImageCache(most=2 * images[0].pixels.nbytes)
     for image in images[:3]:
         recent.add(image)
     assert [recent.get(image.digest) for image in images] == [None, *images[1:3], None]

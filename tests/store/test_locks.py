@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import StoreError, StoreFullError
-from pytest_cepbench.store.locks import Claims
+from pytest_cepbench.store.locks import WorkLocks
 
 PATIENCE = 10.0
 
 
 @pytest.fixture
-def claims(tmp_path: Path) -> Claims:
+def claims(tmp_path: Path) -> WorkLocks:
     """An empty folder of claims."""
-    return Claims(tmp_path / "claims")
+    return WorkLocks(tmp_path / "claims")
 
 
-def die_with(claims: Claims, name: str, run: str) -> None:
+def die_with(claims: WorkLocks, name: str, run: str) -> None:
     """Have a process take some work and die over it."""
     child = os.fork()
     if child == 0:
@@ -33,7 +33,7 @@ def die_with(claims: Claims, name: str, run: str) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_one_has_the_others_do_not_get(claims: Claims, tmp_path: Path) -> None:
+def test_what_one_has_the_others_do_not_get(claims: WorkLocks, tmp_path: Path) -> None:
     """Until it is given back; other work is free meanwhile."""
     mine = claims.take("a", "run")
     assert mine is not None
@@ -50,7 +50,7 @@ def test_what_one_has_the_others_do_not_get(claims: Claims, tmp_path: Path) -> N
     assert not list((tmp_path / "claims").glob("*.lock"))
 
 
-def test_a_claim_ends_with_its_process_and_its_death_is_known(claims: Claims) -> None:
+def test_a_claim_ends_with_its_process_and_its_death_is_known(claims: WorkLocks) -> None:
     """To the same run; the next one begins without a word of it."""
     die_with(claims, "a", "run")
     die_with(claims, "a", "run")
@@ -65,7 +65,7 @@ def test_a_claim_ends_with_its_process_and_its_death_is_known(claims: Claims) ->
         assert later.deaths == 0
 
 
-def test_deaths_are_remembered_where_they_are_to_be(claims: Claims) -> None:
+def test_deaths_are_remembered_where_they_are_to_be(claims: WorkLocks) -> None:
     """Whoever leaves such work alone leaves its history too."""
     die_with(claims, "a", "run")
     seen = claims.take("a", "run")
@@ -79,7 +79,7 @@ def test_deaths_are_remembered_where_they_are_to_be(claims: Claims) -> None:
 
 
 def test_who_works_alone_waits_for_the_others_and_they_for_it(
-    claims: Claims, tmp_path: Path
+    claims: WorkLocks, tmp_path: Path
 ) -> None:
     """Those who come meanwhile make room before they wait."""
     order: list[str] = []
@@ -128,13 +128,13 @@ def _is_wanted(folder: Path) -> bool:
     return False
 
 
-def test_many_work_together(claims: Claims) -> None:
+def test_many_work_together(claims: WorkLocks) -> None:
     """Nobody waits where nobody wants to be alone."""
     with claims.together(pytest.fail), claims.together(pytest.fail):
         pass
 
 
-def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(claims: Claims) -> None:
+def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(claims: WorkLocks) -> None:
     """A process that forked while it had some work and died: its death is known, nobody waits."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -158,7 +158,7 @@ def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(claims: Cla
         os.close(writing)
 
 
-def test_what_was_given_back_is_free_although_a_child_lives(claims: Claims) -> None:
+def test_what_was_given_back_is_free_although_a_child_lives(claims: WorkLocks) -> None:
     """A process that was forked meanwhile has the files open still, and no lock."""
     reading, writing = os.pipe()
     for keep in (True, False):
@@ -179,7 +179,7 @@ def test_what_was_given_back_is_free_although_a_child_lives(claims: Claims) -> N
     os.close(writing)
 
 
-def test_signs_of_life(claims: Claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signs_of_life(claims: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time since a holder gave one can be seen by others, of one work and of any."""
     monkeypatch.setattr("pytest_cepbench.store.locks._BEAT", 0.0)
     assert claims.silence("a") == claims.silence() == float("inf")
@@ -200,7 +200,7 @@ def test_signs_of_life(claims: Claims, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_nobody_waits_for_ever_for_a_turn(
-    claims: Claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    claims: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever works alone, or beside others, and is stopped there, is waited for until a limit."""
     monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.2)
@@ -225,7 +225,7 @@ def test_nobody_waits_for_ever_for_a_turn(
 
 
 def test_a_wait_goes_on_while_there_are_signs_of_life(
-    claims: Claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    claims: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that works alone for long, and stores what it makes, is waited for."""
     monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.3)
@@ -233,7 +233,7 @@ def test_a_wait_goes_on_while_there_are_signs_of_life(
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        own = Claims(tmp_path / "claims")
+        own = WorkLocks(tmp_path / "claims")
         held = own.take("a", "run")
         assert held is not None
         with held, own.alone():
@@ -251,7 +251,7 @@ def test_a_wait_goes_on_while_there_are_signs_of_life(
 def test_a_claim_that_cannot_be_noted_is_not_kept(tmp_path: Path) -> None:
     """On a disk without space for a line: an error of the store, no lock, no empty file."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    claims = Claims(tmp_path / "claims")
+    claims = WorkLocks(tmp_path / "claims")
     files = list(Path("/dev/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # Python has the signal ignored
     try:

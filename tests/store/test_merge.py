@@ -15,7 +15,7 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.access_log import today
 from pytest_cepbench.store.images import MOST_BYTES, image_path
-from pytest_cepbench.store.merge import Merged, merge
+from pytest_cepbench.store.merge import MergeSummary, merge
 from pytest_cepbench.store.readonly import INDEX
 from pytest_cepbench.store.sources import FolderSource, TarSource
 from pytest_cepbench.store.stored_result import seal
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def take_over(store: Store, folder: Path) -> Merged:
+def take_over(store: Store, folder: Path) -> MergeSummary:
     """Merge a folder; it is left as it was."""
     before = contents(folder)
     source = FolderSource(folder)

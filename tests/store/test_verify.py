@@ -10,8 +10,8 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX, Reader
-from pytest_cepbench.store.verify import Findings, inspect, repair
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.verify import VerifyReport, inspect, repair
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
 
 COUNT = 4
@@ -29,17 +29,17 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(root: Path) -> Findings:
+def look(root: Path) -> VerifyReport:
     """At a store that nobody has open; nothing of it is changed."""
     before = contents(root)
-    with Reader(root, str(root)) as reader:
+    with ReadonlyStore(root, str(root)) as reader:
         found = inspect(root, reader.read)
     after = contents(root)
     assert {name: after[name] for name in before} == before
     return found
 
 
-def wrong(found: Findings) -> dict[str, object]:
+def wrong(found: VerifyReport) -> dict[str, object]:
     """What was found, without how much was looked at."""
     return {
         name: what for name, what in asdict(found).items() if what and not isinstance(what, int)

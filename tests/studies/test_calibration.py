@@ -17,7 +17,7 @@ from pytest_cepbench.gate import CaseKey, Measurement, Noise
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated, Trial, calibrate, rehearse
 from pytest_cepbench.studies.noise_estimate import noise_of
-from pytest_cepbench.suites import RoleChoices, Roster
+from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.gate_config import Overrides
 from tests.studies.toy import TOY, write_suite
 
@@ -187,7 +187,7 @@ def calibrated(folder: Path, text: str = GATED, **fields: Any) -> dict[str, Cali
     """What is found of every case of a suite, by PART/METRIC."""
     trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2, **fields)
     with Store(folder / "store") as store:
-        roster = Roster(store)
+        roster = ModelPool(store)
         found = calibrate(rehearse(trial, roster), roster, lambda _: None)
     return {f"{one.key.part}/{one.key.metric}": one for one in found}
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, Question, prepare, run_study
+from pytest_cepbench.studies import Named, StudySpec, prepare, run_study
 from pytest_cepbench.suites import (
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -34,7 +34,7 @@ def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") 
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     (case,) = [c for c in cases if (c.key.part, c.key.metric) == (part, "gc")]
     with Store(folder / "gate") as store:
-        return SuiteRun(suite, dataset, lineup, measures, Roster(store)).measure(case).value
+        return SuiteRun(suite, dataset, lineup, measures, ModelPool(store)).measure(case).value
 
 
 def test_a_seed_is_the_suite_with_that_seed(tmp_path: Path) -> None:
@@ -183,10 +183,10 @@ def test_nothing_is_computed_twice(tmp_path: Path) -> None:
 def test_models_make_room_for_each_other(tmp_path: Path) -> None:
     """Of the generators that are compared no more than one is loaded at a time."""
     variants = (WORLD, MOVING, Named("resizing", "shapes:?resize=0.4"))
-    question = Question("generators", write_suite(tmp_path), (A, B), variants)
+    question = StudySpec("generators", write_suite(tmp_path), (A, B), variants)
     loaded: list[list[str]] = []
     with Store(tmp_path / "store") as store:
-        roster = Roster(store)
+        roster = ModelPool(store)
 
         def look(_: str) -> None:
             runners = roster.runners.items()

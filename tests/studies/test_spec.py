@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.studies import Named, Question
-from pytest_cepbench.suites import NotConcernedError
+from pytest_cepbench.studies import Named, StudySpec
+from pytest_cepbench.suites import SuiteNotApplicableError
 from tests.studies.toy import COLORS, TOY, A, B, seeds, study
 
 SHAPES = Named("world", "shapes:")
@@ -33,7 +33,7 @@ def test_rows_and_columns_must_be_apart(
 ) -> None:
     """Nothing to compare, and twins under one name or two, are refused with what to do."""
     with pytest.raises(CepError) as caught:
-        Question(name, SUITE, tuple(models), tuple(variants))
+        StudySpec(name, SUITE, tuple(models), tuple(variants))
     assert said in str(caught.value)
 
 
@@ -64,7 +64,7 @@ def test_what_does_not_fit_the_suite_is_refused(
         "generators": [SHAPES, B],
         "encoders": [SHAPES, Named("colors", COLORS)],
     }
-    with pytest.raises((CepError, NotConcernedError)) as caught:
+    with pytest.raises((CepError, SuiteNotApplicableError)) as caught:
         study(tmp_path, name, [A], variants.get(name, []), **settings)
     assert said in str(caught.value)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.studies.study_result import Cell, ModelSpread
+from pytest_cepbench.studies.study_result import ModelSpread, StudyCell
 from pytest_cepbench.studies.summary_statistics import (
     agreements,
     chain_agreement,
@@ -30,9 +30,9 @@ def reference() -> Any:
     return pytest.importorskip("scipy.stats", reason="the reference is SciPy's")
 
 
-def cells(scores: list[float]) -> list[Cell]:
+def cells(scores: list[float]) -> list[StudyCell]:
     """One model's row."""
-    return [Cell("m", str(i), value=score, n=1) for i, score in enumerate(scores)]
+    return [StudyCell("m", str(i), value=score, n=1) for i, score in enumerate(scores)]
 
 
 @given(SCORES)
@@ -59,7 +59,7 @@ def test_variants_picked_by_hand_have_no_interval() -> None:
 
 def test_a_cell_that_was_not_measured_is_left_out_of_its_row() -> None:
     """The spread is over what was measured; a single number has none."""
-    row = [*cells([0.1, 0.3]), Cell("m", "x", error="broken")]
+    row = [*cells([0.1, 0.3]), StudyCell("m", "x", error="broken")]
     spread = spread_over(row, sampled=True).spread
     assert spread is not None
     assert spread.runs == 2

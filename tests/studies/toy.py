@@ -12,8 +12,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, Question, Study, StudyName, prepare, run_study
-from pytest_cepbench.suites import Roster
+from pytest_cepbench.studies import Named, Study, StudyName, StudySpec, prepare, run_study
+from pytest_cepbench.suites import ModelPool
 from tests.plugin.project import SHAPES
 
 TOY = SHAPES
@@ -101,9 +101,9 @@ def study(
 ) -> Study:
     """The study of a suite, on a store in the folder."""
     suite = write_suite(folder, text)
-    question = Question(name, suite, tuple(models), tuple(variants), **settings)
+    question = StudySpec(name, suite, tuple(models), tuple(variants), **settings)
     with Store(folder / "store") as store:
-        roster = Roster(store)
+        roster = ModelPool(store)
         return run_study(prepare(question, roster), roster, lambda _: None)
 
 

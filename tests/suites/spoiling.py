@@ -16,13 +16,20 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains.chain_plan import derive_seed
-from pytest_cepbench.datasets.shapes import Knobs, caption, distort, parse_caption, perceive, render
+from pytest_cepbench.datasets.shapes import (
+    Degradation,
+    caption,
+    degrade_scene,
+    parse_caption,
+    parse_image,
+    render,
+)
 from tests.suites.world import overlapping, uneven_tasks
 
 ASKED: Counter[str] = Counter()
 """Inputs by who was asked, such as "describer 3-5"."""
 
-_LOSS = Knobs(recolor=1.0, miss=0.3)
+_LOSS = Degradation(recolor=1.0, miss=0.3)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Spoiler:
         return seed in _seeds(self.at)
 
     def _lose(self, scene: Any, seed: int) -> Any:
-        return distort(scene, _LOSS, seed) if self._spoils(seed) else scene
+        return degrade_scene(scene, _LOSS, seed) if self._spoils(seed) else scene
 
 
 class Describer(Spoiler):
@@ -58,7 +65,7 @@ class Describer(Spoiler):
     def _one(self, image: Image.Image, seed: int) -> str:
         if self.mute and self._spoils(seed):
             return ""
-        return caption(self._lose(perceive(ImageArtifact.from_pil(image)), seed))
+        return caption(self._lose(parse_image(ImageArtifact.from_pil(image)), seed))
 
 
 class Generator(Spoiler):

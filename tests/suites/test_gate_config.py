@@ -15,8 +15,8 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.suites import Case, RoleChoices, Suite, cast_suite, list_cases, load_suite
 from pytest_cepbench.suites.gate_config import (
-    Claim,
     Overrides,
+    SettingSource,
     check_names,
     claim_of,
     divide_alpha,
@@ -115,7 +115,7 @@ def test_the_nearest_alpha_counts(tmp_path: Path, said: int) -> None:
 def test_nothing_said_is_the_default(tmp_path: Path) -> None:
     """The defaults are those of the documentation, and nobody's word."""
     claim = claim_of(_suite(tmp_path), COLOR, NOBODY)
-    assert claim == Claim(Policy(), 1.0, False)
+    assert claim == SettingSource(Policy(), 1.0, False)
 
 
 def test_zero_is_a_word(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_suite_has_a_verdict_of_its_own_where_it_wants_one(tmp_path: Path) -> 
         assert pooled_case(suite, _cases(suite)) is None
 
 
-def _claims(suite: Suite, run: Overrides = NOBODY) -> dict[str, Claim]:
+def _claims(suite: Suite, run: Overrides = NOBODY) -> dict[str, SettingSource]:
     return {case.id: claim_of(suite, case.key, run) for case in _cases(suite)}
 
 
@@ -263,7 +263,7 @@ def test_cases_without_statistics_take_no_share(tmp_path: Path) -> None:
 
 
 CLAIMS: Any = st.builds(
-    Claim,
+    SettingSource,
     st.builds(
         Policy,
         gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
@@ -276,7 +276,9 @@ CLAIMS: Any = st.builds(
 
 
 @given(st.dictionaries(st.text(max_size=4), CLAIMS, max_size=12))
-def test_the_shares_never_add_up_to_more_than_the_largest_alpha(claims: dict[str, Claim]) -> None:
+def test_the_shares_never_add_up_to_more_than_the_largest_alpha(
+    claims: dict[str, SettingSource],
+) -> None:
     """Also where suites with different alphas run together; of one alpha, they add up to it."""
     shares = divide_alpha(claims)
     assert shares.keys() == claims.keys()

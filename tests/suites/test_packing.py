@@ -14,8 +14,8 @@ from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Roster, SuiteRun
-from pytest_cepbench.suites.model_options import Seat
+from pytest_cepbench.suites import ModelPool, SuiteRun
+from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.shards import Work
 from tests.suites.world import Staged, stage
 
@@ -70,12 +70,12 @@ def played(
     """The batches of a run that judges cases in this order, and knows of others that it needs."""
     TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
 
-    def place(seat: Seat) -> BoundRole:
+    def place(seat: RoleAssignment) -> BoundRole:
         return replace(bind(parse_spec(seat.spec), seat.role, roster.context), small=small)
 
     with Store(folder / "store") as store:
         staged: Staged = stage(folder, SUITE, store)
-        roster = Roster(store, place=place)
+        roster = ModelPool(store, place=place)
         old = staged.run
         run = SuiteRun(old.suite, old.dataset, old.lineup, old.measures, roster)
         work = Work(store, lambda _: run, "run", folder / "word", packs=True)

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.suites import (
-    Lineup,
-    NotConcernedError,
+    Assignments,
     RoleChoices,
+    SuiteNotApplicableError,
     cast_suite,
     load_suite,
     named_seat,
@@ -60,14 +60,14 @@ GC = "[metrics.gc]\n"
 GENEVAL = '[metrics.geneval]\ncolor_encoder = "cross"\n'
 
 
-def _cast(tmp_path: Path, text: str, **choices: Any) -> Lineup:
+def _cast(tmp_path: Path, text: str, **choices: Any) -> Assignments:
     path = tmp_path / "suite.toml"
     path.write_text(HEAD + text)
     lineup, _ = cast_suite(load_suite(path), RoleChoices(**choices))
     return lineup
 
 
-def _specs(lineup: Lineup) -> Mapping[str, str]:
+def _specs(lineup: Assignments) -> Mapping[str, str]:
     return {name: seat.spec for name, seat in lineup.seats.items()}
 
 
@@ -200,23 +200,25 @@ parameters = { steps = 28, scale = 3.5, fast = true, note = "a&b=c" }
 def test_an_unknown_preset_is_named_with_those_that_exist(tmp_path: Path) -> None:
     """By suite; a suite without presets says so. Other suites may have it: this one is skipped."""
     with pytest.raises(
-        NotConcernedError, match=r"'cast': unknown preset 'losy'. Did you mean 'lossy'\?"
+        SuiteNotApplicableError, match=r"'cast': unknown preset 'losy'. Did you mean 'lossy'\?"
     ):
         _cast(tmp_path, ROLES + GC + PRESETS, model="preset:losy")
-    with pytest.raises(NotConcernedError, match=r"unknown preset 'lossy'. Known: \(none\)"):
+    with pytest.raises(SuiteNotApplicableError, match=r"unknown preset 'lossy'. Known: \(none\)"):
         _cast(tmp_path, ROLES + GC, model="preset:lossy")
 
 
 def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> None:
     """Said before anybody is missed: such a suite is skipped, whatever else it needs."""
     for text in (ROLES + GC, GC):
-        with pytest.raises(NotConcernedError, match="the detector under test plays no part in"):
+        with pytest.raises(
+            SuiteNotApplicableError, match="the detector under test plays no part in"
+        ):
             _cast(tmp_path, text, model="shapes:", role="detector")
     drawn = HEAD.replace('"both"\ngenerations = 4', '"text"\ngenerations = 1')
     path = tmp_path / "drawn.toml"
     path.write_text(drawn + ROLES + '[metrics.geneval]\ncolors = "detector"\n')
     with pytest.raises(
-        NotConcernedError,
+        SuiteNotApplicableError,
         match="the describer under test plays no part in suite 'cast': name with --model what is",
     ):
         cast_suite(load_suite(path), RoleChoices())

@@ -175,7 +175,9 @@ def test_out_of_memory_is_tried_once_more_alone(tmp_path: Path) -> None:
         assert left == ["all"]
         (remark,) = work.told()
         assert not work.told()
-    assert remark.startswith("infrastructure: python:tests.suites.test_shards:teller runs out of mem")
+    assert remark.startswith(
+        "infrastructure: python:tests.suites.test_shards:teller runs out of mem"
+    )
 
 
 def test_out_of_memory_alone_is_the_error(tmp_path: Path) -> None:

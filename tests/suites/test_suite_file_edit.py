@@ -8,14 +8,14 @@ import pytest
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites import load_suite
-from pytest_cepbench.suites.suite_file_edit import Setting, amended, amended_text
+from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended, amended_text
 from tests.plugin.project import SHAPES
 from tests.studies.toy import write_suite
 
-SEED = Setting("chain", "seed", 7)
+SEED = SuiteNumber("chain", "seed", 7)
 
 
-def changed(folder: Path, text: str, setting: Setting = SEED) -> str:
+def changed(folder: Path, text: str, setting: SuiteNumber = SEED) -> str:
     """The text that the file would have."""
     return amended_text(load_suite(write_suite(folder, text)), setting)
 
@@ -42,7 +42,7 @@ def test_only_the_number_changes(tmp_path: Path, before: str, after: str | None)
 
 def test_the_changed_file_is_the_changed_suite(tmp_path: Path) -> None:
     """What is written is read as what was meant, for both tables."""
-    for setting in (SEED, Setting("data", "skip", 3)):
+    for setting in (SEED, SuiteNumber("data", "skip", 3)):
         suite = load_suite(write_suite(tmp_path, SHAPES))
         suite.file.write_text(amended_text(suite, setting))
         assert load_suite(suite.file).table == amended(suite, setting).table != suite.table

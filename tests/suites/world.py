@@ -16,15 +16,15 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import features as scene_features
-from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, perceive
+from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, parse_image
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     Case,
+    ModelPool,
     RoleChoices,
-    Roster,
     SuiteRun,
     cast_suite,
     list_cases,
@@ -75,7 +75,7 @@ def stage(
     lineup, measures = cast_suite(suite, choices or RoleChoices())
     dataset = load_data(suite, data.get("places", {}), data.get("most"))
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
-    run = SuiteRun(suite, dataset, lineup, measures, Roster(store))
+    run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
     return Staged(run, {case.id: case for case in cases})
 
 
@@ -123,7 +123,9 @@ def uneven_tasks() -> Dataset:
 def vector(value: Image.Image | str) -> Any:
     """What the embedded encoder makes of an image or a text."""
     scene = (
-        parse_caption(value) if isinstance(value, str) else perceive(ImageArtifact.from_pil(value))
+        parse_caption(value)
+        if isinstance(value, str)
+        else parse_image(ImageArtifact.from_pil(value))
     )
     return scene_features(scene)
 

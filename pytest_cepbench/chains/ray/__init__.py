@@ -6,16 +6,21 @@
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
 from pytest_cepbench.chains.ray.connection import connect
 from pytest_cepbench.chains.ray.pool import StoppedError
-from pytest_cepbench.chains.ray.pool_manager import Pools
-from pytest_cepbench.chains.ray.resources import Share, Wish, check_wishes, share_out
+from pytest_cepbench.chains.ray.pool_manager import PoolManager
+from pytest_cepbench.chains.ray.resources import (
+    Allocation,
+    ResourceRequest,
+    check_wishes,
+    share_out,
+)
 
 __all__ = [
+    "Allocation",
     "Cluster",
     "Node",
-    "Pools",
-    "Share",
+    "PoolManager",
+    "ResourceRequest",
     "StoppedError",
-    "Wish",
     "check_wishes",
     "connect",
     "share_out",

@@ -22,11 +22,11 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.chains.ray.messages import (
-    Answer,
-    Asked,
-    Fault,
-    Order,
-    Ready,
+    ActorFault,
+    ActorReady,
+    ActorReply,
+    ActorRequest,
+    ActorSetup,
     fault_of,
     not_here,
 )
@@ -59,10 +59,10 @@ _HIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _FIRST = "the first answers were made"
 
 
-class Player:
+class ChainActor:
     """A model and how it is asked. node: the name of the node, for people."""
 
-    def __init__(self, order: Order, node: str) -> None:
+    def __init__(self, order: ActorSetup, node: str) -> None:
         self._order = order
         self._node = node
         self._model: Model | None = None
@@ -73,14 +73,14 @@ class Player:
         if order.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(order.threads)
 
-    def bind(self) -> Ready | Fault:
+    def bind(self) -> ActorReady | ActorFault:
         """Resolve the spec here. Gives what a user has to know as a fault."""
         try:
             return self._ready(self._bound())
         except Exception as error:  # noqa: BLE001 - it is raised again in the driver
             return fault_of(error)
 
-    def load(self) -> Ready | Fault:
+    def load(self) -> ActorReady | ActorFault:
         """Resolve the spec and load the model."""
         started = time.perf_counter()
         try:
@@ -98,7 +98,7 @@ class Player:
         release_memory()
         return fault
 
-    def answer(self, asked: Asked) -> Answer | Fault:
+    def answer(self, asked: ActorRequest) -> ActorReply | ActorFault:
         """What the model makes of a batch, checked, and made plain."""
         assert self._model is not None
         try:
@@ -118,8 +118,8 @@ class Player:
         context = BindContext(self._hash, order.threads)
         return bind(parse_spec(order.spec), order.role, context, force=order.force)
 
-    def _ready(self, bound: BoundRole) -> Ready:
-        return Ready(
+    def _ready(self, bound: BoundRole) -> ActorReady:
+        return ActorReady(
             replace(bound, load=not_here, files=None),
             self._node,
             f"{__version__} {platform.python_version()}",
@@ -143,7 +143,7 @@ def stamp_of(path: Path, stamp: FileStamp) -> str:
     return f"{path.resolve()} {stamp}"
 
 
-def _answer(model: Any, asked: Asked) -> Answer:
+def _answer(model: Any, asked: ActorRequest) -> ActorReply:
     act = _ACTS[asked.method]
     inputs = [_as_given(one) for one in asked.inputs]
     started = time.perf_counter()
@@ -153,7 +153,7 @@ def _answer(model: Any, asked: Asked) -> Answer:
         lengths = None
         if asked.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
             lengths = model.text_lengths(inputs)
-    return Answer(value, lengths, time.perf_counter() - started)
+    return ActorReply(value, lengths, time.perf_counter() - started)
 
 
 def _as_given(one: Any) -> Any:

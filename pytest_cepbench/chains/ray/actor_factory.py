@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains.ray.messages import Fault, Order, Ready
-from pytest_cepbench.chains.ray.resources import Share
+from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup
+from pytest_cepbench.chains.ray.resources import Allocation
 
 
-def hire(order: Order, share: Share, place: Any) -> Any:
+def hire(order: ActorSetup, share: Allocation, place: Any) -> Any:
     """The handle of a new actor, which may wait for its place.
 
     place: a placement group of one bundle; None lets Ray spread the actors. Its methods: `where()`
@@ -32,7 +32,7 @@ def hire(order: Order, share: Share, place: Any) -> Any:
     ).remote(asdict(order))
 
 
-def bind_there(order: Order, node_id: str) -> Ready | Fault:
+def bind_there(order: ActorSetup, node_id: str) -> ActorReady | ActorFault:
     """Bind on a node, in a process that binds others as well; none of them loads weights."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -49,7 +49,7 @@ def bind_there(order: Order, node_id: str) -> Ready | Fault:
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     task: Any = ray.remote(bind)
     there = task.options(num_cpus=0, scheduling_strategy=strategy)
-    found: Ready | Fault = ray.get(there.remote(asdict(order)))
+    found: ActorReady | ActorFault = ray.get(there.remote(asdict(order)))
     return found
 
 
@@ -73,12 +73,12 @@ def _actor_class(paths: list[str], folder: str) -> type:
             if os.path.isdir(folder):  # noqa: PTH112 - what is sent imports little
                 os.chdir(folder)
             sys.path.extend(p for p in paths if p not in sys.path and os.path.exists(p))  # noqa: PTH110
-            from pytest_cepbench.chains.ray.actor import Player
-            from pytest_cepbench.chains.ray.messages import Order
+            from pytest_cepbench.chains.ray.actor import ChainActor
+            from pytest_cepbench.chains.ray.messages import ActorSetup
 
             self.id = ray.get_runtime_context().get_node_id()
             self.name = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-            self.player = Player(Order(**told), self.name)
+            self.player = ChainActor(ActorSetup(**told), self.name)
 
         def where(self) -> Any:
             return self.id, self.name

@@ -13,7 +13,7 @@ from pytest_cepbench.chains.ray.pool import StoppedError
 _LOOK = 0.2  # seconds
 
 
-class Turns:
+class SerializedModel:
     """A model that is loaded once, and called by one thread at a time.
 
     seconds: in its code. So a server has as many requests at once, and as many a minute, as in a run in one process.
@@ -47,10 +47,10 @@ class Turns:
             self._lock.release()
 
 
-class ServedModel:
+class ApiProxy:
     """The roles that a server plays, in turns. stopped: whether to wait no longer for one."""
 
-    def __init__(self, turns: Turns, stopped: Callable[[], bool]) -> None:
+    def __init__(self, turns: SerializedModel, stopped: Callable[[], bool]) -> None:
         self._turns = turns
         self._stopped = stopped
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cepbench.chains.ray.logging_setup import calm, put_back
+from pytest_cepbench.chains.ray.logging_setup import put_back, silenced_ray
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Cluster:
         if not self.borrowed:
             import ray
 
-            with calm():
+            with silenced_ray():
                 ray.shutdown()
         put_back(self.undo)
 

@@ -11,7 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from pytest_cepbench.chains.ray.cluster import Cluster
-from pytest_cepbench.chains.ray.logging_setup import calm, hush, keep_signals, prepare, put_back
+from pytest_cepbench.chains.ray.logging_setup import (
+    keep_signals,
+    prepare,
+    put_back,
+    silence_ray,
+    silenced_ray,
+)
 from pytest_cepbench.chains.ray.version_check import check_nodes
 from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.models.system_limits import usable_cores
@@ -48,7 +54,7 @@ def connect(address: str | None) -> Cluster:
 
 def _import() -> Any:
     try:
-        with calm():
+        with silenced_ray():
             import ray
     except ImportError as error:
         msg = (
@@ -72,14 +78,14 @@ def _connect(ray: Any, address: str | None, undo: list[Callable[[], Any]]) -> Cl
     )
     undo.append(keep_signals())
     try:
-        with calm():
+        with silenced_ray():
             ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         # Ray raises what it comes across, gRPC's errors among it: all of it means no cluster.
-        with suppress(Exception), calm():
+        with suppress(Exception), silenced_ray():
             ray.shutdown()
         raise SpecError(_explained(address, error)) from error
-    hush()
+    silence_ray()
     return Cluster(ray.get_runtime_context().gcs_address, own=own)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from pytest_cepbench.chains.ray.messages import Asked
+from pytest_cepbench.chains.ray.messages import ActorRequest
 from pytest_cepbench.errors import MeasurementError
 
 MOST_DEATHS = 2
@@ -15,17 +15,17 @@ MOST_DEATHS = 2
 
 
 @dataclass
-class Suspects:
+class PoisonBatches:
     """Batches that an actor's process had when it died. name: of the model, for people."""
 
     name: str
     _deaths: Counter[str] = field(default_factory=Counter)
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: ActorRequest) -> None:
         """A process died while it had the batch."""
         self._deaths[_name_of(asked)] += 1
 
-    def check(self, asked: Asked) -> bool:
+    def check(self, asked: ActorRequest) -> bool:
         """Whether a process died while it had the batch.
 
         Raises MeasurementError for one that has killed enough of them.
@@ -62,12 +62,12 @@ def why(error: BaseException | None, *, by_node: bool) -> str:
     return "it could not be reached any more"
 
 
-def last_words(error: BaseException) -> str:
+def format_actor_error(error: BaseException) -> str:
     """What Ray says of an exception in an actor, without the traceback."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
 
 
-def _name_of(asked: Asked) -> str:
+def _name_of(asked: ActorRequest) -> str:
     """Names a batch by what is asked; only needed where actors have died."""
     return sha256(pickle.dumps(asked)).hexdigest()

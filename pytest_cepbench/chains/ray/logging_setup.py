@@ -22,7 +22,7 @@ _SETTINGS = {
 
 
 @contextmanager
-def calm() -> Iterator[None]:
+def silenced_ray() -> Iterator[None]:
     """Keep Ray's warnings and log lines to itself: under `-W error` they would end the run."""
     logger = logging.getLogger("ray")
     level = logger.level
@@ -35,7 +35,7 @@ def calm() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def hush() -> None:
+def silence_ray() -> None:
     """Have the logs of raylets that die not printed among the test's own lines; we tell of deaths."""
     worker = sys.modules.get("ray._private.worker")
     with suppress(Exception):  # nothing of this is promised by Ray; without it there are more lines

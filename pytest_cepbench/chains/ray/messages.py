@@ -16,7 +16,7 @@ from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 
 @dataclass(frozen=True)
-class Order:
+class ActorSetup:
     """What an actor is to play, and what it needs from the driver for it.
 
     threads: CPU threads of the model; None leaves the library's choice. gpus: the actor's part of
@@ -32,7 +32,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Ready:
+class ActorReady:
     """A model that is at hand.
 
     bound: as bound on its node; its `load` does nothing here. version: of pytest-cepbench there, and of Python.
@@ -49,7 +49,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ActorRequest:
     """A batch. method: of the role. inputs: texts, (h, w, 3) uint8, or battles of these. rest: further arguments."""
 
     method: str
@@ -58,7 +58,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ActorReply:
     """What the model made of a batch. lengths: of its texts and the most it reads, where it counts.
 
     seconds: in the model's own code.
@@ -70,7 +70,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Fault:
+class ActorFault:
     """An exception, as words: kind: its class, ours: whether it is one of `errors`."""
 
     kind: str
@@ -79,19 +79,19 @@ class Fault:
     memory: bool
 
 
-def fault_of(error: Exception) -> Fault:
+def fault_of(error: Exception) -> ActorFault:
     """An exception of a model, or one of ours, on its way to the driver."""
     if isinstance(error, CepError):
         known = next(
             kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__)
         )
-        return Fault(
+        return ActorFault(
             known, str(error), ours=True, memory=isinstance(error, errors.DeviceMemoryError)
         )
-    return Fault(type(error).__name__, str(error), ours=False, memory=is_out_of_memory(error))
+    return ActorFault(type(error).__name__, str(error), ours=False, memory=is_out_of_memory(error))
 
 
-def exception_of(fault: Fault) -> Exception:
+def exception_of(fault: ActorFault) -> Exception:
     """The exception again: of the same class where it is ours, else of one with the same name.
 
     So what is stored of a failed input has the words that it has in process.

@@ -8,7 +8,7 @@ from threading import Lock
 
 
 @dataclass
-class Loss:
+class NodeLoss:
     """An actor that is gone. why: as far as Ray tells. batches: of it that others made."""
 
     role: str
@@ -18,20 +18,20 @@ class Loss:
 
 
 @dataclass
-class Losses:
+class NodeLosses:
     """All of a run; any thread may add to them. remarks: what else happened to the cluster."""
 
-    all: list[Loss] = field(default_factory=list)
+    all: list[NodeLoss] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def add(self, role: str, node: str, why: str) -> Loss:
+    def add(self, role: str, node: str, why: str) -> NodeLoss:
         """An actor is gone."""
         with self._lock:
-            self.all.append(Loss(role, node, why))
+            self.all.append(NodeLoss(role, node, why))
             return self.all[-1]
 
-    def count(self, loss: Loss) -> None:
+    def count(self, loss: NodeLoss) -> None:
         """A batch was lost with it, and goes to another."""
         with self._lock:
             loss.batches += 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_cepbench.chains.ray.resources import Share
+from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.models.protocols import RoleName
 
 Place = tuple[RoleName, str]
 """A role and the spec of who plays it."""
 
 
-def reserve(places: Sequence[Place], shares: Mapping[str, Share]) -> dict[Place, list[Any]]:
+def reserve(places: Sequence[Place], shares: Mapping[str, Allocation]) -> dict[Place, list[Any]]:
     """The seats of every model's actors: placement groups of Ray, which nobody else gets.
 
     Those without wishes share seats, one of each model on a seat: Ray itself would put as many of

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
 
-from pytest_cepbench.chains.ray.failures import Suspects, is_process_death, last_words
-from pytest_cepbench.chains.ray.messages import Answer, Asked, Fault, exception_of
-from pytest_cepbench.chains.ray.supervisor import Member, Staff
+from pytest_cepbench.chains.ray.failures import PoisonBatches, is_process_death
+from pytest_cepbench.chains.ray.messages import ActorFault, ActorReply, ActorRequest, exception_of
+from pytest_cepbench.chains.ray.supervisor import SupervisedActor, Supervisor
 from pytest_cepbench.errors import CepError, MeasurementError, ModelError
 
 PREFETCH = 2
@@ -29,16 +29,16 @@ class _LostError(Exception):
 
 
 @dataclass(eq=False)
-class Pool:
+class ActorPool:
     """The actors of one model; any thread may ask. staff: who they are."""
 
-    staff: Staff
-    _suspects: Suspects = field(init=False)
+    staff: Supervisor
+    _suspects: PoisonBatches = field(init=False)
     _alone: int = 0  # batches that wait for an actor of their own
     _turn: Condition = field(default_factory=Condition)
 
     def __post_init__(self) -> None:
-        self._suspects = Suspects(self.staff.name)
+        self._suspects = PoisonBatches(self.staff.name)
 
     def start(self, stopped: Callable[[], bool]) -> None:
         """Have the actors made, where there are none, and wait for the first that is ready.
@@ -50,7 +50,7 @@ class Pool:
             self.staff.start()
         self._give_back(self._take(stopped))
 
-    def ask(self, asked: Asked, stopped: Callable[[], bool]) -> Answer:
+    def ask(self, asked: ActorRequest, stopped: Callable[[], bool]) -> ActorReply:
         """What the model makes of a batch; made again by another actor where one died over it.
 
         Raises the model's exceptions, MeasurementError for a batch that kills its actors, and what
@@ -72,9 +72,9 @@ class Pool:
                 continue
             finally:
                 self._give_back(member, PREFETCH if suspected else 1)
-            if isinstance(answer, Fault):
+            if isinstance(answer, ActorFault):
                 raise exception_of(answer)
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, ActorReply)
             self.staff.spent.seconds += answer.seconds
             return answer
 
@@ -88,7 +88,7 @@ class Pool:
         for member in members:
             ray.kill(member.handle)
 
-    def _take(self, stopped: Callable[[], bool], places: int = 1) -> Member:
+    def _take(self, stopped: Callable[[], bool], places: int = 1) -> SupervisedActor:
         """The actor that has least to do, as soon as one has so many places for batches."""
         with self._turn:
             first = places == PREFETCH
@@ -98,7 +98,7 @@ class Pool:
             finally:
                 self._alone -= first
 
-    def _wait_for_one(self, stopped: Callable[[], bool], places: int) -> Member:
+    def _wait_for_one(self, stopped: Callable[[], bool], places: int) -> SupervisedActor:
         staff = self.staff
         while True:
             staff.look()
@@ -119,7 +119,7 @@ class Pool:
             staff.check_patience()
             self._turn.wait(_LOOK)
 
-    def _give_back(self, member: Member, places: int = 1) -> None:
+    def _give_back(self, member: SupervisedActor, places: int = 1) -> None:
         with self._turn:
             member.busy -= places
             self._turn.notify_all()
@@ -135,12 +135,14 @@ class Pool:
                     msg = "the run stops"
                     raise StoppedError(msg) from None
             except ray.exceptions.RayTaskError as error:
-                msg = f"{self.staff.name}: {last_words(error)}"
+                msg = f"{self.staff.name}: {format_actor_error(error)}"
                 raise ModelError(msg) from error
             except ray.exceptions.RayError as error:
                 raise _LostError from error
 
-    def _lose(self, member: Member, error: BaseException | None, asked: Asked) -> None:
+    def _lose(
+        self, member: SupervisedActor, error: BaseException | None, asked: ActorRequest
+    ) -> None:
         """An actor is gone, or the node that held its answer."""
         by_node = self.staff.is_lost_with_node(member, error)
         with self._turn:

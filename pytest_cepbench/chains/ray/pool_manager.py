@@ -9,15 +9,20 @@ from threading import RLock
 from typing import Any
 
 from pytest_cepbench.chains.ray.actor_factory import bind_there
-from pytest_cepbench.chains.ray.api_proxy import ServedModel, Turns
+from pytest_cepbench.chains.ray.api_proxy import ApiProxy, SerializedModel
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.messages import Fault, Order, Ready, exception_of
-from pytest_cepbench.chains.ray.node_loss import Losses
+from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup, exception_of
+from pytest_cepbench.chains.ray.node_loss import NodeLosses
 from pytest_cepbench.chains.ray.placement import Place, reserve
-from pytest_cepbench.chains.ray.pool import Pool
+from pytest_cepbench.chains.ray.pool import ActorPool
 from pytest_cepbench.chains.ray.remote_model import CountingModel, RemoteModel
-from pytest_cepbench.chains.ray.resources import Share, Wish, check_wishes, share_out
-from pytest_cepbench.chains.ray.supervisor import Staff
+from pytest_cepbench.chains.ray.resources import (
+    Allocation,
+    ResourceRequest,
+    check_wishes,
+    share_out,
+)
+from pytest_cepbench.chains.ray.supervisor import Supervisor
 from pytest_cepbench.errors import CepError, ModelError
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import bind
@@ -27,7 +32,7 @@ _ENGINE = "a cluster of Ray"  # what batches wait for there is not what they wai
 
 
 @dataclass(eq=False)
-class Pools:
+class PoolManager:
     """The pools of one run; any thread may ask for a role.
 
     cluster: closed by whoever connected. wishes: what the user said, by role. hash_file: SHA-256 of
@@ -35,16 +40,16 @@ class Pools:
     """
 
     cluster: Cluster
-    wishes: Mapping[str, Wish]
+    wishes: Mapping[str, ResourceRequest]
     context: BindContext
     begin: Callable[[], None] = lambda: None
-    losses: Losses = field(default_factory=Losses)
+    losses: NodeLosses = field(default_factory=NodeLosses)
     _planned: list[Place] = field(default_factory=list)
-    _shares: dict[str, Share] = field(default_factory=dict)
+    _shares: dict[str, Allocation] = field(default_factory=dict)
     _places: dict[Place, BoundRole] = field(default_factory=dict)
     _faults: dict[Place, CepError] = field(default_factory=dict)
-    _pools: dict[str, Pool] = field(default_factory=dict)
-    _turns: dict[Place, Turns] = field(default_factory=dict)
+    _pools: dict[str, ActorPool] = field(default_factory=dict)
+    _turns: dict[Place, SerializedModel] = field(default_factory=dict)
     _seats: dict[Place, list[Any]] | None = None
     _digests: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
@@ -53,7 +58,7 @@ class Pools:
     def __post_init__(self) -> None:
         check_wishes(self.wishes, self.cluster.nodes())
 
-    def plan(self, places: Sequence[Place]) -> Mapping[str, Share]:
+    def plan(self, places: Sequence[Place]) -> Mapping[str, Allocation]:
         """Divide the cluster among the models that will play; by role.
 
         Raises SpecError where it does not do.
@@ -116,7 +121,7 @@ class Pools:
         parsed = parse_spec(spec)
         if parsed.scheme == API:  # its key lies here, and no device is needed for it
             bound = bind(parsed, role, self.context, force=force)
-            self._turns[place] = Turns(bound.load)
+            self._turns[place] = SerializedModel(bound.load)
             return bound
         node, order = self._node(role), self._order(place, force=force)
         found = self._asked(node, order)
@@ -129,7 +134,7 @@ class Pools:
             provenance={**found.bound.provenance, "engine": "ray"},
         )
 
-    def _asked(self, node: Node, order: Order) -> Ready:
+    def _asked(self, node: Node, order: ActorSetup) -> ActorReady:
         import ray
 
         try:
@@ -138,7 +143,7 @@ class Pools:
             words = " ".join(str(error).split())[:300]
             msg = f"{order.role} {order.spec} could not be bound on node {node.name}: {words}"
             raise ModelError(msg) from error
-        if isinstance(found, Fault):
+        if isinstance(found, ActorFault):
             raised = exception_of(found)
             if isinstance(raised, CepError):
                 raised = type(raised)(f"{raised} (looked up on node {node.name} of the cluster)")
@@ -148,18 +153,18 @@ class Pools:
     def _node(self, role: str) -> Node:
         """One of the kind that the role's actors will be on."""
         nodes = self.cluster.nodes()
-        wish = self.wishes.get(role, Wish())
+        wish = self.wishes.get(role, ResourceRequest())
         able = [node for node in nodes if node.gpus] if wish.gpus != 0 else []
         return max(able or nodes, key=lambda node: node.cpus)
 
-    def _order(self, place: Place, *, force: bool) -> Order:
+    def _order(self, place: Place, *, force: bool) -> ActorSetup:
         role, spec = place
         share = self._shares.get(role)
         devices = sum(node.gpus for node in self.cluster.nodes())
-        wished = self.wishes.get(role, Wish()).gpus
+        wished = self.wishes.get(role, ResourceRequest()).gpus
         gpus = share.gpus if share else (devices and 1.0 if wished is None else wished)
         threads = share.threads if share else None
-        return Order(role, spec, force, threads, gpus, dict(self._digests))
+        return ActorSetup(role, spec, force, threads, gpus, dict(self._digests))
 
     # -- playing ---------------------------------------------------------------------------------
 
@@ -177,7 +182,7 @@ class Pools:
     def _served(self, place: Place, stopped: Callable[[], bool]) -> Model:
         self._begin()
         with self._turns[place].turn(stopped):  # what loading raises is raised here
-            return ServedModel(self._turns[place], stopped)
+            return ApiProxy(self._turns[place], stopped)
 
     def _begin(self) -> None:
         """Tell once that there is work: before the lock, since others will ask at once."""
@@ -186,7 +191,7 @@ class Pools:
         if not begun:
             self.begin()
 
-    def _pool(self, place: Place, bound: BoundRole, *, force: bool) -> Pool:
+    def _pool(self, place: Place, bound: BoundRole, *, force: bool) -> ActorPool:
         role = place[0]
         # Nobody planned for it: it has what one of its kind would have.
         if role not in self._shares:
@@ -198,4 +203,4 @@ class Pools:
         if seats is None:  # the plan has given everything away
             share = replace(share, actors=1, cpus=0.0)
         order = self._order(place, force=force)
-        return Pool(Staff(self.cluster, bound, order, share, self.losses, seats))
+        return ActorPool(Supervisor(self.cluster, bound, order, share, self.losses, seats))

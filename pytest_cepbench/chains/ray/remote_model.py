@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
-from pytest_cepbench.chains.ray.messages import Answer, Asked
-from pytest_cepbench.chains.ray.pool import Pool
+from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
+from pytest_cepbench.chains.ray.pool import ActorPool
 from pytest_cepbench.models.protocols import Battle, FloatArray, ImageLike, Reply
 
 
@@ -20,10 +20,10 @@ class RemoteModel:
     For one thread at a time. stopped: whether to wait no longer for what was asked.
     """
 
-    def __init__(self, pool: Pool, stopped: Callable[[], bool]) -> None:
+    def __init__(self, pool: ActorPool, stopped: Callable[[], bool]) -> None:
         self._pool = pool
         self._stopped = stopped
-        self._last: tuple[list[str], Answer] | None = None
+        self._last: tuple[list[str], ActorReply] | None = None
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
@@ -71,8 +71,8 @@ class RemoteModel:
         found: Sequence[Any] = self._ask("judge", sent, list(seeds)).value
         return found
 
-    def _ask(self, method: str, inputs: list[Any], *rest: Any) -> Answer:
-        answer = self._pool.ask(Asked(method, inputs, rest), self._stopped)
+    def _ask(self, method: str, inputs: list[Any], *rest: Any) -> ActorReply:
+        answer = self._pool.ask(ActorRequest(method, inputs, rest), self._stopped)
         self._last = (inputs, answer)
         return answer
 

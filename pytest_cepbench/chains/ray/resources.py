@@ -18,7 +18,7 @@ _FINEST = 1000  # parts of a CPU or GPU
 
 
 @dataclass(frozen=True)
-class Wish:
+class ResourceRequest:
     """What the user said of a role's pool; None leaves it to us."""
 
     actors: int | None = None
@@ -27,7 +27,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Share:
+class Allocation:
     """A role's pool: so many actors, each with so many GPUs and CPUs, as Ray counts them.
 
     threads: CPU threads of each model; None leaves the library's choice. seated: whether its actors
@@ -47,7 +47,7 @@ class Share:
         return f"{self.actors} x {' + '.join(parts) or 'nothing'}"
 
 
-def check_wishes(wishes: Mapping[str, Wish], nodes: Sequence[Node]) -> None:
+def check_wishes(wishes: Mapping[str, ResourceRequest], nodes: Sequence[Node]) -> None:
     """Raise SpecError for a pool that the cluster can never hold, so that nobody waits for it."""
     for role, wish in wishes.items():
         actors, gpus, cpus = wish.actors or 1, wish.gpus or 0.0, wish.cpus or 0.0
@@ -59,15 +59,15 @@ def check_wishes(wishes: Mapping[str, Wish], nodes: Sequence[Node]) -> None:
 
 
 def share_out(
-    roles: Sequence[str], wishes: Mapping[str, Wish], nodes: Sequence[Node]
-) -> dict[str, Share]:
+    roles: Sequence[str], wishes: Mapping[str, ResourceRequest], nodes: Sequence[Node]
+) -> dict[str, Allocation]:
     """The share of each role; roles: of every model that plays, several may have the same.
 
     Where nothing is said of a role it has an actor on each accelerator, and of that what is left for one
     role; without accelerators likewise of the cores. Raises SpecError where wishes leave nothing, or
     ask for more than there is.
     """
-    named = {role: wishes.get(role, Wish()) for role in roles}
+    named = {role: wishes.get(role, ResourceRequest()) for role in roles}
     left = _without(nodes, [named[role] for role in roles])
     open_gpus = [role for role in roles if named[role].gpus is None]
     open_cpus = [role for role in roles if named[role].cpus is None]
@@ -86,7 +86,7 @@ def share_out(
             msg = f"{_OPTION} leaves no GPU for the {role}: ask for less, or give {role}:gpus=0"
             raise SpecError(msg)
         threads = None if gpus else _threads(wish, cores * thinner)
-        shares[role] = Share(actors, gpus, cpus, threads, seated=wish == Wish())
+        shares[role] = Allocation(actors, gpus, cpus, threads, seated=wish == ResourceRequest())
     together = ", ".join(f"{role} {share}" for role, share in shares.items())
     _check(
         f"{_OPTION}: the pools together ({together})",
@@ -97,7 +97,7 @@ def share_out(
     return shares
 
 
-def _without(nodes: Sequence[Node], wishes: Sequence[Wish]) -> list[Node]:
+def _without(nodes: Sequence[Node], wishes: Sequence[ResourceRequest]) -> list[Node]:
     """What the nodes have left when every actor with a wish has its place."""
     left = list(nodes)
     for wish in wishes:
@@ -128,7 +128,7 @@ def _part(there: float, roles: Sequence[str]) -> float:
     return min(1.0, floor(there / len(roles) * _FINEST) / _FINEST)
 
 
-def _threads(wish: Wish, cores: float) -> int:
+def _threads(wish: ResourceRequest, cores: float) -> int:
     """As many as its cores, or those of its seat: more make all of them slower."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     if said.isdecimal() and int(said):

@@ -8,10 +8,10 @@ from typing import Any
 
 from pytest_cepbench.chains.ray.actor_factory import hire
 from pytest_cepbench.chains.ray.cluster import Cluster
-from pytest_cepbench.chains.ray.failures import last_words, why
-from pytest_cepbench.chains.ray.messages import Fault, Order, Ready, exception_of
-from pytest_cepbench.chains.ray.node_loss import Loss, Losses
-from pytest_cepbench.chains.ray.resources import Share
+from pytest_cepbench.chains.ray.failures import why
+from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup, exception_of
+from pytest_cepbench.chains.ray.node_loss import NodeLoss, NodeLosses
+from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.chains.ray.version_check import difference
 from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.protocols import BoundRole
@@ -27,7 +27,7 @@ _STARTS = 2  # actors in a row that may die before they are ready, after the fir
 
 
 @dataclass(eq=False)
-class Member:
+class SupervisedActor:
     """An actor. placed, ready: what it answers when it runs, and when its model is loaded."""
 
     handle: Any
@@ -38,7 +38,7 @@ class Member:
     node_id: str = ""
     node: str = ""
     busy: int = 0
-    loss: Loss | None = None
+    loss: NodeLoss | None = None
 
     @property
     def place(self) -> str:
@@ -47,7 +47,7 @@ class Member:
 
 
 @dataclass
-class Spent:
+class ActorUsage:
     """What the actors of a pool did: models loaded, seconds in their code."""
 
     loads: int = 0
@@ -55,7 +55,7 @@ class Spent:
 
 
 @dataclass(eq=False)
-class Staff:
+class Supervisor:
     """The actors of one model, and those that are yet to come; for one thread at a time.
 
     bound: the model as it was bound first, which every actor has to agree with. order: what they
@@ -66,16 +66,16 @@ class Staff:
 
     cluster: Cluster
     bound: BoundRole
-    order: Order
-    share: Share
-    losses: Losses
+    order: ActorSetup
+    share: Allocation
+    losses: NodeLosses
     seats: list[Any] | None = None
-    live: list[Member] = field(default_factory=list)
+    live: list[SupervisedActor] = field(default_factory=list)
     fault: Exception | None = None
-    spent: Spent = field(default_factory=Spent)
+    spent: ActorUsage = field(default_factory=ActorUsage)
     counts: bool = False
     closed: bool = False
-    _pending: list[Member] = field(default_factory=list)
+    _pending: list[SupervisedActor] = field(default_factory=list)
     _failed_starts: int = 0
     _empty_since: float = 0.0
 
@@ -102,7 +102,7 @@ class Staff:
                     continue
                 self._welcome(member, ray.get(member.ready))
             except ray.exceptions.RayTaskError as error:
-                self._refuse(member, ModelError(f"{self.name}{member.place}: {last_words(error)}"))
+                self._refuse(member, ModelError(f"{self.name}{member.place}: {format_actor_error(error)}"))
             except ray.exceptions.RayError as error:
                 self._lose_start(member, error)
 
@@ -129,7 +129,7 @@ class Staff:
             )
             raise ModelError(msg)
 
-    def lose(self, member: Member, error: BaseException | None, *, by_node: bool) -> None:
+    def lose(self, member: SupervisedActor, error: BaseException | None, *, by_node: bool) -> None:
         """One that was ready is gone, whoever noticed it first; another one is hired."""
         import ray
 
@@ -142,28 +142,28 @@ class Staff:
             self._pending.append(self._hire(member.seat, first=False))
         self._empty_since = time.monotonic()
 
-    def is_lost_with_node(self, member: Member, error: BaseException | None) -> bool:
+    def is_lost_with_node(self, member: SupervisedActor, error: BaseException | None) -> bool:
         """Whether it was its node that died."""
         if "node has died" in str(error):
             return True
         return bool(member.node_id) and not self.cluster.is_alive(member.node_id)
 
-    def dismiss(self) -> list[Member]:
+    def dismiss(self) -> list[SupervisedActor]:
         """Hire nobody any more. Returns those who are to end."""
         self.closed = True
         members = [*self._pending, *self.live]
         self._pending, self.live = [], []
         return members
 
-    def _hire(self, seat: int, *, first: bool) -> Member:
+    def _hire(self, seat: int, *, first: bool) -> SupervisedActor:
         standing = seat == _STANDING
         share = replace(self.share, cpus=0.0) if standing else self.share
         place = self.seats[seat] if self.seats and not standing else None
         handle = hire(self.order, share, place)
-        return Member(handle, handle.where.remote(), handle.load.remote(), seat, first)
+        return SupervisedActor(handle, handle.where.remote(), handle.load.remote(), seat, first)
 
-    def _welcome(self, member: Member, said: Ready | Fault) -> None:
-        if isinstance(said, Fault):
+    def _welcome(self, member: SupervisedActor, said: ActorReady | ActorFault) -> None:
+        if isinstance(said, ActorFault):
             error = exception_of(said)
             if isinstance(error, CepError):
                 error = type(error)(f"node {member.node}: {error}")
@@ -181,7 +181,7 @@ class Staff:
         self.spent.seconds += said.seconds
         self.order = replace(self.order, digests={**self.order.digests, **said.digests})
 
-    def _refuse(self, member: Member, error: Exception) -> None:
+    def _refuse(self, member: SupervisedActor, error: Exception) -> None:
         """An actor that cannot play: at first that ends the pool, later it is done without."""
         import ray
 
@@ -197,7 +197,7 @@ class Staff:
         else:
             self.losses.remark(f"no new actor of the {self.name}{member.place}: {error}")
 
-    def _lose_start(self, member: Member, error: Exception) -> None:
+    def _lose_start(self, member: SupervisedActor, error: Exception) -> None:
         """An actor died before it was ready."""
         self._pending.remove(member)
         by_node = self.is_lost_with_node(member, error)

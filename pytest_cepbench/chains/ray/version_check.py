@@ -11,8 +11,8 @@ from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.chains.ray.actor_factory import offered_paths
 from pytest_cepbench.chains.ray.cluster import Node
-from pytest_cepbench.chains.ray.logging_setup import calm
-from pytest_cepbench.chains.ray.messages import Ready
+from pytest_cepbench.chains.ray.logging_setup import silenced_ray
+from pytest_cepbench.chains.ray.messages import ActorReady
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import BoundRole
 
@@ -30,7 +30,7 @@ def check_nodes(nodes: Sequence[Node]) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task = ray.remote(_greeting(offered_paths(), str(Path.cwd())))
-    with calm():
+    with silenced_ray():
         asked = [
             task.options(
                 num_cpus=0,
@@ -79,7 +79,7 @@ def check_versions(node: str, version: str, python: str) -> None:
         raise SpecError(msg)
 
 
-def difference(name: str, first: BoundRole, said: Ready) -> str:
+def difference(name: str, first: BoundRole, said: ActorReady) -> str:
     """What an actor's model has other than the first one's; empty where it is the same.
 
     name: of the model, for people. first: as it was bound first.

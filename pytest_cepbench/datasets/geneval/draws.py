@@ -12,7 +12,7 @@ import numpy as np
 _WORD = 2**32
 
 
-class Draws:
+class RandomStream:
     """A stream of choices. It holds the generator and the unused half of its last 64 bits."""
 
     def __init__(self, seed: int) -> None:

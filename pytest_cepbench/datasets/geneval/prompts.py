@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pytest_cepbench.datasets.geneval.draws import Draws
+from pytest_cepbench.datasets.geneval.draws import RandomStream
 from pytest_cepbench.datasets.geneval.objects import (
     COLORABLE,
     NUMBERS,
@@ -57,7 +57,7 @@ def write_prompts(
             f"got {seed} and {prompts_per_task}"
         )
         raise DatasetError(msg)
-    draws = Draws(seed)
+    draws = RandomStream(seed)
     classes = draws.some(len(OBJECTS), len(OBJECTS))
     written = [_single_object(OBJECTS[index]) for index in classes]
     for draw in (_two_object, _counting, _colors, _position, _color_attr):
@@ -66,7 +66,7 @@ def write_prompts(
 
 
 def _different(
-    draw: Callable[[Draws], WrittenPrompt], draws: Draws, number: int
+    draw: Callable[[RandomStream], WrittenPrompt], draws: RandomStream, number: int
 ) -> list[WrittenPrompt]:
     return list(dict.fromkeys(draw(draws) for _ in range(number)))
 
@@ -76,27 +76,27 @@ def _single_object(name: str) -> WrittenPrompt:
     return WrittenPrompt(prompt, f"a photo of {with_article(name)}")
 
 
-def _two_object(draws: Draws) -> WrittenPrompt:
+def _two_object(draws: RandomStream) -> WrittenPrompt:
     first, second = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
     prompt = Prompt("two_object", (Clause(first), Clause(second)))
     return WrittenPrompt(prompt, f"a photo of {with_article(first)} and {with_article(second)}")
 
 
-def _counting(draws: Draws) -> WrittenPrompt:
+def _counting(draws: RandomStream) -> WrittenPrompt:
     name = OBJECTS[draws.one(len(OBJECTS))]
     number = list(NUMBERS)[draws.one(len(NUMBERS))]
     prompt = Prompt("counting", (Clause(name, number),), (Exclusion(name, number + 1),))
     return WrittenPrompt(prompt, f"a photo of {NUMBERS[number]} {plural(name)}")
 
 
-def _colors(draws: Draws) -> WrittenPrompt:
+def _colors(draws: RandomStream) -> WrittenPrompt:
     name = COLORABLE[draws.one(len(COLORABLE))]
     color = COLORS[draws.one(len(COLORS))]
     prompt = Prompt("colors", (Clause(name, color=color),))
     return WrittenPrompt(prompt, f"a photo of {with_article(f'{color} {name}')}")
 
 
-def _position(draws: Draws) -> WrittenPrompt:
+def _position(draws: RandomStream) -> WrittenPrompt:
     subject, target = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
     relation = RELATIONS[draws.one(len(RELATIONS))]
     include = (Clause(target), Clause(subject, position=Position(relation, 0)))
@@ -104,7 +104,7 @@ def _position(draws: Draws) -> WrittenPrompt:
     return WrittenPrompt(Prompt("position", include), text)
 
 
-def _color_attr(draws: Draws) -> WrittenPrompt:
+def _color_attr(draws: RandomStream) -> WrittenPrompt:
     names = [COLORABLE[index] for index in draws.some(2, len(COLORABLE))]
     colors = [COLORS[index] for index in draws.some(2, len(COLORS))]
     pairs = list(zip(colors, names, strict=True))

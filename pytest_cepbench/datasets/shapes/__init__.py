@@ -3,30 +3,30 @@
 A scene has one exact caption and as many images as there are seeds; both can be read back exactly.
 """
 
-from pytest_cepbench.datasets.shapes.boxes import Located, locate
-from pytest_cepbench.datasets.shapes.degrade import Knobs, distort, is_blank
+from pytest_cepbench.datasets.shapes.boxes import LocatedObject, object_boxes
+from pytest_cepbench.datasets.shapes.degrade import Degradation, degrade_scene, is_blank
 from pytest_cepbench.datasets.shapes.families import sample_scene
 from pytest_cepbench.datasets.shapes.features import features
 from pytest_cepbench.datasets.shapes.grammar import caption, parse_caption
-from pytest_cepbench.datasets.shapes.parser import perceive
+from pytest_cepbench.datasets.shapes.parser import parse_image
 from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.datasets.shapes.scene import WORLD_VERSION, Scene, SceneObject
 
 __all__ = [
     "WORLD_VERSION",
-    "Knobs",
-    "Located",
+    "Degradation",
+    "LocatedObject",
     "Scene",
     "SceneObject",
     "caption",
-    "distort",
+    "degrade_scene",
     "features",
     "is_blank",
     "load_shapes",
-    "locate",
+    "object_boxes",
     "parse_caption",
-    "perceive",
+    "parse_image",
     "render",
     "sample_scene",
 ]

@@ -17,14 +17,14 @@ _MARGIN = 0.5  # pixels that an object may reach beyond the shape of its area
 
 
 @dataclass(frozen=True)
-class Located:
+class LocatedObject:
     """An object and its box: left, top, right, bottom in pixels of the image it was seen in."""
 
     what: SceneObject
     box: tuple[float, float, float, float]
 
 
-def locate(image: ImageArtifact) -> tuple[Located, ...]:
+def object_boxes(image: ImageArtifact) -> tuple[LocatedObject, ...]:
     """The objects that `perceive` sees, sorted by cell, each with its tight box. Never raises.
 
     A box holds the pixels whose center the object covers; in an image of another size it is as exact
@@ -44,7 +44,7 @@ def locate(image: ImageArtifact) -> tuple[Located, ...]:
             (left + float(columns[-1]) + 1) * x,
             (top + float(rows[-1]) + 1) * y,
         )
-        found.append(Located(what, box))
+        found.append(LocatedObject(what, box))
     return tuple(found)
 
 

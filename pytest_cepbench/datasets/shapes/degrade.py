@@ -29,7 +29,7 @@ _STREAM = 1  # keeps these draws apart from the jitter of `render`, which has th
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Degradation:
     """Probabilities in [0, 1], applied at every step.
 
     miss, recolor, reshape, resize, move: that an object is left out, gets another color, another
@@ -61,10 +61,10 @@ class Knobs:
 
 
 # The draws are laid out in this order: a new knob goes to the end, or all old ones draw anew.
-KNOB_NAMES = tuple(field.name for field in fields(Knobs))
+KNOB_NAMES = tuple(field.name for field in fields(Degradation))
 
 
-def distort(scene: Scene, knobs: Knobs, seed: int) -> Scene:
+def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
     """The scene after all knobs but `blank` have acted on it.
 
     seed: any non-negative integer. Looks change first, then places, and last objects are left out.
@@ -85,7 +85,7 @@ def distort(scene: Scene, knobs: Knobs, seed: int) -> Scene:
     return Scene(tuple(kept))
 
 
-def is_blank(knobs: Knobs, seed: int) -> bool:
+def is_blank(knobs: Degradation, seed: int) -> bool:
     """Whether the whole answer of this seed is lost."""
     return knobs.blank > 0 and bool(_draws(seed)[0]["blank"][0] < knobs.blank)
 
@@ -100,7 +100,10 @@ def _draws(seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
 
 
 def _relooked(
-    one: SceneObject, knobs: Knobs, happens: dict[str, FloatArray], which: dict[str, FloatArray]
+    one: SceneObject,
+    knobs: Degradation,
+    happens: dict[str, FloatArray],
+    which: dict[str, FloatArray],
 ) -> SceneObject:
     cell = one.cell
     color, shape, size = one.color, one.shape, one.size

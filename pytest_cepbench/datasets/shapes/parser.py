@@ -41,7 +41,7 @@ _DIRECTIONS = _HUES / np.linalg.norm(_HUES, axis=1, keepdims=True)
 _PIXELS = np.arange(_WINDOW) + 0.5
 
 
-def perceive(image: ImageArtifact) -> Scene:
+def parse_image(image: ImageArtifact) -> Scene:
     """The scene in an image of any size; it is brought to 64 x 64 pixels first. Never raises."""
     return Scene(tuple(one for one, _, _, _ in sightings(image)))
 

@@ -21,12 +21,12 @@ from pytest_cepbench.metrics.geneval.colors import (
 )
 from pytest_cepbench.metrics.geneval.detector_queries import (
     QUERY_STYLES,
-    Asked,
+    DetectorQuery,
     QueryStyle,
     objects_by_class,
     queries,
 )
-from pytest_cepbench.metrics.geneval.evaluator import Outcome, ToColor, judge, objects_to_color
+from pytest_cepbench.metrics.geneval.evaluator import PromptResult, ToColor, judge, objects_to_color
 from pytest_cepbench.metrics.geneval.relations import relations
 from pytest_cepbench.metrics.geneval.requirements import (
     RELATIONS,
@@ -40,7 +40,7 @@ from pytest_cepbench.metrics.geneval.requirements import (
     parse_prompt,
     prompt_metadata,
 )
-from pytest_cepbench.metrics.geneval.selection import GENEVAL, MGG_CODE, Found, Settings
+from pytest_cepbench.metrics.geneval.selection import GENEVAL, MGG_CODE, Found, SelectionSettings
 
 __all__ = [
     "COLORS",
@@ -50,16 +50,16 @@ __all__ = [
     "RELATIONS",
     "TASKS",
     "TEMPLATES",
-    "Asked",
     "Clause",
+    "DetectorQuery",
     "Exclusion",
     "Found",
-    "Outcome",
     "Position",
     "Prompt",
+    "PromptResult",
     "QueryStyle",
     "Relation",
-    "Settings",
+    "SelectionSettings",
     "Task",
     "ToColor",
     "color_prompts",

@@ -18,14 +18,14 @@ of a red bench" where the clause has a color, as the Telephone Game's released c
 
 
 @dataclass(frozen=True)
-class Asked:
+class DetectorQuery:
     """What a query stands for: a class and, where the query names one, a color."""
 
     name: str
     color: str | None = None
 
 
-def queries(prompt: Prompt, style: QueryStyle) -> dict[str, Asked]:
+def queries(prompt: Prompt, style: QueryStyle) -> dict[str, DetectorQuery]:
     """The queries of a prompt, none twice, in the order of its clauses, excluded classes last.
 
     A class that is only excluded is asked for too; the Telephone Game's released code does not, so
@@ -35,14 +35,14 @@ def queries(prompt: Prompt, style: QueryStyle) -> dict[str, Asked]:
     if style not in QUERY_STYLES:
         raise ValueError(unknown_name("query style", style, QUERY_STYLES))
     colored = style == "colored photo"
-    wanted = [Asked(one.name, one.color if colored else None) for one in prompt.include]
+    wanted = [DetectorQuery(one.name, one.color if colored else None) for one in prompt.include]
     included = {one.name for one in prompt.include}
-    wanted += [Asked(one.name) for one in prompt.exclude if one.name not in included]
+    wanted += [DetectorQuery(one.name) for one in prompt.exclude if one.name not in included]
     return {_words(one, style): one for one in wanted}
 
 
 def objects_by_class(
-    detections: Detections, asked: Mapping[str, Asked]
+    detections: Detections, asked: Mapping[str, DetectorQuery]
 ) -> dict[str, tuple[Detection, ...]]:
     """The detections of each class, in the order they came.
 
@@ -62,7 +62,7 @@ def objects_by_class(
     return {name: tuple(objects) for name, objects in found.items()}
 
 
-def _words(asked: Asked, style: QueryStyle) -> str:
+def _words(asked: DetectorQuery, style: QueryStyle) -> str:
     if style == "class":
         return asked.name
     what = f"{asked.color} {asked.name}" if asked.color else asked.name

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from pytest_cepbench.artifacts import Detection
 from pytest_cepbench.metrics.geneval.relations import relations
 from pytest_cepbench.metrics.geneval.requirements import Clause, Prompt
-from pytest_cepbench.metrics.geneval.selection import GENEVAL, Found, Settings, keep_objects
+from pytest_cepbench.metrics.geneval.selection import (
+    GENEVAL,
+    Found,
+    SelectionSettings,
+    keep_objects,
+)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PromptResult:
     """How an image was judged. reasons: one sentence for each demand that is not met."""
 
     correct: bool
@@ -28,7 +33,7 @@ class ToColor:
 
 
 def objects_to_color(
-    prompt: Prompt, found: Found, settings: Settings = GENEVAL
+    prompt: Prompt, found: Found, settings: SelectionSettings = GENEVAL
 ) -> tuple[ToColor, ...]:
     """The detections whose color `judge` needs and nobody has told yet, none twice.
 
@@ -50,8 +55,8 @@ def judge(
     prompt: Prompt,
     found: Found,
     colors: Mapping[ToColor, str],
-    settings: Settings = GENEVAL,
-) -> Outcome:
+    settings: SelectionSettings = GENEVAL,
+) -> PromptResult:
     """Whether everything included is there and nothing excluded.
 
     found: class -> detections of that class (see `objects_by_class`).
@@ -80,7 +85,7 @@ def judge(
         number = len(kept[one.name])
         if number >= one.count:
             reasons.append(f"fewer than {one.count} {one.name} expected, {number} found")
-    return Outcome(not reasons, tuple(reasons))
+    return PromptResult(not reasons, tuple(reasons))
 
 
 def _miscounted(clause: Clause, objects: Sequence[Detection]) -> str | None:
@@ -89,7 +94,7 @@ def _miscounted(clause: Clause, objects: Sequence[Detection]) -> str | None:
     return f"{clause.count} {clause.name} expected, {len(objects)} found"
 
 
-def _looks_at_color(clause: Clause, settings: Settings) -> bool:
+def _looks_at_color(clause: Clause, settings: SelectionSettings) -> bool:
     return clause.color is not None and settings.variant == "geneval"
 
 
@@ -97,7 +102,7 @@ def _miscolored(
     clause: Clause,
     objects: Sequence[Detection],
     colors: Mapping[ToColor, str],
-    settings: Settings,
+    settings: SelectionSettings,
 ) -> str | None:
     if not _looks_at_color(clause, settings):
         return None
@@ -122,7 +127,7 @@ def _misplaced(
     clause: Clause,
     objects: Sequence[Detection],
     groups: Sequence[Sequence[Detection] | None],
-    settings: Settings,
+    settings: SelectionSettings,
 ) -> str | None:
     if clause.position is None:
         return None
@@ -139,7 +144,9 @@ def _misplaced(
     return None
 
 
-def _relations(subject: Detection, target: Detection, settings: Settings) -> frozenset[str]:
+def _relations(
+    subject: Detection, target: Detection, settings: SelectionSettings
+) -> frozenset[str]:
     return relations(
         subject.box,
         target.box,

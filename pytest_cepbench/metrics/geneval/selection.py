@@ -18,7 +18,7 @@ Variant = Literal["geneval", "mgg-code"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class SelectionSettings:
     """How strictly detections are judged; the defaults are those of GenEval's released evaluator.
 
     variant: "geneval", or "mgg-code" for the rules of the Telephone Game's released code, which
@@ -58,14 +58,16 @@ class Settings:
             raise ValueError(msg)
 
 
-GENEVAL = Settings()
+GENEVAL = SelectionSettings()
 """GenEval's released evaluator."""
 
-MGG_CODE = Settings(threshold=0.1, variant="mgg-code")
+MGG_CODE = SelectionSettings(threshold=0.1, variant="mgg-code")
 """The Telephone Game's released `mgg.py`."""
 
 
-def keep_objects(prompt: Prompt, found: Found, settings: Settings) -> dict[str, list[Detection]]:
+def keep_objects(
+    prompt: Prompt, found: Found, settings: SelectionSettings
+) -> dict[str, list[Detection]]:
     """The detections that count, for each class that the prompt names, most confident first.
 
     Equally confident ones stay in the order given, on every machine. The released evaluator reverses
@@ -77,7 +79,9 @@ def keep_objects(prompt: Prompt, found: Found, settings: Settings) -> dict[str, 
     return {name: _keep(prompt, found.get(name, ()), settings) for name in named}
 
 
-def _keep(prompt: Prompt, found: Sequence[Detection], settings: Settings) -> list[Detection]:
+def _keep(
+    prompt: Prompt, found: Sequence[Detection], settings: SelectionSettings
+) -> list[Detection]:
     if settings.variant == "mgg-code":
         return _above(found, settings.threshold)
     counting = prompt.task == "counting"

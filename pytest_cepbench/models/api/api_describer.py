@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.models.api.client import Asker, Call
+from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.request_params import ChatParams
 from pytest_cepbench.models.api.responses import read_chat
 from pytest_cepbench.models.protocols import Reply
@@ -19,7 +19,7 @@ from pytest_cepbench.models.protocols import Reply
 class ApiDescriber:
     """Describes through a server. model: its name there."""
 
-    def __init__(self, asker: Asker, model: str, params: ChatParams) -> None:
+    def __init__(self, asker: ApiClient, model: str, params: ChatParams) -> None:
         self._asker, self._model, self._params = asker, model, params
 
     def describe(
@@ -33,14 +33,14 @@ class ApiDescriber:
             [self._call(image, prompt, seed) for image, seed in zip(images, seeds, strict=True)]
         )
 
-    def _call(self, image: Image.Image, prompt: str, seed: int) -> Call:
+    def _call(self, image: Image.Image, prompt: str, seed: int) -> ApiRequest:
         def body() -> dict[str, Any]:
             content = [image_part(image, self._params)]
             if prompt:
                 content.append(text_part(prompt))
             return {"model": self._model, "messages": messages(content, self._params.system_prompt)}
 
-        return Call("chat", body, read_chat, chat_settings(self._params, seed))
+        return ApiRequest("chat", body, read_chat, chat_settings(self._params, seed))
 
 
 def messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.models.api.client import Asker, Call
+from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.request_params import ImageParams
-from pytest_cepbench.models.api.responses import Answer, read_drawing
+from pytest_cepbench.models.api.responses import ApiResponse, read_drawing
 from pytest_cepbench.models.protocols import Reply
 
 
 class ApiGenerator:
     """Draws through a server. model: its name there."""
 
-    def __init__(self, asker: Asker, model: str, params: ImageParams) -> None:
+    def __init__(self, asker: ApiClient, model: str, params: ImageParams) -> None:
         self._asker, self._model, self._params = asker, model, params
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
@@ -28,16 +28,16 @@ class ApiGenerator:
             [self._call(text, seed) for text, seed in zip(texts, seeds, strict=True)]
         )
 
-    def _call(self, text: str, seed: int) -> Call:
+    def _call(self, text: str, seed: int) -> ApiRequest:
         prompt = text.encode("utf-8", "replace").decode("utf-8")
-        return Call(
+        return ApiRequest(
             "images",
             lambda: {"model": self._model, "prompt": prompt},
             self._read,
             drawing_settings(self._params, seed),
         )
 
-    def _read(self, document: Any) -> Answer:
+    def _read(self, document: Any) -> ApiResponse:
         answer = read_drawing(document)
         size = self._params.asked_size
         if size in (None, "auto") or isinstance(answer.value, Failure):

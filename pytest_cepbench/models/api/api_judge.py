@@ -13,9 +13,9 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.api.api_describer import chat_settings, image_part, messages, text_part
-from pytest_cepbench.models.api.client import Asker, Call
+from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.request_params import ChatParams
-from pytest_cepbench.models.api.responses import Answer, read_chat
+from pytest_cepbench.models.api.responses import ApiResponse, read_chat
 from pytest_cepbench.models.protocols import Battle, Piece, Reply, Winner
 
 PROMPT = "opening-criteria/1"
@@ -43,7 +43,7 @@ _ALONE = re.compile(r"[\s*_`\"'.:()]*([ABab])[\s*_`\"'.()]*")
 class ApiJudge:
     """Judges through a server. model: its name there."""
 
-    def __init__(self, asker: Asker, model: str, params: ChatParams) -> None:
+    def __init__(self, asker: ApiClient, model: str, params: ChatParams) -> None:
         self._asker, self._model, self._params = asker, model, params
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
@@ -55,7 +55,7 @@ class ApiJudge:
             [self._call(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
         )
 
-    def _call(self, battle: Battle, seed: int) -> Call:
+    def _call(self, battle: Battle, seed: int) -> ApiRequest:
         params = self._params
 
         def body() -> dict[str, Any]:
@@ -68,7 +68,7 @@ class ApiJudge:
             system = SYSTEM if params.system_prompt is None else params.system_prompt
             return {"model": self._model, "messages": messages(content, system)}
 
-        return Call("chat", body, _read, chat_settings(params, seed))
+        return ApiRequest("chat", body, _read, chat_settings(params, seed))
 
     def _parts(self, heading: str, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
         shown = [
@@ -90,8 +90,8 @@ def read_winner(text: str) -> Winner | Failure:
     return Failure("no-verdict", f"named {len(found)} of the four verdicts: {text!r}")
 
 
-def _read(document: Any) -> Answer:
+def _read(document: Any) -> ApiResponse:
     answer = read_chat(document)
     if isinstance(answer.value, str):
-        return Answer(read_winner(answer.value), answer.tokens, answer.reported, answer.cut)
+        return ApiResponse(read_winner(answer.value), answer.tokens, answer.reported, answer.cut)
     return answer

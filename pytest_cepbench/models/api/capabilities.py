@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_cepbench.models.api.credentials import without_secrets
 from pytest_cepbench.models.api.endpoint import Endpoint
-from pytest_cepbench.models.api.responses import Answer
+from pytest_cepbench.models.api.responses import ApiResponse
 from pytest_cepbench.models.protocols import RoleName
 
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
@@ -57,7 +57,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_NAMED])) + more
 
 
-class Listener:
+class ServerCapabilities:
     """Keeps what is known of one server in this process."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -91,7 +91,7 @@ class Listener:
                 f"({self._endpoint.clean(words)}): it was left out"
             ] = None
 
-    def hear(self, answer: Answer) -> tuple[dict[str, str], tuple[str, ...]]:
+    def hear(self, answer: ApiResponse) -> tuple[dict[str, str], tuple[str, ...]]:
         """Provenance of an answer's result, and what is to be told of it."""
         remarks = list(self._notes)
         reported = {k: self._endpoint.clean(v)[:_LONGEST_NAME] for k, v in answer.reported.items()}

@@ -11,18 +11,23 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.api import error_messages
-from pytest_cepbench.models.api.capabilities import Listener
+from pytest_cepbench.models.api.capabilities import ServerCapabilities
 from pytest_cepbench.models.api.endpoint import Endpoint
 from pytest_cepbench.models.api.error_codes import (
-    Fault,
+    ApiFault,
     error_inside,
     in_words,
     is_web_page,
     read_json,
 )
-from pytest_cepbench.models.api.limiter import Limiter
+from pytest_cepbench.models.api.limiter import RequestLimiter
 from pytest_cepbench.models.api.request_params import ServerParams
-from pytest_cepbench.models.api.responses import Answer, NoAnswerError, PointerError, read_models
+from pytest_cepbench.models.api.responses import (
+    ApiResponse,
+    NoAnswerError,
+    PointerError,
+    read_models,
+)
 from pytest_cepbench.models.api.transport import Connection, What
 from pytest_cepbench.models.protocols import Reply, Usage
 
@@ -34,7 +39,7 @@ _CONNECT_TRIES = 2  # before an address at the start is taken for a wrong one
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiRequest:
     """One request.
 
     body: makes what it must say; on a thread, since it encodes images. optional: what it says besides,
@@ -43,7 +48,7 @@ class Call:
 
     what: What
     body: Callable[[], Mapping[str, Any]]
-    read: Callable[[Any], Answer]
+    read: Callable[[Any], ApiResponse]
     optional: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -55,7 +60,7 @@ class _Outcome:
     answered: bool
 
 
-class Asker:
+class ApiClient:
     """A server that is asked for many answers at once. price: of one image."""
 
     def __init__(self, endpoint: Endpoint, params: ServerParams, price: float = 0.0) -> None:
@@ -63,11 +68,11 @@ class Asker:
         self._params = params
         self._price = price
         self._connection = Connection(endpoint, params.timeout)
-        self._limiter = Limiter(params.concurrency, params.rpm)
+        self._limiter = RequestLimiter(params.concurrency, params.rpm)
         # Images are encoded while the requests before them are on the way; not all of a batch, whose
         # encoded images may be large.
         self._ahead = asyncio.Semaphore(_AHEAD * params.concurrency)
-        self._listener = Listener(endpoint)
+        self._listener = ServerCapabilities(endpoint)
         self._listed: tuple[str, ...] = ()
         self._known = False  # whether the server has ever answered
         self._retries = params.retries
@@ -80,11 +85,11 @@ class Asker:
         """
         for left in reversed(range(_CONNECT_TRIES)):
             found = self._connection.run(self._connection.send("models", {}, {}))
-            if not (isinstance(found, Fault) and found.code == error_messages.UNREACHABLE):
+            if not (isinstance(found, ApiFault) and found.code == error_messages.UNREACHABLE):
                 break
             if not left:
                 raise error_messages.unreachable(self._endpoint, found)
-        if isinstance(found, Fault):
+        if isinstance(found, ApiFault):
             if found.status == 401:
                 raise error_messages.fatal(self._endpoint, found)
         elif is_web_page(found):
@@ -92,7 +97,7 @@ class Asker:
         else:
             self._listed = read_models(read_json(found))
 
-    def ask(self, calls: Sequence[Call]) -> list[Reply]:
+    def ask(self, calls: Sequence[ApiRequest]) -> list[Reply]:
         """One reply for each call, in order.
 
         A call that is not answered is a passing failure. Raises ModelError where not one of them is
@@ -111,7 +116,7 @@ class Asker:
                 raise error_messages.silent(self._endpoint, len(calls), last.detail, self._listed)
         return [one.reply for one in outcomes]
 
-    async def _ask_all(self, calls: Sequence[Call]) -> list[_Outcome] | Exception:
+    async def _ask_all(self, calls: Sequence[ApiRequest]) -> list[_Outcome] | Exception:
         tasks = [asyncio.ensure_future(self._ask(call)) for call in calls]
         try:
             return await asyncio.gather(*tasks)
@@ -122,18 +127,18 @@ class Asker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, call: Call) -> _Outcome:
+    async def _ask(self, call: ApiRequest) -> _Outcome:
         async with self._ahead:
             return await self._ask_until(call, await self._connection.on_thread(call.body))
 
-    async def _ask_until(self, call: Call, body: Mapping[str, Any]) -> _Outcome:
+    async def _ask_until(self, call: ApiRequest, body: Mapping[str, Any]) -> _Outcome:
         tries, waited, usage = 0, 0.0, Usage()
         while True:
             async with self._limiter.place() as taken:
                 optional = self._listener.allowed(call.optional)
                 got = await self._try(call, body, optional)
             usage += Usage(requests=1, retries=min(1, usage.requests))
-            if isinstance(got, Answer):
+            if isinstance(got, ApiResponse):
                 self._limiter.went_well()
                 return self._answered(call, got, usage)
             if got.kind == "fatal":
@@ -156,27 +161,27 @@ class Asker:
             await asyncio.sleep(pause)
 
     async def _try(
-        self, call: Call, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> Answer | Fault:
+        self, call: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> ApiResponse | ApiFault:
         got = await self._connection.send(call.what, body, optional)
-        if isinstance(got, Fault):
+        if isinstance(got, ApiFault):
             return got
         document = read_json(got)
         if document is None:
             if is_web_page(got) and not self._known:
                 raise error_messages.web_page(self._endpoint, in_words(got))
-            return Fault("again", f"not JSON but {in_words(got)}", 200)
+            return ApiFault("again", f"not JSON but {in_words(got)}", 200)
         fault = error_inside(document)
         if fault is not None:
             return fault
         try:
             return await self._connection.on_thread(lambda: call.read(document))
         except NoAnswerError as error:
-            return Fault("again", str(error), 200)
+            return ApiFault("again", str(error), 200)
         except PointerError:
             raise error_messages.pointer(self._endpoint) from None
 
-    def _answered(self, call: Call, answer: Answer, usage: Usage) -> _Outcome:
+    def _answered(self, call: ApiRequest, answer: ApiResponse, usage: Usage) -> _Outcome:
         value = answer.value
         if isinstance(value, str):
             # A server may say anything, also what it was sent.
@@ -195,7 +200,7 @@ class Asker:
     def _gave_up(self, failure: Failure, usage: Usage, *, answered: bool = True) -> _Outcome:
         return _Outcome(Reply(failure, usage, passing=not answered), answered)
 
-    def _words(self, fault: Fault) -> str:
+    def _words(self, fault: ApiFault) -> str:
         status = "" if fault.status in (None, 200) else f"{fault.status}: "
         return self._endpoint.clean(status + fault.words)
 

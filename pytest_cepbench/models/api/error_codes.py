@@ -33,7 +33,7 @@ _NOT_TAKEN = re.compile(
 
 
 @dataclass(frozen=True)
-class Fault:
+class ApiFault:
     """Why there is no answer.
 
     words: the server's or the network's own. status: of HTTP, None where there was no answer at all.
@@ -51,34 +51,36 @@ class Fault:
     pointed: str = ""
 
 
-def fault_of(status: int, headers: Mapping[str, str], body: bytes, sent: Collection[str]) -> Fault:
+def fault_of(
+    status: int, headers: Mapping[str, str], body: bytes, sent: Collection[str]
+) -> ApiFault:
     """What a status that is not 200 means. sent: parameters that the request could do without."""
     document = read_json(body)
     words, code, named = _said(document, body)
     wait = wait_asked(headers)
     if 300 <= status < 400:
-        return Fault("fatal", words, status, code=code, pointed=headers.get("location", ""))
+        return ApiFault("fatal", words, status, code=code, pointed=headers.get("location", ""))
     if status == 429 and code not in _QUOTA:
-        return Fault("throttled", words, status, wait, code=code)
+        return ApiFault("throttled", words, status, wait, code=code)
     if status in _AGAIN or (status >= 500 and status != 501):
-        return Fault("again" if wait is None else "throttled", words, status, wait, code=code)
+        return ApiFault("again" if wait is None else "throttled", words, status, wait, code=code)
     if status in (400, 403, 422, 451) and any(part in code for part in _POLICY):
-        return Fault("content", words, status, code=code)
+        return ApiFault("content", words, status, code=code)
     if status in (400, 422):
         parameter = _not_taken(words, code, named, sent)
         if parameter is not None:
-            return Fault("parameter", words, status, parameter=parameter, code=code)
+            return ApiFault("parameter", words, status, parameter=parameter, code=code)
     lasting = status < 300 or status in (401, 402, 403, 404, 405, 429)
-    return Fault("fatal" if lasting else "rejected", words, status, code=code)
+    return ApiFault("fatal" if lasting else "rejected", words, status, code=code)
 
 
-def error_inside(document: Any) -> Fault | None:
+def error_inside(document: Any) -> ApiFault | None:
     """The fault that some proxies send with a status of 200, None where there is none."""
     if not isinstance(document, dict) or not document.get("error"):
         return None
     words, code, _ = _said(document, b"")
     policy = any(part in code for part in _POLICY)
-    return Fault("content" if policy else "again", words, 200, code=code)
+    return ApiFault("content" if policy else "again", words, 200, code=code)
 
 
 def read_json(body: bytes) -> Any:

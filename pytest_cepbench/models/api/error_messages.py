@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.locations import place_of
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
-from pytest_cepbench.models.api.error_codes import Fault
+from pytest_cepbench.models.api.error_codes import ApiFault
 
 UNREACHABLE = "unreachable"
 """Code of a fault where nobody took the connection."""
@@ -16,7 +16,7 @@ UNREACHABLE = "unreachable"
 _SHOWN = 6  # names of other models
 
 
-def fatal(endpoint: Endpoint, fault: Fault, listed: Sequence[str] = ()) -> ModelError:
+def fatal(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ()) -> ModelError:
     """The error of a fault that every request would end with. listed: models that the server names."""
     said = f"{fault.status}: {endpoint.clean(fault.words)}"
     where = f"{endpoint.name}: {endpoint.url}"
@@ -36,7 +36,7 @@ def fatal(endpoint: Endpoint, fault: Fault, listed: Sequence[str] = ()) -> Model
     return ModelError(f"{where} has no such interface ({said}). {_base_url()}")
 
 
-def redirected(endpoint: Endpoint, fault: Fault) -> ModelError:
+def redirected(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of a server that points to another address."""
     place = endpoint.clean(place_of(fault.pointed, f"{endpoint.url}/"))
     return ModelError(
@@ -54,7 +54,7 @@ def unknown_model(endpoint: Endpoint, said: str, listed: Sequence[str]) -> Model
     )
 
 
-def unreachable(endpoint: Endpoint, fault: Fault) -> ModelError:
+def unreachable(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of an address where no server is."""
     return ModelError(
         f"{endpoint.name}: no server answers at {endpoint.url} ({endpoint.clean(fault.words)}). Start "
@@ -99,7 +99,7 @@ def near(endpoint: Endpoint, listed: Sequence[str]) -> str:
     return f"{hint} It lists {names}{more}."
 
 
-def _is_about(model: str, fault: Fault) -> bool:
+def _is_about(model: str, fault: ApiFault) -> bool:
     return "model" in fault.code or model in fault.words or "model" in fault.words.lower()
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Limiter:
+class RequestLimiter:
     """The places for requests of one event loop.
 
     most: how many there are at best. rpm: most requests per minute, None for any number. What lowers

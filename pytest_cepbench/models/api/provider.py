@@ -14,7 +14,7 @@ from pytest_cepbench.models.api.api_describer import ApiDescriber
 from pytest_cepbench.models.api.api_generator import ApiGenerator
 from pytest_cepbench.models.api.api_judge import PROMPT, ApiJudge
 from pytest_cepbench.models.api.capabilities import warnings_of
-from pytest_cepbench.models.api.client import Asker
+from pytest_cepbench.models.api.client import ApiClient
 from pytest_cepbench.models.api.credentials import refuse_secrets
 from pytest_cepbench.models.api.endpoint import find_endpoint, shown_url
 from pytest_cepbench.models.api.request_params import (
@@ -96,7 +96,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
 def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
     """Reach the server. Raises ModelError where that cannot work."""
     endpoint = find_endpoint(spec.target, role, server)
-    asker = Asker(endpoint, server, getattr(request, "price_image", 0.0))
+    asker = ApiClient(endpoint, server, getattr(request, "price_image", 0.0))
     asker.check()
     if role == "generator":
         return ApiGenerator(asker, spec.target, request)

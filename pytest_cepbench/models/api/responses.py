@@ -23,7 +23,7 @@ class PointerError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiResponse:
     """What one request came to.
 
     value: a text, an image's (height, width, 3) uint8, or a Failure. tokens: read and written.
@@ -38,7 +38,7 @@ class Answer:
     odd: str = ""
 
 
-def read_chat(document: Any) -> Answer:
+def read_chat(document: Any) -> ApiResponse:
     """The text of a chat completion.
 
     A refusal, and what a content filter stopped, are failures; an empty text is an empty text. Raises
@@ -49,7 +49,7 @@ def read_chat(document: Any) -> Answer:
     if not isinstance(message, dict):
         raise NoAnswerError(_shape(document, "choices"))
     ended = _get(choice, "finish_reason")
-    return Answer(
+    return ApiResponse(
         _text(message, ended),
         (_count(document, "prompt_tokens"), _count(document, "completion_tokens")),
         _reported(document),
@@ -57,7 +57,7 @@ def read_chat(document: Any) -> Answer:
     )
 
 
-def read_drawing(document: Any) -> Answer:
+def read_drawing(document: Any) -> ApiResponse:
     """The image of an answer to a drawing request.
 
     What is no image is a failure. Raises NoAnswerError where there is none, PointerError where the
@@ -67,7 +67,7 @@ def read_drawing(document: Any) -> Answer:
     if not isinstance(drawn, dict):
         raise NoAnswerError(_shape(document, "data"))
     tokens = (_count(document, "input_tokens"), _count(document, "output_tokens"))
-    return Answer(_image(drawn, document), tokens, _reported(document))
+    return ApiResponse(_image(drawn, document), tokens, _reported(document))
 
 
 def read_models(document: Any) -> tuple[str, ...]:

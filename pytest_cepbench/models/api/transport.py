@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_cepbench.errors import MissingDependencyError
 from pytest_cepbench.models.api.endpoint import Endpoint
-from pytest_cepbench.models.api.error_codes import Fault, fault_of
+from pytest_cepbench.models.api.error_codes import ApiFault, fault_of
 from pytest_cepbench.models.api.error_messages import UNREACHABLE
 from pytest_cepbench.models.api.logs import keep_out_of_logs
 from pytest_cepbench.models.system_limits import usable_cores
@@ -83,7 +83,7 @@ class Connection:
 
     async def send(
         self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> bytes | Fault:
+    ) -> bytes | ApiFault:
         """The body of the answer to one request, or why there is none.
 
         optional: parameters beside the body, which the server may not know.
@@ -98,12 +98,12 @@ class Connection:
             content, headers = error.response.content, error.response.headers
             return fault_of(error.status_code, headers, content, optional)
         except (TimeoutError, openai.APITimeoutError):
-            return Fault("again", f"no answer within {limit:g} s")
+            return ApiFault("again", f"no answer within {limit:g} s")
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             refused = type(cause).__name__ == "ConnectError"
             words = str(cause) or type(cause).__name__
-            return Fault("again", words, code=UNREACHABLE if refused else "")
+            return ApiFault("again", words, code=UNREACHABLE if refused else "")
 
     async def _request(
         self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]

@@ -18,7 +18,7 @@ CheckpointKind = Literal[
 
 
 @dataclass(frozen=True)
-class Detection:
+class FormatMatch:
     """what: architecture or pipeline class. roles: those it can play. because: one clause saying
     why, or why none; completes the sentence "it ...".
     """
@@ -106,36 +106,36 @@ _DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "For
 _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
-def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detection:
+def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> FormatMatch:
     """What a checkpoint is and which roles it can play, from its parsed configuration."""
     if kind == "diffusers":
         return _detect_pipeline(config)
     if kind == "open_clip":
-        return Detection("open_clip model", ("encoder",), "embeds images and texts")
+        return FormatMatch("open_clip model", ("encoder",), "embeds images and texts")
     if kind == "timm":
-        return Detection(f"timm {config['architecture']}", ("encoder",), "embeds images")
+        return FormatMatch(f"timm {config['architecture']}", ("encoder",), "embeds images")
     if kind == "sentence_transformers":
         return _detect_sentence_transformer(config)
     return _detect_transformers(config)
 
 
-def _detect_pipeline(config: Mapping[str, Any]) -> Detection:
+def _detect_pipeline(config: Mapping[str, Any]) -> FormatMatch:
     named = config.get("_class_name")
     # Custom pipelines store [module, class].
     name = str(named[-1] if isinstance(named, list) and named else named)
     for word, because in _OTHER_PIPELINES.items():
         if word in name:
-            return Detection(name, (), because)
+            return FormatMatch(name, (), because)
     if not any(
         part.startswith("text_encoder") or part in ("tokenizer", "prior_tokenizer")
         for part, value in config.items()
         if isinstance(value, list) and value[:1] != [None]
     ):
-        return Detection(name, (), "has no text encoder, so it cannot draw a text")
-    return Detection(name, ("generator",), "draws texts")
+        return FormatMatch(name, (), "has no text encoder, so it cannot draw a text")
+    return FormatMatch(name, ("generator",), "draws texts")
 
 
-def _detect_transformers(config: Mapping[str, Any]) -> Detection:
+def _detect_transformers(config: Mapping[str, Any]) -> FormatMatch:
     model_type = str(config.get("model_type") or "")
     architectures = config.get("architectures") or [""]
     architecture = str(architectures[0])
@@ -145,16 +145,16 @@ def _detect_transformers(config: Mapping[str, Any]) -> Detection:
     if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
         return _detect_multimodal(what, architecture, model_type, config)
     if model_type in _VISION_TYPES or _looks_like_vision(config):
-        return Detection(what, ("encoder",), "embeds images")
+        return FormatMatch(what, ("encoder",), "embeds images")
     if architecture.endswith(_WRITES_TEXT):
-        return Detection(what, (), "reads no images (its configuration has no vision part)")
+        return FormatMatch(what, (), "reads no images (its configuration has no vision part)")
     if "vocab_size" in config:
         because = (
             "reads no images (its configuration has no vision part), and as an encoder of texts it "
             "would need the modules.json of sentence-transformers, which says how tokens are pooled"
         )
-        return Detection(what, (), because)
-    return Detection(what, (), "is of a kind that no rule recognises")
+        return FormatMatch(what, (), because)
+    return FormatMatch(what, (), "is of a kind that no rule recognises")
 
 
 def modules_fault(config: Mapping[str, Any]) -> str | None:
@@ -171,43 +171,45 @@ def modules_fault(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _detect_sentence_transformer(config: Mapping[str, Any]) -> Detection:
+def _detect_sentence_transformer(config: Mapping[str, Any]) -> FormatMatch:
     names = [module["type"].rpartition(".")[2] for module in config["modules"]]
     what = f"sentence-transformers {'+'.join(names)}"
     if fault := modules_fault(config):
-        return Detection(what, (), fault)
-    return Detection(what, ("encoder",), "embeds texts")
+        return FormatMatch(what, (), fault)
+    return FormatMatch(what, ("encoder",), "embeds texts")
 
 
-def _detect_dense(what: str, architecture: str, model_type: str) -> Detection:
+def _detect_dense(what: str, architecture: str, model_type: str) -> FormatMatch:
     if model_type in _GROUNDED:
-        return Detection(what, (), "finds boxes for phrases of one text, which no adapter asks for")
+        return FormatMatch(
+            what, (), "finds boxes for phrases of one text, which no adapter asks for"
+        )
     if model_type in ("owlv2", "owlvit"):
-        return Detection(what, ("detector",), "finds boxes for texts")
+        return FormatMatch(what, ("detector",), "finds boxes for texts")
     if model_type == "mask2former":
-        return Detection(what, ("detector",), "finds objects of its classes, with masks")
+        return FormatMatch(what, ("detector",), "finds objects of its classes, with masks")
     if "ForObjectDetection" in architecture:
-        return Detection(what, ("detector",), "finds boxes of objects of its classes")
-    return Detection(what, (), "finds masks or depths, not one vector for an image")
+        return FormatMatch(what, ("detector",), "finds boxes of objects of its classes")
+    return FormatMatch(what, (), "finds masks or depths, not one vector for an image")
 
 
 def _detect_multimodal(
     what: str, architecture: str, model_type: str, config: Mapping[str, Any]
-) -> Detection:
+) -> FormatMatch:
     if model_type in _TOKENS_ONLY:
         because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
-        return Detection(what, (), because)
+        return FormatMatch(what, (), because)
     if architecture.endswith(_WRITES_TEXT):
         if model_type in _UNIFIED_TYPES and "vq_config" in config:
-            return Detection(what, UNIFIED_ROLES, "reads images, writes text and draws")
-        return Detection(what, ("describer",), "reads images and writes text")
+            return FormatMatch(what, UNIFIED_ROLES, "reads images, writes text and draws")
+        return FormatMatch(what, ("describer",), "reads images and writes text")
     both = "vision_config" in config and "text_config" in config
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
     if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
-        return Detection(what, ("encoder",), "embeds images")
+        return FormatMatch(what, ("encoder",), "embeds images")
     if not architecture and model_type in _IMAGE_TO_TEXT_TYPES:
-        return Detection(what, ("describer",), "reads images and writes text")
-    return Detection(what, (), "reads images, but no rule recognises what it gives")
+        return FormatMatch(what, ("describer",), "reads images and writes text")
+    return FormatMatch(what, (), "reads images, but no rule recognises what it gives")
 
 
 def _looks_like_vision(config: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateBoxes:
     """What a detector proposes for one image.
 
     boxes: (n, 4) left, top, right, bottom in pixels of the image. scores: (n,) in [0, 1].
@@ -31,7 +31,7 @@ class Candidates:
 
 
 def keep(
-    candidates: Candidates,
+    candidates: CandidateBoxes,
     names: Mapping[int, tuple[str, ...]],
     *,
     threshold: float,
@@ -85,13 +85,13 @@ def corners(boxes: FloatArray, width: float, height: float) -> FloatArray:
     return pixels
 
 
-def _sound(candidates: Candidates) -> bool:
+def _sound(candidates: CandidateBoxes) -> bool:
     boxes, scores = candidates.boxes, candidates.scores
     straight = (boxes[:, :2] <= boxes[:, 2:]).all()
     return bool(straight and np.isfinite(boxes).all() and np.isfinite(scores).all())
 
 
-def _suppress(order: list[int], candidates: Candidates, nms: float) -> list[int]:
+def _suppress(order: list[int], candidates: CandidateBoxes, nms: float) -> list[int]:
     boxes, labels = candidates.boxes.astype(np.float64), candidates.labels
     kept: list[int] = []
     for i in order:
@@ -101,7 +101,7 @@ def _suppress(order: list[int], candidates: Candidates, nms: float) -> list[int]
     return kept
 
 
-def _strongest_of_each(order: list[int], candidates: Candidates, most: int) -> list[int]:
+def _strongest_of_each(order: list[int], candidates: CandidateBoxes, most: int) -> list[int]:
     seen: Counter[int] = Counter()
     kept = []
     for i in order:
@@ -112,7 +112,7 @@ def _strongest_of_each(order: list[int], candidates: Candidates, most: int) -> l
     return kept
 
 
-def _detection(candidates: Candidates, index: int, query: str) -> Detection:
+def _detection(candidates: CandidateBoxes, index: int, query: str) -> Detection:
     left, top, right, bottom = candidates.boxes[index].tolist()
     mask = candidates.mask(index) if candidates.mask else None
     score = min(float(candidates.scores[index]), 1.0)  # a product of rounded means can pass 1

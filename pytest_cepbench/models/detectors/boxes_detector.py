@@ -15,7 +15,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.box_filter import Candidates
+from pytest_cepbench.models.detectors.box_filter import CandidateBoxes
 from pytest_cepbench.models.detectors.class_names import ClassNames
 from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector
 from pytest_cepbench.models.detectors.detector_loader import load_parts
@@ -54,7 +54,7 @@ def _look(
     threshold: float,
     images: Sequence[Image.Image],
     asked: Sequence[Asked],  # noqa: ARG001 - of `Look`; the library gives all classes
-) -> Iterator[Candidates | Failure]:
+) -> Iterator[CandidateBoxes | Failure]:
     inputs = processor(images=list(images), return_tensors="pt")
     output = model(**inputs.to(model.device, dtype=model.dtype))
     output.logits, output.pred_boxes = output.logits.float(), output.pred_boxes.float()
@@ -68,6 +68,6 @@ def _look(
     for row, sound in zip(rows, finite, strict=True):
         if sound:
             arrays = {name: row[name].cpu().numpy() for name in ("boxes", "scores", "labels")}
-            yield Candidates(**arrays)
+            yield CandidateBoxes(**arrays)
         else:
             yield Failure("bad-boxes", "logits or boxes are NaN")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
-from pytest_cepbench.models.detectors.box_filter import Candidates, keep
+from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, keep
 from pytest_cepbench.models.detectors.class_names import ClassNames
 from pytest_cepbench.models.detectors.detector_params import ClassesParams
 from pytest_cepbench.models.torch_runtime import quiet
@@ -19,7 +19,7 @@ from pytest_cepbench.models.torch_runtime import quiet
 Asked = Mapping[int, tuple[str, ...]]
 """The classes that one image is asked for, as `ClassNames.asked` gives them."""
 
-Look = Callable[[Sequence[Image.Image], Sequence[Asked]], Iterable[Candidates | Failure]]
+Look = Callable[[Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]]
 """Candidates of each image, in order; the images have one size. May leave out what is not asked for."""
 
 
@@ -49,7 +49,7 @@ class ClassesDetector:
                     found[i] = self._keep(candidates, asked[i])
         return [found[i] for i in range(len(images))]
 
-    def _keep(self, candidates: Candidates | Failure, asked: Asked) -> Detections | Failure:
+    def _keep(self, candidates: CandidateBoxes | Failure, asked: Asked) -> Detections | Failure:
         if isinstance(candidates, Failure):
             return candidates
         return keep(

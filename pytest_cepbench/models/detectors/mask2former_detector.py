@@ -23,7 +23,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, Mask
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.box_filter import Candidates
+from pytest_cepbench.models.detectors.box_filter import CandidateBoxes
 from pytest_cepbench.models.detectors.class_names import ClassNames
 from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector
 from pytest_cepbench.models.detectors.detector_loader import load_parts
@@ -64,7 +64,7 @@ def _look(
     threshold: float,
     images: Sequence[Image.Image],
     asked: Sequence[Asked],
-) -> Iterator[Candidates | Failure]:
+) -> Iterator[CandidateBoxes | Failure]:
     inputs = processor(images=list(images), return_tensors="pt")
     inputs = inputs.to(model.device, dtype=model.dtype)
     output = model(**inputs)
@@ -82,7 +82,7 @@ def _propose(
     size: tuple[int, int],
     asked: Asked,
     threshold: float,
-) -> Candidates | Failure:
+) -> CandidateBoxes | Failure:
     """Objects of the classes asked for in one image; masks only of those above the threshold.
 
     class_logits: (queries, classes + 1), the last for no object. mask_logits: (queries, h, w).
@@ -105,7 +105,7 @@ def _propose(
     means = (logits.sigmoid() * inside).sum(dim=(1, 2)) / area.clamp(min=1)
     there = area > 0
     inside_array = inside[there].cpu().numpy()
-    return Candidates(
+    return CandidateBoxes(
         boxes=_tight_boxes(inside_array),
         scores=(pairs.values[wanted] * means)[there].cpu().numpy(),
         labels=labels[wanted][there].cpu().numpy(),

@@ -21,7 +21,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.box_filter import Candidates, corners, keep
+from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, corners, keep
 from pytest_cepbench.models.detectors.detector_loader import load_parts
 from pytest_cepbench.models.detectors.detector_params import OwlParams, identity_params
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
@@ -132,7 +132,7 @@ class OwlDetector:
         # model; OWL-ViT's has no such setting.
         padded = bool(getattr(self._processor, "do_pad", False))
         width, height = (max(image.size),) * 2 if padded else image.size
-        candidates = Candidates(
+        candidates = CandidateBoxes(
             boxes=corners(boxes.numpy(), width, height),
             scores=best.values.sigmoid().numpy(),
             labels=best.indices.numpy(),

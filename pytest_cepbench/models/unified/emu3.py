@@ -9,7 +9,7 @@ from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.unified.image_decoder import configured
-from pytest_cepbench.models.unified.token_sampling import Choice, only
+from pytest_cepbench.models.unified.token_sampling import TokenSampler, only
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +70,7 @@ class Emu3Painter:
         import torch
         from transformers import LogitsProcessorList
 
-        model, choice = self._model, Choice(self._settings, seeds)
+        model, choice = self._model, TokenSampler(self._settings, seeds)
         tokens = self._tokens.to(model.device)
         inputs = self._inputs(prompts)
         unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))

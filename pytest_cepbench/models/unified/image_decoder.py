@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Painter(Protocol):
+class ImageDecoder(Protocol):
     """Draws with a loaded model.
 
     chats: whether prompts go through the checkpoint's chat template, where it has one.

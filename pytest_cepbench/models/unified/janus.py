@@ -9,7 +9,7 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.unified.image_decoder import channels_first, configured
-from pytest_cepbench.models.unified.token_sampling import Choice, only
+from pytest_cepbench.models.unified.token_sampling import TokenSampler, only
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class JanusPainter:
         """See `Painter`."""
         from transformers import DynamicCache
 
-        model, choice = self._model, Choice(self._settings, seeds)
+        model, choice = self._model, TokenSampler(self._settings, seeds)
         inputs = self._processor(
             text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
         ).to(model.device)

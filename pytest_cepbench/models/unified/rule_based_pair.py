@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class CommonPainter:
+class PipelineDecoder:
     """Draws as transformers' any-to-any pipeline does.
 
     settings: of `drawing_settings`. Raises RoleError for a model that makes no images.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Choice:
+class TokenSampler:
     """Picks the next image token of each drawing of a batch.
 
     settings: do_sample, and where that is true temperature, top_p and top_k (0 is no limit).

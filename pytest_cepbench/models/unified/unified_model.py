@@ -25,7 +25,7 @@ from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike, 
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.unified.image_decoder import Painter
+from pytest_cepbench.models.unified.image_decoder import ImageDecoder
 from pytest_cepbench.models.unified.unified_params import drawing_settings, split_params
 
 ADAPTER = "transformers-unified/1"
@@ -85,7 +85,7 @@ def _image_processor(checkpoint: Checkpoint) -> Any:
 
 def _painter(
     checkpoint: Checkpoint, family: str, loaded: Any, settings: Mapping[str, Any]
-) -> Painter:
+) -> ImageDecoder:
     if family == "janus":
         from pytest_cepbench.models.unified.janus import JanusPainter
 
@@ -94,9 +94,9 @@ def _painter(
         from pytest_cepbench.models.unified.emu3 import Emu3Painter
 
         return Emu3Painter(checkpoint, loaded, settings)
-    from pytest_cepbench.models.unified.rule_based_pair import CommonPainter
+    from pytest_cepbench.models.unified.rule_based_pair import PipelineDecoder
 
-    return CommonPainter(checkpoint, loaded, settings)
+    return PipelineDecoder(checkpoint, loaded, settings)
 
 
 class UnifiedModel:
@@ -109,7 +109,7 @@ class UnifiedModel:
     def __init__(
         self,
         describer: TransformersDescriber,
-        painter: Painter,
+        painter: ImageDecoder,
         finish: Any,
         template: str | None = None,
     ) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cepbench.plugin.workers.run_dir import leave_word
+from pytest_cepbench.plugin.workers.run_dir import write_message
 
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress
@@ -31,7 +31,7 @@ _NAME = 24  # columns that are left to the name of a case where the terminal is 
 
 
 @dataclass(frozen=True)
-class Moment:
+class ProgressSnapshot:
     """How far one process is; fields as of `Progress`. worker: its name, empty for the only one."""
 
     worker: str
@@ -46,7 +46,7 @@ class Moment:
     left: float | None
 
     @classmethod
-    def of(cls, progress: Progress, worker: str) -> Moment | None:
+    def of(cls, progress: Progress, worker: str) -> ProgressSnapshot | None:
         """Now; None where no case runs."""
         if not progress.case:
             return None
@@ -85,7 +85,7 @@ def is_wanted(config: pytest.Config) -> bool:
     )
 
 
-class Ticking:
+class Ticker:
     """Something done four times a second, by a thread, until it is closed."""
 
     def __init__(self, act: Callable[[], None], end: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class Ticking:
             self._act()
 
 
-def show(config: pytest.Config, moments: Callable[[], Sequence[Moment]]) -> None:
+def show(config: pytest.Config, moments: Callable[[], Sequence[ProgressSnapshot]]) -> None:
     """Show what runs below what pytest writes, until `close`. moments: who is how far."""
     if LIVE in config.stash or not is_wanted(config):
         return
@@ -118,9 +118,7 @@ def show(config: pytest.Config, moments: Callable[[], Sequence[Moment]]) -> None
     except (OSError, ValueError, AttributeError):  # somebody put another kind of file there
         return
     block = Block(writer, terminal)
-    config.stash[LIVE] = Ticking(
-        lambda: block.show(lines_of(moments(), block.columns)), block.close
-    )
+    config.stash[LIVE] = Ticker(lambda: block.show(lines_of(moments(), block.columns)), block.close)
 
 
 def close(config: pytest.Config) -> None:
@@ -129,7 +127,7 @@ def close(config: pytest.Config) -> None:
         config.stash[LIVE].close()
 
 
-LIVE = pytest.StashKey[Ticking]()
+LIVE = pytest.StashKey[Ticker]()
 """What shows or tells how far this process is, once there is a case."""
 
 
@@ -140,28 +138,28 @@ def tell(config: pytest.Config, progress: Progress, folder: Path, worker: str) -
     """On a worker: leave word in the run's folder of how far it is, until `close`."""
 
     def act() -> None:
-        moment = Moment.of(progress, worker)
+        moment = ProgressSnapshot.of(progress, worker)
         if moment is None:
             forget(folder, worker)
             return
         with suppress(OSError):  # a full disk, a run that was stopped: nobody works for the lines
-            leave_word(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(moment)))
+            write_message(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(moment)))
 
-    config.stash[LIVE] = Ticking(act, lambda: forget(folder, worker))
+    config.stash[LIVE] = Ticker(act, lambda: forget(folder, worker))
 
 
-def own(progress: Progress, beside: Progress | None = None) -> list[Moment]:
+def own(progress: Progress, beside: Progress | None = None) -> list[ProgressSnapshot]:
     """How far the only process is. beside: others of it that work for the case that runs."""
-    found = [Moment.of(one, "") for one in (progress, beside) if one is not None]
+    found = [ProgressSnapshot.of(one, "") for one in (progress, beside) if one is not None]
     return [moment for moment in found if moment is not None]
 
 
-def told(folder: Path) -> list[Moment]:
+def read_moments(folder: Path) -> list[ProgressSnapshot]:
     """How far the workers are, by their names; without those that say nothing."""
     found = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with suppress(OSError, ValueError, TypeError):  # gone, or not written by this version
-            found.append(Moment(**json.loads(path.read_text(encoding="utf-8"))))
+            found.append(ProgressSnapshot(**json.loads(path.read_text(encoding="utf-8"))))
     return sorted(found, key=lambda one: (len(one.worker), one.worker))
 
 
@@ -174,7 +172,7 @@ def forget(folder: Path, worker: str) -> None:
 # -- what is shown -----------------------------------------------------------------------------------
 
 
-def lines_of(moments: Sequence[Moment], columns: int) -> list[str]:
+def lines_of(moments: Sequence[ProgressSnapshot], columns: int) -> list[str]:
     """A line for each, what they have in common below one another. columns: of the terminal."""
     from pytest_cepbench.plugin.terminal.screen import cut, width_of
 
@@ -191,7 +189,7 @@ def lines_of(moments: Sequence[Moment], columns: int) -> list[str]:
     ]
 
 
-def _cells(moment: Moment) -> Iterator[str]:
+def _cells(moment: ProgressSnapshot) -> Iterator[str]:
     """The case, then how far it is."""
     from pytest_cepbench.report.text import printable
 

@@ -12,17 +12,17 @@ from pytest_cepbench.models.memory_estimate import weights_bytes
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.plugin.evaluate import planned_looks, read_references
-from pytest_cepbench.plugin.evaluator import Assigned, Process
+from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.plugin.terminal.live import spoken
 from pytest_cepbench.plugin.workers.devices import Leases
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.report.text import number, printable
-from pytest_cepbench.suites.estimate import Forecast, Need, forecast
+from pytest_cepbench.suites.estimate import Forecast, ModelEstimate, forecast
 
 _UNKNOWN = "-"
 
 
-def plan_lines(process: Process, leases: Leases) -> Iterator[str]:
+def plan_lines(process: Evaluator, leases: Leases) -> Iterator[str]:
     """How the cases that were collected would be judged, then what they would take; no model is asked.
 
     leases: of the workers that would run.
@@ -39,7 +39,7 @@ def plan_lines(process: Process, leases: Leases) -> Iterator[str]:
 # -- how cases are judged ----------------------------------------------------------------------------
 
 
-def _case_lines(process: Process) -> Iterator[str]:
+def _case_lines(process: Evaluator) -> Iterator[str]:
     """A line for each case, under a head; no model is bound."""
     cases = list(process.assigned.values())
     if not cases:
@@ -72,12 +72,12 @@ def _case_lines(process: Process) -> Iterator[str]:
         yield "what is - is not known: `cepbench calibrate` measures it and keeps it with the baseline"
 
 
-def _units(process: Process, one: Assigned) -> int:
+def _units(process: Evaluator, one: AssignedCase) -> int:
     dataset = process.suites.get(one.suite_file).dataset
     return len({s.unit for name in one.case.categories for s in dataset.in_category(name)})
 
 
-def _reach(process: Process, one: Assigned) -> tuple[str, str, str]:
+def _reach(process: Evaluator, one: AssignedCase) -> tuple[str, str, str]:
     """Smallest visible drop, units needed, and what is wrong with the baseline."""
     try:
         baseline = read_references(process, one.case).baseline
@@ -99,7 +99,7 @@ def _reach(process: Process, one: Assigned) -> tuple[str, str, str]:
 _HEAD = ("model", "in store", "inputs", "calls", "device", "weights", "time")
 
 
-def _suite_lines(process: Process, path: Path, forecasts: list[Forecast]) -> Iterator[str]:
+def _suite_lines(process: Evaluator, path: Path, forecasts: list[Forecast]) -> Iterator[str]:
     """What the cases of a suite take, model by model. forecasts: it is added to them."""
     run = process.run(path)
     own = [one for one in process.assigned.values() if one.suite_file == path]
@@ -126,7 +126,7 @@ def _suite_lines(process: Process, path: Path, forecasts: list[Forecast]) -> Ite
         yield f"  {model:{widths[0]}}  {'  '.join(numbers)}"
 
 
-def _cells(need: Need) -> Iterator[str]:
+def _cells(need: ModelEstimate) -> Iterator[str]:
     yield _name(need)
     yield str(need.found)
     yield f"{need.inputs}{'+' if need.open else ''}"
@@ -138,7 +138,9 @@ def _cells(need: Need) -> Iterator[str]:
     )
 
 
-def _total_lines(process: Process, forecasts: Sequence[Forecast], leases: Leases) -> Iterator[str]:
+def _total_lines(
+    process: Evaluator, forecasts: Sequence[Forecast], leases: Leases
+) -> Iterator[str]:
     """Of all suites: the models to load, where, and how long it takes."""
     needs = [need for one in forecasts for need in one.needs]
     if any(need.open for need in needs):
@@ -163,7 +165,7 @@ def _total_lines(process: Process, forecasts: Sequence[Forecast], leases: Leases
     yield f"about {_time(seconds)}, loading not counted"
 
 
-def _loads(process: Process, busy: Sequence[Need]) -> str:
+def _loads(process: Evaluator, busy: Sequence[ModelEstimate]) -> str:
     models = {_load(need.bound): need.bound.spec for need in busy}
     sizes = [weights_bytes(parse_spec(spec)) for spec in models.values()]
     known = [size for size in sizes if size is not None]
@@ -181,7 +183,7 @@ def _load(bound: BoundRole) -> str:
     return bound.shares or f"{bound.role} {bound.spec}"
 
 
-def _name(need: Need) -> str:
+def _name(need: ModelEstimate) -> str:
     return f"{need.bound.role} {printable(need.bound.spec, 60)}"
 
 

@@ -19,7 +19,7 @@ _PATIENCE = 2.0  # seconds between a worker's last word and the end of its proce
 
 
 @dataclass
-class Death:
+class Crash:
     """worker: its name. how: as far as the system tells. fate: what became of its test, where that is
     known at once. retried: the case that was to be judged again.
     """
@@ -31,11 +31,11 @@ class Death:
 
 
 @dataclass(eq=False)
-class Deaths:
+class CrashLog:
     """The deaths of one run, in their order. retried: ids of the cases that were judged again."""
 
     ledger: Ledger
-    all: list[Death] = field(default_factory=list)
+    all: list[Crash] = field(default_factory=list)
     retried: set[str] = field(default_factory=set)
     _over: Counter[str] = field(default_factory=Counter)
 
@@ -44,7 +44,7 @@ class Deaths:
         if error == "keyboard-interrupt":
             self.ledger.fail(f"worker {node.gateway.id} was interrupted")
         else:
-            self.all.append(Death(node.gateway.id, _how(node, error)))
+            self.all.append(Crash(node.gateway.id, _how(node, error)))
 
     def settle(self, nodeid: str, report: pytest.TestReport, sched: Any) -> None:
         """Decide about the test that the last worker died over; changes xdist's report of it.
@@ -81,7 +81,7 @@ class Deaths:
         """A sentence for each death; at the end of the run, when it is known what became of retries."""
         return [f"worker {one.worker} died ({one.how}) {self._fate(one)}" for one in self.all]
 
-    def _fate(self, death: Death) -> str:
+    def _fate(self, death: Crash) -> str:
         nodeid = death.retried
         if nodeid is None:
             return death.fate

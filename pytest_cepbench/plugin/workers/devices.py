@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.run_settings import RunSettings
 
 THREADS = "OMP_NUM_THREADS"
 """What numpy, torch and tokenizers' libraries all take their number of threads from."""
@@ -33,7 +33,7 @@ class Leases:
     said: tuple[str, ...] = ()
 
 
-def concerns(config: pytest.Config, settings: Settings) -> bool:
+def concerns(config: pytest.Config, settings: RunSettings) -> bool:
     """Whether a run is about models of ours, as far as can be told before anything is collected.
 
     Workers get their environment, and xdist its scheduler, before collection. Where models are
@@ -75,7 +75,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 # -- leases ------------------------------------------------------------------------------------------
 
 
-def plan_leases(config: pytest.Config, settings: Settings) -> Leases:
+def plan_leases(config: pytest.Config, settings: RunSettings) -> Leases:
     """What each of the workers that are about to start may use; nothing where none are."""
     tx = config.getoption("tx", None)
     if config.option.collectonly or not tx or config.getoption("dist") == "no":
@@ -100,7 +100,7 @@ def apply_leases(leases: Leases, specs: Sequence[Any]) -> None:
 
 
 def _lease_devices(
-    specs: Sequence[Any], own: Sequence[dict[str, str]], settings: Settings
+    specs: Sequence[Any], own: Sequence[dict[str, str]], settings: RunSettings
 ) -> Iterator[str]:
     """One device for each worker, the freest first, in turn where there are more workers."""
     from pytest_cepbench.models.devices import visible_devices
@@ -136,14 +136,14 @@ def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:
             variables[THREADS] = share
 
 
-def _placed(settings: Settings) -> dict[str, str]:
+def _placed(settings: RunSettings) -> dict[str, str]:
     """The device that each named model's spec asks for, "auto" where it asks for none."""
     from pytest_cepbench.models.spec import parse_spec
 
     return {text: parse_spec(text).params.get("device", "auto") for text in _named(settings)}
 
 
-def _named(settings: Settings) -> list[str]:
+def _named(settings: RunSettings) -> list[str]:
     single = [] if settings.model is None else [settings.model]
     return [*single, *settings.roles.values(), *settings.encoders.values()]
 
@@ -151,7 +151,7 @@ def _named(settings: Settings) -> list[str]:
 # -- how many ----------------------------------------------------------------------------------------
 
 
-def count_workers(settings: Settings) -> tuple[int, str]:
+def count_workers(settings: RunSettings) -> tuple[int, str]:
     """How many workers this machine has room for, and why, for people.
 
     One for each visible device whose free memory holds the weights of the models that were named
@@ -174,7 +174,7 @@ def count_workers(settings: Settings) -> tuple[int, str]:
     return max(1, memory // need), f"{_gib(memory)} free, {_gib(need)} each for the weights"
 
 
-def _need(settings: Settings, device: str) -> int:
+def _need(settings: RunSettings, device: str) -> int:
     """Bytes that the models of one worker need; 0 where nothing is known of any."""
     from pytest_cepbench.models.memory_estimate import weights_bytes
     from pytest_cepbench.models.spec import parse_spec

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.plugin.workers.run_dir import CASES, leave_word, make_folder
+from pytest_cepbench.plugin.workers.run_dir import CASES, make_folder, write_message
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import Assigned, Process
+    from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
 
 CATEGORY, WHOLE, POOLED = 0, 1, 2
 """When a case has its turn: categories, then what is made of several, then the verdict of all."""
@@ -27,7 +27,7 @@ _VERDICT = "suite-verdict"
 
 
 @dataclass(frozen=True)
-class Outline:
+class CaseHint:
     """What one case asks for.
 
     unit: cases of one unit need the same chains, so one worker judges them, one after the other.
@@ -57,15 +57,15 @@ def unit_of(nodeid: str) -> str:
     return f"{file}::{test}[{part}"
 
 
-def guess(nodeid: str) -> Outline:
+def guess(nodeid: str) -> CaseHint:
     """The outline of a test of which no worker left word: of plain tests, and where files are lost."""
     unit = unit_of(nodeid)
     case = nodeid.partition("[")[2].removesuffix("]")
     turn = POOLED if case == _VERDICT else WHOLE if unit.endswith("[overall") else CATEGORY
-    return Outline(unit, nodeid.partition("::")[0] if case else "", turn=turn)
+    return CaseHint(unit, nodeid.partition("::")[0] if case else "", turn=turn)
 
 
-def leave_outlines(process: Process, pooled: Mapping[str, Path]) -> None:
+def leave_outlines(process: Evaluator, pooled: Mapping[str, Path]) -> None:
     """Say of every case that was collected what it asks for. pooled: suite files by node id.
 
     Every worker could say the same; the first one does.
@@ -75,18 +75,18 @@ def leave_outlines(process: Process, pooled: Mapping[str, Path]) -> None:
         return
     outlines = {nodeid: _of_case(process, nodeid, one) for nodeid, one in process.assigned.items()}
     for nodeid, path in pooled.items():
-        outlines[nodeid] = Outline(nodeid, str(path), _models(process, path), POOLED)
+        outlines[nodeid] = CaseHint(nodeid, str(path), _models(process, path), POOLED)
     text = json.dumps({nodeid: asdict(outline) for nodeid, outline in outlines.items()})
     with suppress(OSError):  # a full disk: without word the scheduler guesses
-        leave_word(make_folder(process.settings.home, folder), CASES, text)
+        write_message(make_folder(process.settings.home, folder), CASES, text)
 
 
-def _of_case(process: Process, nodeid: str, one: Assigned) -> Outline:
+def _of_case(process: Evaluator, nodeid: str, one: AssignedCase) -> CaseHint:
     loaded, case = process.suites.get(one.suite_file), one.case
     samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
     unit = unit_of(nodeid)
     whole = len(case.categories) > 1 or unit.endswith("[overall")
-    return Outline(
+    return CaseHint(
         unit=unit,
         suite=str(one.suite_file),
         models=_models(process, one.suite_file),
@@ -95,20 +95,20 @@ def _of_case(process: Process, nodeid: str, one: Assigned) -> Outline:
     )
 
 
-def _models(process: Process, path: Path) -> tuple[str, ...]:
+def _models(process: Evaluator, path: Path) -> tuple[str, ...]:
     lineup = process.suites.get(path).lineup
     chosen = {f"{seat.role} {seat.spec}" for seat in lineup.seats.values()}
     return tuple(sorted(chosen | {f"{lineup.under_test} {lineup.subject}"}))
 
 
-def read_outlines(folder: Path, nodeids: Sequence[str]) -> list[Outline]:
+def read_outlines(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
     """The outline of each of the tests, in their order; guessed where no worker left word of it."""
     try:
         known = json.loads((folder / CASES).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = {}
     return [
-        Outline(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
+        CaseHint(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
         if nodeid in known
         else guess(nodeid)
         for nodeid in nodeids

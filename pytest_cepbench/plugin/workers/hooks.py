@@ -19,9 +19,9 @@ from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import process_of
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.run_settings import RunSettings
 from pytest_cepbench.plugin.serialization import to_wire
-from pytest_cepbench.plugin.workers.run_dir import CASES, STOP, leave_word
+from pytest_cepbench.plugin.workers.run_dir import CASES, STOP, write_message
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.devices import Leases
@@ -41,7 +41,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     from pytest_cepbench.errors import CepError
     from pytest_cepbench.plugin.workers.devices import count_workers
 
-    settings = Settings.from_config(config)
+    settings = RunSettings.from_config(config)
     said = _COUNT in os.environ or config.option.numprocesses == "logical"
     if said or not settings.names_models:
         return None  # xdist's own number
@@ -79,7 +79,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
         from pytest_cepbench.plugin.workers.devices import apply_leases
 
         apply_leases(leases, specs)
-    config.pluginmanager.register(StopWord(config), "cepbench_stop")
+    config.pluginmanager.register(StopSignal(config), "cepbench_stop")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -104,10 +104,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.workers.hints import Outline, read_outlines
+    from pytest_cepbench.plugin.workers.hints import CaseHint, read_outlines
     from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
 
-    def outlines(nodeids: Sequence[str]) -> list[Outline]:
+    def outlines(nodeids: Sequence[str]) -> list[CaseHint]:
         found = read_outlines(controller.folder, nodeids)
         # Also those outside a suite's folder, which no id gives away.
         pairs = zip(nodeids, found, strict=True)
@@ -128,14 +128,14 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
         refuse_modes(node.config)
         from pytest_cepbench.plugin.terminal import live
 
-        live.show(node.config, lambda: live.told(controller.folder))
+        live.show(node.config, lambda: live.read_moments(controller.folder))
 
 
 # -- while they work ---------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
-class StopWord:
+class StopSignal:
     """Passes on to helping workers that the run is to stop: xdist tells them nothing but tests."""
 
     config: pytest.Config
@@ -155,7 +155,7 @@ class StopWord:
         folder = self.config.stash[CONTROLLER].folder
         if folder.exists() and not (folder / STOP).exists():
             try:
-                leave_word(folder, STOP, "")
+                write_message(folder, STOP, "")
             except OSError:  # a full disk: a name can be changed there still
                 with suppress(OSError):
                     (folder / CASES).rename(folder / STOP)

@@ -29,7 +29,7 @@ def identities_of(bound: Iterable[BoundRole]) -> dict[str, str]:
     return {_place(one): _identity(one) for one in bound}
 
 
-class Agreement:
+class IdentityAgreement:
     """What the processes of a run have to agree on, as a worker sees it.
 
     home, folder: of everything that runs leave behind, and of this run. worker: its name. told:

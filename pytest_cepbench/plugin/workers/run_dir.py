@@ -28,7 +28,7 @@ def make_folder(home: Path, folder: Path) -> Path:
     return folder
 
 
-def leave_word(folder: Path, name: str, text: str) -> None:
+def write_message(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder at once: nobody reads a part of it."""
     fresh = folder / f".{name}.{os.getpid()}"
     write_whole(fresh, text)

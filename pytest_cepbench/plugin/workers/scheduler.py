@@ -17,14 +17,14 @@ import pytest
 from xdist.report import report_collection_diff
 from xdist.workermanage import parse_tx_spec_config
 
-from pytest_cepbench.plugin.workers.hints import Outline
+from pytest_cepbench.plugin.workers.hints import CaseHint
 
 _HELD = 2
 """Tests that a worker holds: the one that runs, and the next one, without which it does not begin."""
 
 
 @dataclass
-class Hand:
+class WorkerQueue:
     """What one worker holds.
 
     tests: indices in the order of running, the first one running or about to. models: those it was
@@ -56,13 +56,13 @@ class CaseScheduling:
     """
 
     def __init__(
-        self, config: pytest.Config, outlines: Callable[[Sequence[str]], list[Outline]]
+        self, config: pytest.Config, outlines: Callable[[Sequence[str]], list[CaseHint]]
     ) -> None:
         self.collection: list[str] | None = None
         self.config = config  # named as in xdist's own, where other plugins look for it
         self._outlines = outlines
         self._expected = len(parse_tx_spec_config(config))
-        self._hands: dict[Any, Hand] = {}
+        self._hands: dict[Any, WorkerQueue] = {}
         self._collected: dict[Any, list[str]] = {}
         self._groups: list[Group] = []
         self._again: list[int] = []
@@ -102,7 +102,7 @@ class CaseScheduling:
 
     def add_node(self, node: Any) -> None:
         """A worker is there."""
-        self._hands[node] = Hand()
+        self._hands[node] = WorkerQueue()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         """What a worker collected. One that comes later and collected something else gets no work."""
@@ -191,7 +191,7 @@ class CaseScheduling:
             node.send_runtest_some(unit)
         return True
 
-    def _best(self, hand: Hand) -> Group:
+    def _best(self, hand: WorkerQueue) -> Group:
         def order(group: Group) -> tuple[bool, int, float]:
             others = sum(one.group is group for one in self._hands.values() if one is not hand)
             missing = len(group.models - hand.models)
@@ -210,7 +210,7 @@ class CaseScheduling:
         return False
 
 
-def grouped(outlines: Sequence[Outline]) -> Iterator[Group]:
+def grouped(outlines: Sequence[CaseHint]) -> Iterator[Group]:
     """Tests by suite, of each suite by unit: in turn, then longest first, then as collected."""
     suites: dict[str, dict[str, list[int]]] = {}
     for index, one in enumerate(outlines):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from pytest_cepbench.plugin.evaluate import work_of
-from pytest_cepbench.plugin.evaluator import Process
+from pytest_cepbench.plugin.evaluator import Evaluator
 
 _LOOK = 0.2  # seconds
 
 
-def help_others(process: Process) -> None:
+def help_others(process: Evaluator) -> None:
     """Grow and read what nobody has taken; left in the middle of a shard when the run is to stop."""
     try:
         # Whoever judges the case meets the same error and tells it there; here it would end the worker.

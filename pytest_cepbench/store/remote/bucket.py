@@ -9,8 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.remote.object_store import AT_ONCE, Fetched, Written, most_bytes
-from pytest_cepbench.store.remote.remote_errors import Trouble, answer_of, trouble_of, unwritten
+from pytest_cepbench.store.remote.object_store import AT_ONCE, FetchResult, WriteResult, most_bytes
+from pytest_cepbench.store.remote.remote_errors import (
+    StoreFailure,
+    answer_of,
+    trouble_of,
+    unwritten,
+)
 
 if TYPE_CHECKING:
     from fsspec.asyn import AsyncFileSystem
@@ -38,11 +43,11 @@ class BucketObjects:
         # Not every web server gives a part of a file that is asked for.
         self._whole = not {"http", "https"}.isdisjoint(_protocols(fs))
 
-    def read(self, names: Sequence[str], seconds: float | None = None) -> Fetched:
+    def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:
         """All of them in about one round trip; see `Objects`."""
         answers = self._all(dict.fromkeys(names, self._read), seconds)
-        troubles = [one for one in answers.values() if isinstance(one, Trouble)]
-        return Fetched(
+        troubles = [one for one in answers.values() if isinstance(one, StoreFailure)]
+        return FetchResult(
             {name: one for name, one in answers.items() if isinstance(one, bytes)},
             next((one for one in troubles if one.kind != "absent"), None),
             {name: one for name, one in answers.items() if isinstance(one, str)},
@@ -68,15 +73,19 @@ class BucketObjects:
         objects: Mapping[str, bytes],
         replace: Container[str] = (),
         seconds: float | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         """All of them in about one round trip; see `Objects`."""
 
         async def write(name: str) -> bool:
             return await self._write(name, objects[name], replace=name in replace)
 
         answers = self._all(dict.fromkeys(objects, write), seconds)
-        return Written(
-            {name: unwritten(one) for name, one in answers.items() if isinstance(one, Trouble)},
+        return WriteResult(
+            {
+                name: unwritten(one)
+                for name, one in answers.items()
+                if isinstance(one, StoreFailure)
+            },
             frozenset(name for name, one in answers.items() if one is False),
         )
 
@@ -113,7 +122,7 @@ class BucketObjects:
             return found
 
         answer = self._all({folder: find}, _LISTING_SECONDS)[folder]
-        if isinstance(answer, Trouble):
+        if isinstance(answer, StoreFailure):
             msg = f"{self.named}: {answer.words}"
             raise StoreError(msg)
         start = len(self._path("").lstrip("/"))
@@ -145,7 +154,7 @@ class BucketObjects:
         async def one(name: str, gate: asyncio.Semaphore) -> Any:
             async with gate:
                 answer = await once(name)
-                if isinstance(answer, Trouble) and answer.passing and seconds is None:
+                if isinstance(answer, StoreFailure) and answer.passing and seconds is None:
                     await asyncio.sleep(_PAUSE)
                     answer = await once(name)
             return answer

@@ -15,9 +15,9 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.store.readonly import INDEX
-from pytest_cepbench.store.remote.object_store import FORMAT, MARKER, Objects, format_of, marker
+from pytest_cepbench.store.remote.object_store import FORMAT, MARKER, ObjectStore, format_of, marker
 from pytest_cepbench.store.remote.redirects import WEB, refusing
-from pytest_cepbench.store.remote.remote_errors import Kind, Trouble, trouble_of, unwritten
+from pytest_cepbench.store.remote.remote_errors import Kind, StoreFailure, trouble_of, unwritten
 from pytest_cepbench.store.remote.shared_folder import FolderObjects
 
 _SECONDS = 10.0
@@ -54,7 +54,7 @@ _REMEDIES: dict[Kind, str] = {
 
 def open_objects(
     place: str | Path, source: str, *, writing: bool, absent_is_fine: bool = False
-) -> Objects | None:
+) -> ObjectStore | None:
     """A shared store, found to answer within seconds.
 
     place: URL or folder. source: who named it, for errors. writing: made where there is none, and
@@ -81,7 +81,7 @@ def shown(url: str) -> str:
     return f"{protocol}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _connect(place: str | Path, source: str, *, writing: bool) -> Objects:
+def _connect(place: str | Path, source: str, *, writing: bool) -> ObjectStore:
     text = str(place)
     if isinstance(place, Path) or not is_url(text):
         return _folder(Path(text), f"{source} {text!r}", writing=writing)
@@ -101,7 +101,7 @@ def _connect(place: str | Path, source: str, *, writing: bool) -> Objects:
     return _bucket(protocol, text, named)
 
 
-def _folder(path: Path, named: str, *, writing: bool) -> Objects:
+def _folder(path: Path, named: str, *, writing: bool) -> ObjectStore:
     objects = FolderObjects(path, named)
     if (path / INDEX).exists():
         msg = (
@@ -126,7 +126,7 @@ def _folder(path: Path, named: str, *, writing: bool) -> Objects:
     return objects
 
 
-def _bucket(protocol: str, url: str, named: str) -> Objects:
+def _bucket(protocol: str, url: str, named: str) -> ObjectStore:
     if find_spec("fsspec") is None:
         raise _not_installed(named, protocol)
     import fsspec
@@ -189,7 +189,7 @@ def _not_installed(named: str, protocol: str) -> MissingDependencyError:
     )
 
 
-def _check(objects: Objects, *, writing: bool, absent_is_fine: bool) -> bool:
+def _check(objects: ObjectStore, *, writing: bool, absent_is_fine: bool) -> bool:
     """Whether there is a store now. Raises StoreError kinds."""
     # Who may not list a bucket of Amazon's hears that what is absent is forbidden: ask for it now.
     fetched = objects.read([MARKER, _ABSENT], _SECONDS)
@@ -218,7 +218,7 @@ def _check(objects: Objects, *, writing: bool, absent_is_fine: bool) -> bool:
     return True
 
 
-def _refusal(objects: Objects, trouble: Trouble, what: str) -> StoreError:
+def _refusal(objects: ObjectStore, trouble: StoreFailure, what: str) -> StoreError:
     remedy = _REMEDIES.get(trouble.kind)
     if trouble.kind == "forbidden":
         needs = "s3:GetObject and s3:ListBucket" if what == "read" else "s3:PutObject"

@@ -16,7 +16,7 @@ import msgspec
 
 from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.lookup import Row
-from pytest_cepbench.store.remote.remote_errors import Trouble
+from pytest_cepbench.store.remote.remote_errors import StoreFailure
 from pytest_cepbench.store.rows import MOST_PAYLOAD
 
 FORMAT = 1
@@ -34,29 +34,29 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchResult:
     """What was read, by name. Where there is no trouble, what is not found is not there.
 
     unfit: what there is and was not read, by name, with the reason: too large, or no file.
     """
 
     found: Mapping[str, bytes]
-    trouble: Trouble | None = None
+    trouble: StoreFailure | None = None
     unfit: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """What could not be written, by name, with the reason. Whatever is not among it is there now.
 
     there: names that somebody else had written before.
     """
 
-    failed: Mapping[str, Trouble] = field(default_factory=dict)
+    failed: Mapping[str, StoreFailure] = field(default_factory=dict)
     there: frozenset[str] = frozenset()
 
 
-class Objects(Protocol):
+class ObjectStore(Protocol):
     """Bytes under names, somewhere. Any thread may call; nothing raises but an interrupt.
 
     named: what the user calls the place, without secrets.
@@ -64,7 +64,7 @@ class Objects(Protocol):
 
     named: str
 
-    def read(self, names: Sequence[str], seconds: float | None = None) -> Fetched:
+    def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:
         """All of them at once. seconds: after which the place counts as one that does not answer."""
         ...
 
@@ -73,7 +73,7 @@ class Objects(Protocol):
         objects: Mapping[str, bytes],
         replace: Container[str] = (),
         seconds: float | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         """All of them at once, each as a whole or not at all. replace: names written over."""
         ...
 

@@ -12,8 +12,8 @@ from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store.images import verified
 from pytest_cepbench.store.lookup import Row
 from pytest_cepbench.store.remote.object_store import (
-    Fetched,
-    Objects,
+    FetchResult,
+    ObjectStore,
     from_object,
     image_name,
     result_name,
@@ -50,7 +50,7 @@ class RemoteReader:
     asked again then. bad: names of objects that are damaged.
     """
 
-    def __init__(self, objects: Objects, note: Say, remark: Say) -> None:
+    def __init__(self, objects: ObjectStore, note: Say, remark: Say) -> None:
         self.named = objects.named
         self.bad: set[str] = set()
         self._objects = objects
@@ -108,7 +108,7 @@ class RemoteReader:
         asked = self._absent.get(name)
         return asked is not None and now - asked < _ASK_AGAIN
 
-    def _lose(self, fetched: Fetched) -> None:
+    def _lose(self, fetched: FetchResult) -> None:
         if not self._lost and fetched.trouble is not None:
             self._lost = True
             self._remark(f"{self.named}: {fetched.trouble.words}; nothing of it is read any more")

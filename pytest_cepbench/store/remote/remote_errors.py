@@ -16,7 +16,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True)
-class Trouble:
+class StoreFailure:
     """Something that went wrong. words: what, said of the place.
 
     kind: absent: the object is not there. bucket: nor is the bucket or folder. nobody: no credentials.
@@ -105,10 +105,10 @@ _MEANINGS: tuple[tuple[Kind, str, Callable[[_Signs], bool]], ...] = (
 """Of which kind an error is: the first that fits."""
 
 
-def trouble_of(error: BaseException) -> Trouble:
+def trouble_of(error: BaseException) -> StoreFailure:
     """What an error of a file system, or of the libraries below it, means."""
     if isinstance(error, RedirectError):
-        return Trouble("elsewhere", f"it points to {error}, and redirects are not followed")
+        return StoreFailure("elsewhere", f"it points to {error}, and redirects are not followed")
     code, status = answer_of(error)
     number = error.errno if isinstance(error, OSError) else None
     signs = _Signs(code, status, number, frozenset(kind.__name__ for kind in type(error).__mro__))
@@ -117,13 +117,13 @@ def trouble_of(error: BaseException) -> Trouble:
     said = " ".join(str(part) for part in (status, code) if part)
     if kind == "odd" and not said:
         said = type(error).__name__
-    return Trouble(kind, f"{words} ({said})" if said and kind != "bucket" else words)
+    return StoreFailure(kind, f"{words} ({said})" if said and kind != "bucket" else words)
 
 
-def unwritten(trouble: Trouble) -> Trouble:
+def unwritten(trouble: StoreFailure) -> StoreFailure:
     """What cannot be found when it is written to is not the object."""
     if trouble.kind == "absent":
-        return Trouble("bucket", "there is no such bucket or folder")
+        return StoreFailure("bucket", "there is no such bucket or folder")
     return trouble
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pytest_cepbench.store.lookup import Read
 from pytest_cepbench.store.remote.location import open_objects
-from pytest_cepbench.store.remote.object_store import Objects, result_name
+from pytest_cepbench.store.remote.object_store import ObjectStore, result_name
 from pytest_cepbench.store.remote.reader import RemoteReader, Say, SharedImage, SharedRow
-from pytest_cepbench.store.remote.uploader import Publisher
+from pytest_cepbench.store.remote.uploader import Uploader
 
 Place = str | Path
 """A URL, or a folder."""
@@ -36,12 +36,14 @@ class Remotes:
     ) -> None:
         note, remark = say
         self._readers: list[RemoteReader] = []
-        self._publisher: Publisher | None = None
+        self._publisher: Uploader | None = None
         self._overwritten: set[str] = set()
         self._refused: set[str] = set()
         with ExitStack() as opened:
 
-            def open_one(place: Place, source: str, *, writing: bool, fine: bool) -> Objects | None:
+            def open_one(
+                place: Place, source: str, *, writing: bool, fine: bool
+            ) -> ObjectStore | None:
                 objects = open_objects(place, source, writing=writing, absent_is_fine=fine)
                 if objects is not None:
                     opened.callback(objects.close)
@@ -56,7 +58,7 @@ class Remotes:
                 if target is not None and writing:
                     replace = self._readers[-1].bad
                     self._overwritten = replace
-                    self._publisher = Publisher(target, read, root, replace, remark)
+                    self._publisher = Uploader(target, read, root, replace, remark)
                     opened.callback(self._publisher.close)
             self._opened = opened.pop_all()
 

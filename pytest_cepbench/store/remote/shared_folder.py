@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from pytest_cepbench.errors import StoreError, UnfitFileError
 from pytest_cepbench.files import read_regular
-from pytest_cepbench.store.remote.object_store import Fetched, Written, most_bytes
-from pytest_cepbench.store.remote.remote_errors import Trouble, trouble_of, unwritten
+from pytest_cepbench.store.remote.object_store import FetchResult, WriteResult, most_bytes
+from pytest_cepbench.store.remote.remote_errors import StoreFailure, trouble_of, unwritten
 
 _THREADS = 16  # a mounted folder answers as slowly as the network does
 
@@ -37,7 +37,7 @@ class FolderObjects:
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(_THREADS, thread_name_prefix="shared-store")
 
-    def read(self, names: Sequence[str], seconds: float | None = None) -> Fetched:  # noqa: ARG002 - the kernel waits as long as it wants
+    def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:  # noqa: ARG002 - the kernel waits as long as it wants
         """All of them, on threads; see `Objects`."""
         found: dict[str, bytes] = {}
         unfit: dict[str, str] = {}
@@ -49,9 +49,9 @@ class FolderObjects:
                 unfit[name] = read
             elif read.kind != "absent":
                 trouble = read
-        return Fetched(found, trouble, unfit)
+        return FetchResult(found, trouble, unfit)
 
-    def _read(self, name: str) -> bytes | str | Trouble:
+    def _read(self, name: str) -> bytes | str | StoreFailure:
         """The object, why it is none, or what troubled the reading."""
         try:
             return read_regular(self._root / name, most_bytes(name))
@@ -65,18 +65,18 @@ class FolderObjects:
         objects: Mapping[str, bytes],
         replace: Container[str] = (),
         seconds: float | None = None,  # noqa: ARG002 - as in `read`
-    ) -> Written:
+    ) -> WriteResult:
         """All of them, on threads; see `Objects`."""
 
-        def write(name: str) -> bool | Trouble:
+        def write(name: str) -> bool | StoreFailure:
             try:
                 return self._write(name, objects[name], replace=name in replace)
             except OSError as error:
                 return trouble_of(error)
 
         done = dict(zip(objects, self._threads.map(write, objects), strict=True))
-        return Written(
-            {name: unwritten(one) for name, one in done.items() if isinstance(one, Trouble)},
+        return WriteResult(
+            {name: unwritten(one) for name, one in done.items() if isinstance(one, StoreFailure)},
             frozenset(name for name, one in done.items() if one is False),
         )
 

@@ -14,9 +14,9 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.database import explained
 from pytest_cepbench.store.images import SUFFIX, image_path, write_image
 from pytest_cepbench.store.lookup import pages
-from pytest_cepbench.store.merge import Merged
-from pytest_cepbench.store.readonly import INDEX, Reader
-from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, Objects
+from pytest_cepbench.store.merge import MergeSummary
+from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.reader import RemoteReader
 from pytest_cepbench.store.remote.uploader import upload
 from pytest_cepbench.store.rows import dated
@@ -28,7 +28,7 @@ _THREADS = 16  # images that are fetched and decoded at once
 
 
 @dataclass
-class Pushed:
+class PushSummary:
     """What became of a local store's results. there: how many were uploaded before. failed: why some
     were not, by key.
     """
@@ -38,12 +38,12 @@ class Pushed:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def push(reader: Reader, objects: Objects) -> Pushed:
+def push(reader: ReadonlyStore, objects: ObjectStore) -> PushSummary:
     """Upload what a local store has and a shared one lacks.
 
     Raises StoreError where either cannot be used; what was uploaded stays.
     """
-    pushed = Pushed()
+    pushed = PushSummary()
     there = _digests(objects.list(RESULTS))
     for page in pages(reader.read, "key", most=AT_ONCE):
         lacking = [str(key) for (key,) in page if key not in there]
@@ -61,12 +61,12 @@ def push(reader: Reader, objects: Objects) -> Pushed:
     return pushed
 
 
-def pull(store: Store, objects: Objects) -> Merged:
+def pull(store: Store, objects: ObjectStore) -> MergeSummary:
     """Take over what a shared store has and the local one lacks, with images.
 
     Raises StoreError where either cannot be used; what was taken stays.
     """
-    merged = Merged()
+    merged = MergeSummary()
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
 
         def fetch(digest: str) -> bool:
@@ -97,7 +97,7 @@ def pull(store: Store, objects: Objects) -> Merged:
 
 
 @dataclass
-class Inspected:
+class RemoteReport:
     """What is in a shared store. bytes: of all objects. damaged: what, and why. lost: keys of results
     whose image is not there.
     """
@@ -114,7 +114,7 @@ class Inspected:
         return not (self.damaged or self.lost)
 
 
-def inspect_objects(objects: Objects) -> Inspected:
+def inspect_objects(objects: ObjectStore) -> RemoteReport:
     """Read all of a shared store: every result, every pixel. Raises StoreError."""
     results, images = objects.list(RESULTS), objects.list(IMAGES)
     keys, digests = _digests(results), _digests(images)
@@ -126,11 +126,11 @@ def inspect_objects(objects: Objects) -> Inspected:
         for part in _parts(digests, AT_ONCE):
             list(threads.map(reader.image, part))
     size = sum(results.values()) + sum(images.values())
-    return Inspected(len(keys), len(digests), size, tuple(damaged), tuple(lost))
+    return RemoteReport(len(keys), len(digests), size, tuple(damaged), tuple(lost))
 
 
 @contextmanager
-def _reading(objects: Objects) -> Iterator[tuple[RemoteReader, list[str]]]:
+def _reading(objects: ObjectStore) -> Iterator[tuple[RemoteReader, list[str]]]:
     """A reader, and what it finds damaged. Raises StoreError where the place stopped answering."""
     damaged: list[str] = []
     lost: list[str] = []

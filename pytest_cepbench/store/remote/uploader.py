@@ -17,12 +17,12 @@ from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.lookup import Read, Row, among
 from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
-    Objects,
+    ObjectStore,
     image_name,
     result_name,
     to_object,
 )
-from pytest_cepbench.store.remote.remote_errors import Trouble
+from pytest_cepbench.store.remote.remote_errors import StoreFailure
 from pytest_cepbench.store.rows import look
 
 _IMAGES_AT_ONCE = 16  # files in memory
@@ -41,8 +41,8 @@ _STUCK = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
 
 
 def upload(
-    objects: Objects, read: Read, root: Path, keys: Sequence[str], replace: Container[str] = ()
-) -> dict[str, Trouble]:
+    objects: ObjectStore, read: Read, root: Path, keys: Sequence[str], replace: Container[str] = ()
+) -> dict[str, StoreFailure]:
     """Write results, each after the image that it names, if they are not there yet.
 
     read, root: of the local store. keys: a few dozen. replace: names of objects written over.
@@ -66,10 +66,10 @@ def upload(
 
 
 def _upload_images(
-    objects: Objects, root: Path, digests: Iterable[str], replace: Container[str]
-) -> dict[str, Trouble]:
+    objects: ObjectStore, root: Path, digests: Iterable[str], replace: Container[str]
+) -> dict[str, StoreFailure]:
     """What could not be written, by digest."""
-    failed: dict[str, Trouble] = {}
+    failed: dict[str, StoreFailure] = {}
     rest = iter(digests)
     while part := list(islice(rest, _IMAGES_AT_ONCE)):
         files: dict[str, bytes] = {}
@@ -77,13 +77,13 @@ def _upload_images(
             try:
                 files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
             except OSError:
-                failed[digest] = Trouble("absent", "the image is not in the local store")
+                failed[digest] = StoreFailure("absent", "the image is not in the local store")
         written = objects.write(files, replace)
         failed |= {d: t for d in part if (t := written.failed.get(image_name(d)))}
     return failed
 
 
-class Publisher:
+class Uploader:
     """Uploads results on a thread of its own, in the order in which they were stored.
 
     read, root: of the local store, where the results are; only their keys wait in memory. replace:
@@ -93,7 +93,7 @@ class Publisher:
 
     def __init__(
         self,
-        objects: Objects,
+        objects: ObjectStore,
         read: Read,
         root: Path,
         replace: Container[str],

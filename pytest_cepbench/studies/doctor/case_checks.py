@@ -23,10 +23,10 @@ from pytest_cepbench.gate.sensitivity import (
 )
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.calibration import Calibrated
-from pytest_cepbench.studies.doctor.diagnosis import Cell, Check, Figures, Status
-from pytest_cepbench.studies.doctor.setup import Setup
+from pytest_cepbench.studies.doctor.diagnosis import Cell, Check, CheckTable, Status
+from pytest_cepbench.studies.doctor.setup import MeasuredSuite
 from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.estimate import Need, forecast
+from pytest_cepbench.suites.estimate import ModelEstimate, forecast
 
 _NAMED = 5
 
@@ -96,7 +96,7 @@ def chance_floors(found: Sequence[Calibrated]) -> Check:
             "iterations"
         )
     quiet = f"every similarity lies at least {SMALL_SHARE:.0%} of the way from chance to 1"
-    figures = Figures(("case", "value", "by chance", "share of the range"), tuple(rows))
+    figures = CheckTable(("case", "value", "by chance", "share of the range"), tuple(rows))
     status: Status = "problem" if blind else "remark" if poor else "pass"
     return Check(name, status, tuple(said) or (quiet,), tuple(advice), (figures,))
 
@@ -172,7 +172,7 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
         said.append(f"not known: {_listed(list(unknown))} ({next(iter(unknown.values()))})")
     status: Status = "problem" if whole_is_blind else "remark" if said else "pass"
     quiet = "a drop of the tolerance shows in every case"
-    return Check(name, status, tuple(said) or (quiet,), tuple(advice), (Figures(head, rows),))
+    return Check(name, status, tuple(said) or (quiet,), tuple(advice), (CheckTable(head, rows),))
 
 
 def _seen(one: Calibrated, baselines: Path) -> _Seen:
@@ -209,7 +209,7 @@ def _listed(names: Sequence[str]) -> str:
 # -- what a run takes --------------------------------------------------------------------------------
 
 
-def cost_of_a_run(setup: Setup) -> Check:
+def cost_of_a_run(setup: MeasuredSuite) -> Check:
     """Inputs, seconds and, where a server counts them, tokens and money of a run on an empty store."""
     needs = forecast(setup.run, [(case, None) for case in setup.cases]).needs
     runners = {id(runner.bound): runner for runner in setup.roster.runners.values()}
@@ -241,10 +241,10 @@ def cost_of_a_run(setup: Setup) -> Check:
         )
         head += ("tokens in", "tokens out", "cost")
         rows = [(*row, *_counted(own)) for row, own in zip(rows, spent, strict=True)]
-    return Check("cost of a run", "pass", tuple(lines), (), (Figures(head, tuple(rows)),))
+    return Check("cost of a run", "pass", tuple(lines), (), (CheckTable(head, tuple(rows)),))
 
 
-def _seconds(need: Need, runner: RoleRunner | None, inputs: int) -> float | None:
+def _seconds(need: ModelEstimate, runner: RoleRunner | None, inputs: int) -> float | None:
     """By the pace of earlier calls on this kind of device, else by what the model took just now."""
     if need.habit is not None:
         return need.habit.seconds * inputs

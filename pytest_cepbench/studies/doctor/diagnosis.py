@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pytest_cepbench.studies.study_result import Effort, Player
+from pytest_cepbench.studies.study_result import StudiedModel, StudyUsage
 
 Status = Literal["pass", "remark", "problem", "not done"]
 """Of a check: nothing to say; something to know; the gate cannot keep its promise as it is; there was
@@ -18,7 +18,7 @@ _ORDER: tuple[Status, ...] = ("not done", "pass", "remark", "problem")
 
 
 @dataclass(frozen=True)
-class Figures:
+class CheckTable:
     """A table of what was measured.
 
     head: names of the columns. rows: their cells; the first of a row names it, None is not known.
@@ -40,7 +40,7 @@ class Check:
     status: Status
     said: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
-    figures: tuple[Figures, ...] = ()
+    figures: tuple[CheckTable, ...] = ()
 
 
 def worst(statuses: list[Status]) -> Status:
@@ -66,10 +66,10 @@ class Diagnosis:
     seeds: tuple[int, ...]
     under_test: str
     model: str
-    players: tuple[Player, ...]
+    players: tuple[StudiedModel, ...]
     checks: tuple[Check, ...]
     damage: tuple[str, ...] = ()
-    effort: Effort = field(default_factory=Effort)
+    effort: StudyUsage = field(default_factory=StudyUsage)
 
     @property
     def problems(self) -> tuple[Check, ...]:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from pytest_cepbench.chains import total
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.calibration import Rehearsal, Tell, calibrate
+from pytest_cepbench.studies.calibration import PreparedCalibration, Tell, calibrate
 from pytest_cepbench.studies.doctor.case_checks import (
     chance_floors,
     cost_of_a_run,
@@ -25,13 +25,15 @@ from pytest_cepbench.studies.doctor.model_checks import (
     generator_repeatability,
     sensitivity_name,
 )
-from pytest_cepbench.studies.doctor.setup import Setup
-from pytest_cepbench.studies.study_result import Effort, Player
-from pytest_cepbench.suites import Roster, SuiteRun
+from pytest_cepbench.studies.doctor.setup import MeasuredSuite
+from pytest_cepbench.studies.study_result import StudiedModel, StudyUsage
+from pytest_cepbench.suites import ModelPool, SuiteRun
 from pytest_cepbench.suites.model_pool import describe_role
 
 
-def examine(rehearsal: Rehearsal, roster: Roster, baselines: Path, tell: Tell) -> Diagnosis:
+def examine(
+    rehearsal: PreparedCalibration, roster: ModelPool, baselines: Path, tell: Tell
+) -> Diagnosis:
     """Play the suite and check it.
 
     rehearsal: with the suite's own seed first. baselines: folder of accepted ones, which may hold
@@ -42,7 +44,7 @@ def examine(rehearsal: Rehearsal, roster: Roster, baselines: Path, tell: Tell) -
     play = rehearsal.plays[0]
     run = SuiteRun(play.suite, rehearsal.dataset, play.lineup, play.measures, roster)
     with TemporaryDirectory(prefix="cepbench-doctor-") as folder, Store(Path(folder)) as again:
-        setup = Setup(run, rehearsal.cases, tuple(found), roster, again)
+        setup = MeasuredSuite(run, rehearsal.cases, tuple(found), roster, again)
         checks = [
             measurability(found),
             chance_floors(found),
@@ -61,18 +63,18 @@ def examine(rehearsal: Rehearsal, roster: Roster, baselines: Path, tell: Tell) -
         under_test=lineup.under_test,
         model=lineup.subject,
         players=tuple(
-            Player(name, seat.spec, describe_role(roster.runner(seat).bound))
+            StudiedModel(name, seat.spec, describe_role(roster.runner(seat).bound))
             for name, seat in lineup.seats.items()
         ),
         checks=tuple(checks),
         damage=tuple(roster.store.damage),
-        effort=Effort(
+        effort=StudyUsage(
             spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds, usage=spent.usage
         ),
     )
 
 
-def _of_setup(setup: Setup, tell: Tell) -> Iterator[Check]:
+def _of_setup(setup: MeasuredSuite, tell: Tell) -> Iterator[Check]:
     """The checks that ask models or look at chains; what one of them cannot do is its own affair."""
     wanted: list[tuple[str, Callable[[], Check]]] = [
         ("constant outputs", lambda: constant_outputs(setup)),

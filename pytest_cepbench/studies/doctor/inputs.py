@@ -9,9 +9,9 @@ import numpy as np
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
-from pytest_cepbench.studies.doctor.diagnosis import Check, Figures, Status
-from pytest_cepbench.studies.doctor.setup import Comparison, Setup
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.studies.doctor.diagnosis import Check, CheckTable, Status
+from pytest_cepbench.studies.doctor.setup import Comparison, MeasuredSuite
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.constant_outputs import same_answers
 
 NEAR = 0.999
@@ -25,7 +25,7 @@ _NAMED = 5
 _BLOCK = 512  # starts compared at once with all others
 
 
-def duplicates(setup: Setup) -> Check:
+def duplicates(setup: MeasuredSuite) -> Check:
     """Samples of different units that start from the same artifact, or from near-equal ones."""
     name = "duplicates among the samples"
     evidence, samples = setup.run.evidence, setup.dataset.samples
@@ -70,7 +70,7 @@ def _at_least(status: Status) -> Status:
     return "problem" if status == "problem" else "remark"
 
 
-def _equal(evidence: Evidence, start: Modality, samples: Sequence[Sample]) -> list[list[str]]:
+def _equal(evidence: ChainData, start: Modality, samples: Sequence[Sample]) -> list[list[str]]:
     """Ids of samples of different units, by the digest that they share."""
     digests = evidence.starts(start, samples)
     groups: dict[str, dict[str, str]] = {}
@@ -79,7 +79,7 @@ def _equal(evidence: Evidence, start: Modality, samples: Sequence[Sample]) -> li
     return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
-def _near(setup: Setup, one: Comparison) -> list[list[str]]:
+def _near(setup: MeasuredSuite, one: Comparison) -> list[list[str]]:
     """Pairs of ids whose starts differ and have nearly the same direction."""
     evidence = setup.run.evidence
     names: list[str] = []
@@ -109,7 +109,7 @@ def _listed(groups: Sequence[Sequence[str]]) -> str:
     return "; ".join(" = ".join(group) for group in groups[:_NAMED]) + more
 
 
-def constant_outputs(setup: Setup) -> Check:
+def constant_outputs(setup: MeasuredSuite) -> Check:
     """Answers that are the same whatever is asked: descriptions and drawings of the first two steps."""
     name = "constant outputs"
     rows: list[tuple[str, int, int, int]] = []
@@ -125,7 +125,7 @@ def constant_outputs(setup: Setup) -> Check:
             different = len({answer for _, answer in answers})
             rows.append((f"{start}-first, {what}", common.of, different, common.count))
         said += [f"{start}-first chains: {one}" for one in same_answers(plan, chains)]
-    figures = Figures(("step", "inputs", "different outputs", "most alike"), tuple(rows))
+    figures = CheckTable(("step", "inputs", "different outputs", "most alike"), tuple(rows))
     if not rows:
         return Check(name, "not done", ("too few different inputs were answered to tell",))
     if not said:

@@ -16,7 +16,7 @@ from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store import ImageRef
-from pytest_cepbench.studies.doctor.diagnosis import Cell, Check, Figures, Status, worst
+from pytest_cepbench.studies.doctor.diagnosis import Cell, Check, CheckTable, Status, worst
 from pytest_cepbench.studies.doctor.distortions import (
     IMAGE_DISTORTIONS,
     TEXT_DISTORTIONS,
@@ -24,7 +24,7 @@ from pytest_cepbench.studies.doctor.distortions import (
 )
 from pytest_cepbench.studies.doctor.setup import (
     Comparison,
-    Setup,
+    MeasuredSuite,
     Vectors,
     cosines_apart,
     encode,
@@ -56,7 +56,7 @@ def sensitivity_name(one: Comparison) -> str:
     return f"{one.seat} on changed {one.kind}s"
 
 
-def encoder_sensitivity(setup: Setup, one: Comparison) -> Check:
+def encoder_sensitivity(setup: MeasuredSuite, one: Comparison) -> Check:
     """How far known distortions of the starts move their similarity, beside the tolerance.
 
     A distortion that leaves a start as it is, as exchanging the colors of a grey image does, is not
@@ -90,14 +90,14 @@ def encoder_sensitivity(setup: Setup, one: Comparison) -> Check:
         worst(["pass", *(status for status, _, _ in kept)]),
         tuple(said for _, said, _ in kept) or (quiet,),
         tuple(dict.fromkeys(advice for _, _, advice in kept if advice)),
-        (Figures(head, tuple(rows)),),
+        (CheckTable(head, tuple(rows)),),
     )
 
 
 _Finding = tuple[Status, str, str]
 
 
-def _starts(setup: Setup, one: Comparison) -> list[tuple[str, Any]]:
+def _starts(setup: MeasuredSuite, one: Comparison) -> list[tuple[str, Any]]:
     """Digest and artifact of the chosen starts, equal ones once."""
     found: dict[str, Any] = {}
     for sample in setup.chosen(one.kind, STARTS):
@@ -118,7 +118,7 @@ def _chance(able: Sequence[tuple[tuple[str, Any], Vectors]]) -> float | None:
 
 
 def _repeated(
-    setup: Setup, one: Comparison, able: Sequence[tuple[tuple[str, Any], Vectors]]
+    setup: MeasuredSuite, one: Comparison, able: Sequence[tuple[tuple[str, Any], Vectors]]
 ) -> tuple[Cell, ...]:
     """The row of starts that were not changed, encoded a second time."""
     part = able[:TWICE]
@@ -144,7 +144,7 @@ def _repeatable(row: tuple[Cell, ...], one: Comparison) -> _Finding | None:
 
 
 def _moved(
-    setup: Setup,
+    setup: MeasuredSuite,
     one: Comparison,
     able: Sequence[tuple[tuple[str, Any], Vectors]],
     distortion: Distortion[Any],
@@ -219,7 +219,7 @@ class _Drawn:
     text: str
 
 
-def generator_repeatability(setup: Setup) -> Check:
+def generator_repeatability(setup: MeasuredSuite) -> Check:
     """How far drawings of one text differ between seeds, and whether a seed gives a drawing again.
 
     Raises what drawing and encoding raise.
@@ -234,7 +234,7 @@ def generator_repeatability(setup: Setup) -> Check:
     if not drawn:
         return Check(name, "not done", ("no description was there to be drawn",))
     findings = [_seed_twice(setup, plan, generation, drawn[:TWICE], reader)]
-    figures: list[Figures] = []
+    figures: list[CheckTable] = []
     if not setup.runner("generator").bound.seeded:
         said = "the generator uses no seed: a text has one drawing"
         findings.append(("pass", said, ""))
@@ -252,7 +252,7 @@ def generator_repeatability(setup: Setup) -> Check:
     )
 
 
-def _texts(setup: Setup, plan: ChainPlan, generation: int) -> list[_Drawn]:
+def _texts(setup: MeasuredSuite, plan: ChainPlan, generation: int) -> list[_Drawn]:
     """The texts that chosen chains drew first."""
     samples = setup.chosen(plan.start, STARTS)
     found = []
@@ -265,7 +265,7 @@ def _texts(setup: Setup, plan: ChainPlan, generation: int) -> list[_Drawn]:
 
 
 def _steps(
-    setup: Setup, plan: ChainPlan, generation: int, drawn: Sequence[_Drawn], seed: int
+    setup: MeasuredSuite, plan: ChainPlan, generation: int, drawn: Sequence[_Drawn], seed: int
 ) -> list[Step]:
     """As chains draw them under a run's seed, so that what was drawn is in the store."""
     runner = setup.runner("generator")
@@ -282,7 +282,7 @@ def _prompt(one: _Drawn) -> Any:
 
 
 def _seed_twice(
-    setup: Setup,
+    setup: MeasuredSuite,
     plan: ChainPlan,
     generation: int,
     drawn: Sequence[_Drawn],
@@ -330,12 +330,12 @@ def _seed_twice(
 
 
 def _between_seeds(
-    setup: Setup,
+    setup: MeasuredSuite,
     plan: ChainPlan,
     generation: int,
     drawn: Sequence[_Drawn],
     reader: Comparison,
-) -> tuple[Figures, _Finding] | None:
+) -> tuple[CheckTable, _Finding] | None:
     """The same texts under several seeds: how alike drawings are, how their similarity scatters."""
     runner, store = setup.runner("generator"), setup.roster.store
     columns: list[list[Vectors | None]] = []
@@ -360,7 +360,7 @@ def _between_seeds(
         float(row[i] @ row[j]) for _, row in whole for i in range(SEEDS) for j in range(i)
     ) / (len(whole) * SEEDS * (SEEDS - 1) / 2)
     scatter = _scatter(setup, plan, reader, whole)
-    figures = Figures(
+    figures = CheckTable(
         ("same text, other seeds", "texts", "seeds", "similarity", "sd of the score", "tolerance"),
         (("drawings", len(whole), SEEDS, alike, scatter, reader.policy.tolerance),),
     )
@@ -382,7 +382,10 @@ def _between_seeds(
 
 
 def _scatter(
-    setup: Setup, plan: ChainPlan, reader: Comparison, whole: Sequence[tuple[_Drawn, list[Vectors]]]
+    setup: MeasuredSuite,
+    plan: ChainPlan,
+    reader: Comparison,
+    whole: Sequence[tuple[_Drawn, list[Vectors]]],
 ) -> float | None:
     """Standard deviation over seeds of a drawing's similarity to its chain's start, on average."""
     samples = [one.sample for one, _ in whole]
@@ -397,7 +400,7 @@ def _scatter(
 
 
 def _encoded_starts(
-    setup: Setup, reader: Comparison, chains: Sequence[Chain]
+    setup: MeasuredSuite, reader: Comparison, chains: Sequence[Chain]
 ) -> list[Vectors | None]:
     kind: Modality = reader.kind
     inputs = []

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated
-from pytest_cepbench.suites import Case, Roster, SuiteRun
+from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
 
@@ -49,7 +49,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Setup:
+class MeasuredSuite:
     """A suite as it is set up, measured once under its own seed.
 
     run: the measuring. cases: its cases. found: what was found of each. roster: its models. again:
@@ -59,7 +59,7 @@ class Setup:
     run: SuiteRun
     cases: tuple[Case, ...]
     found: tuple[Calibrated, ...]
-    roster: Roster
+    roster: ModelPool
     again: Store
 
     @property

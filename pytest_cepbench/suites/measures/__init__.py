@@ -1,6 +1,12 @@
 """Metrics as a suite uses them: their cases, what they read, and how that becomes scores."""
 
-from pytest_cepbench.suites.measures.base import Measure, Measured, Outcome, Shown, Stage
+from pytest_cepbench.suites.measures.base import (
+    CaseScores,
+    ChainExcerpt,
+    Measure,
+    Measured,
+    SuiteContext,
+)
 from pytest_cepbench.suites.measures.measure_options import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.measure_registry import (
     KINDS,
@@ -12,12 +18,12 @@ from pytest_cepbench.suites.measures.measure_registry import (
 __all__ = [
     "ENCODER",
     "KINDS",
+    "CaseScores",
+    "ChainExcerpt",
     "Measure",
     "Measured",
     "MetricTable",
-    "Outcome",
-    "Shown",
-    "Stage",
+    "SuiteContext",
     "list_cases",
     "make_measures",
     "read_table",

@@ -12,12 +12,12 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseScores:
     """How one chain that a measure read came out.
 
     sample: its id. failure: what stopped it, if anything. blamed: the seat whose step that was.
@@ -40,7 +40,7 @@ class Measured:
 
     scores: Mapping[str, Mapping[str, float]]
     samples: Sequence[Sample]
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[CaseScores]
     curve: tuple[float, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     blocks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ChainExcerpt:
     """A chain for the reader.
 
     marks: generation -> the number that was measured there. failure, failed_at: what stopped it, if
@@ -73,7 +73,7 @@ def _nothing(_: Sample, __: BoundRole) -> str:
 
 
 @dataclass(frozen=True)
-class Reading:
+class RequiredFeatures:
     """Artifacts of chains that a case depends on, said before there are any.
 
     plan: of the chains. generations: at which they stand, rising, 0 for the start. seat: who reads
@@ -142,24 +142,24 @@ class Measure(Protocol):
         what has no end.
         """
 
-    def readings(self, case: Case) -> tuple[Reading, ...]:
+    def readings(self, case: Case) -> tuple[RequiredFeatures, ...]:
         """All that the scores of a case depend on."""
 
-    def read(self, case: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
         """Have everything made that the case needs of these samples and the store does not hold.
 
         Raises what growing and reading chains raise.
         """
 
-    def measure(self, case: Case, evidence: Evidence) -> Measured:
+    def measure(self, case: Case, evidence: ChainData) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""
 
-    def show(self, case: Case, sample_id: str, evidence: Evidence, /) -> Shown | None:
+    def show(self, case: Case, sample_id: str, evidence: ChainData, /) -> ChainExcerpt | None:
         """A sample of a case for the reader; None where a score belongs to no single chain."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class SuiteContext:
     """What a suite offers its measures. plans: by start. specs: of the readers that are known, by seat."""
 
     suite: str
@@ -181,24 +181,24 @@ class Stage:
         return self.plans[chosen]
 
 
-def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> Outcome:
+def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> CaseScores:
     """Whose step it was that stopped a chain, growing or reading by the seat."""
     if trace.chain.failure is trace.failure:
         return outcome_of_chain(trace.chain, plan)
-    return Outcome(trace.chain.sample.id, trace.failure, seat)
+    return CaseScores(trace.chain.sample.id, trace.failure, seat)
 
 
-def outcome_of_chain(chain: Chain, plan: ChainPlan) -> Outcome:
+def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:
     """Whose step it was that stopped a chain growing."""
     if chain.failure is None or chain.failed_at is None:
-        return Outcome(chain.sample.id)
-    return Outcome(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
+        return CaseScores(chain.sample.id)
+    return CaseScores(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
 
 
-def shown_trace(trace: Trace, generations: Sequence[int]) -> Shown:
+def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
     """A chain with its similarities."""
     marks = dict(zip(generations, trace.similarities, strict=True))
-    return Shown(trace.chain, marks, trace.failure, trace.failed_at)
+    return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
 
 
 def grower(plan: ChainPlan, generation: int) -> str:
@@ -206,12 +206,12 @@ def grower(plan: ChainPlan, generation: int) -> str:
     return "describer" if plan.describes(generation) else "generator"
 
 
-def by_category(case: Case, evidence: Evidence) -> dict[str, tuple[Sample, ...]]:
+def by_category(case: Case, evidence: ChainData) -> dict[str, tuple[Sample, ...]]:
     """The samples of a case as its scores are pooled: by category, or all once under its own name."""
     return _pooled(case, evidence.dataset)
 
 
-def population(case: Case, evidence: Evidence) -> tuple[Sample, ...]:
+def population(case: Case, evidence: ChainData) -> tuple[Sample, ...]:
     """All samples that a case is about, also those that are not looked at now."""
     return everyone(_pooled(case, evidence.population))
 

@@ -13,12 +13,12 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics import gc_at_t, mean_similarity
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    ChainExcerpt,
     Measured,
-    Reading,
-    Shown,
-    Stage,
+    RequiredFeatures,
+    SuiteContext,
     by_category,
     everyone,
     outcome_of,
@@ -91,15 +91,15 @@ class SimilarityMeasure:
         """One kind of chains."""
         return (self.plan,)
 
-    def readings(self, _: Case) -> tuple[Reading, ...]:
+    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
         """The starts, and what came back to their modality."""
-        return (Reading(self.plan, (0, *self._generations), self.encoder),)
+        return (RequiredFeatures(self.plan, (0, *self._generations), self.encoder),)
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
         """The traces."""
         self._traces(evidence, samples)
 
-    def measure(self, case: Case, evidence: Evidence) -> Measured:
+    def measure(self, case: Case, evidence: ChainData) -> Measured:
         """One score per chain."""
         parts = by_category(case, evidence)
         samples = everyone(parts)
@@ -124,7 +124,7 @@ class SimilarityMeasure:
             floor=floor,
         )
 
-    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+    def show(self, _: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
         """The chain with its similarities."""
         trace = self._traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, self._generations)
@@ -133,12 +133,12 @@ class SimilarityMeasure:
     def _generations(self) -> tuple[int, ...]:
         return tuple(range(2, 2 * self.at + 1, 2))
 
-    def _traces(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Trace]:
+    def _traces(self, evidence: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
         return evidence.traces(self.plan.start, self.encoder, self._generations, samples)
 
 
 def make_similarity(
-    kind: str, name: str, table: SimilarityTable, stage: Stage
+    kind: str, name: str, table: SimilarityTable, stage: SuiteContext
 ) -> SimilarityMeasure:
     """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
     plan = stage.plan(name, table.start)
@@ -154,7 +154,9 @@ def make_similarity(
     )
 
 
-def last_iteration(kind: str, name: str, asked: int | None, plan: ChainPlan, stage: Stage) -> int:
+def last_iteration(
+    kind: str, name: str, asked: int | None, plan: ChainPlan, stage: SuiteContext
+) -> int:
     """T of a metric: what was asked, 1 for SIM, else the whole chain's.
 
     Raises SuiteError for one that the chains do not reach.

@@ -14,7 +14,7 @@ from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.geneval import (
     Prompt,
-    Settings,
+    SelectionSettings,
     ToColor,
     color_prompts,
     crop_object,
@@ -35,7 +35,7 @@ NO_COLOR = "no color"
 
 
 @dataclass(frozen=True)
-class Picture:
+class JudgedImage:
     """One image of a chain, the prompt that it is judged by, and the objects found in it by class."""
 
     chain: Chain
@@ -44,9 +44,9 @@ class Picture:
 
 
 def tell_colors(
-    pictures: Sequence[Picture],
+    pictures: Sequence[JudgedImage],
     generation: int,
-    settings: Settings,
+    settings: SelectionSettings,
     encoder: RoleRunner,
     store: Store,
 ) -> list[dict[ToColor, str]]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    CaseScores,
+    ChainExcerpt,
     Measured,
-    Outcome,
-    Reading,
-    Shown,
-    Stage,
+    RequiredFeatures,
+    SuiteContext,
     by_category,
     everyone,
     outcome_of,
@@ -52,22 +52,22 @@ class FailureMeasure:
         """The encoders."""
         return tuple(dict.fromkeys(self.encoders.values()))
 
-    def readings(self, _: Case) -> tuple[Reading, ...]:
+    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
         """The chains to their ends, and what is compared with their starts."""
-        whole = [Reading(plan, (plan.generations,), None) for plan in self.plans]
+        whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans]
         compared = [
-            Reading(plan, (0, *_returns(plan)), self.encoders[plan.start])
+            RequiredFeatures(plan, (0, *_returns(plan)), self.encoders[plan.start])
             for plan in self.plans
             if plan.start in self.encoders
         ]
         return (*whole, *compared)
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
         """The chains, and what encoders make of them."""
         for plan in self.plans:
             self._outcomes(plan, samples, evidence)
 
-    def measure(self, case: Case, evidence: Evidence) -> Measured:
+    def measure(self, case: Case, evidence: ChainData) -> Measured:
         """A share per sample."""
         parts = by_category(case, evidence)
         samples = everyone(parts)
@@ -87,17 +87,17 @@ class FailureMeasure:
             shares=True,
         )
 
-    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+    def show(self, _: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
         """The chain that stopped, or the first one."""
         chains = [
             evidence.chains(plan.start, evidence.named(sample_id))[sample_id] for plan in self.plans
         ]
         stopped = [chain for chain in chains if chain.failure is not None]
-        return Shown((stopped or chains)[0], {})
+        return ChainExcerpt((stopped or chains)[0], {})
 
     def _outcomes(
-        self, plan: ChainPlan, samples: Sequence[Sample], evidence: Evidence
-    ) -> dict[str, Outcome]:
+        self, plan: ChainPlan, samples: Sequence[Sample], evidence: ChainData
+    ) -> dict[str, CaseScores]:
         encoder = self.encoders.get(plan.start)
         if encoder is None:
             chains = evidence.chains(plan.start, samples)
@@ -112,7 +112,7 @@ def _returns(plan: ChainPlan) -> tuple[int, ...]:
 
 
 def make_failures(
-    name: str, table: FailuresTable, stage: Stage, encoders: Mapping[Modality, str]
+    name: str, table: FailuresTable, stage: SuiteContext, encoders: Mapping[Modality, str]
 ) -> FailureMeasure:
     """The measure of a table; encoders as in `FailureMeasure`."""
     return FailureMeasure(

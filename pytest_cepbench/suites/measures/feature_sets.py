@@ -14,12 +14,12 @@ from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.metrics.frechet import gc_fid_at_t
 from pytest_cepbench.models.encoder_metadata import features_name, weights_are_here
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    CaseScores,
     Measured,
-    Outcome,
-    Reading,
-    Stage,
+    RequiredFeatures,
+    SuiteContext,
     by_category,
     everyone,
     outcome_of_chain,
@@ -27,7 +27,7 @@ from pytest_cepbench.suites.measures.base import (
 from pytest_cepbench.suites.measures.chain_similarity import last_iteration
 from pytest_cepbench.suites.measures.jackknife_blocks import JACKKNIFE, scored_blocks, unbounded
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool, SetTable
-from pytest_cepbench.suites.measures.set_distances import FEWEST, Sets, Step
+from pytest_cepbench.suites.measures.set_distances import FEWEST, ImageSets, SetStep
 
 _ALL = "all images"
 
@@ -40,8 +40,8 @@ LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 class _Course:
     """Of one category. steps: one for each iteration that counts. outcomes: of every chain."""
 
-    steps: tuple[Step, ...]
-    outcomes: tuple[Outcome, ...]
+    steps: tuple[SetStep, ...]
+    outcomes: tuple[CaseScores, ...]
 
     @property
     def distances(self) -> list[float]:
@@ -104,15 +104,15 @@ class SetMeasure:
         """One kind of chains."""
         return (self.plan,)
 
-    def readings(self, _: Case) -> tuple[Reading, ...]:
+    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
         """The starts, and the images of the iterations that count."""
-        return (Reading(self.plan, self._generations, self.encoder, ends=False),)
+        return (RequiredFeatures(self.plan, self._generations, self.encoder, ends=False),)
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
         """The features, which only the store keeps: all of them at once are needed once."""
         evidence.store_features(self.plan.start, self.encoder, self._generations, samples)
 
-    def measure(self, case: Case, evidence: Evidence) -> Measured:
+    def measure(self, case: Case, evidence: ChainData) -> Measured:
         """One distance per category, or one over all samples, and its pseudo-values by block.
 
         A chain that stopped has no image to enter the set: the sets shrink, their sizes are part of
@@ -135,7 +135,7 @@ class SetMeasure:
             identity={"sets": "; ".join(f"{name} {one}" for name, one in found.items())},
         )
 
-    def show(self, _: Case, __: str, ___: Evidence) -> None:
+    def show(self, _: Case, __: str, ___: ChainData) -> None:
         """A distance of sets belongs to no chain."""
 
     @property
@@ -152,9 +152,9 @@ class SetMeasure:
         rest = [] if course.why else [self._value(distances) for distances in without]
         return scored_blocks(self._value(course.distances), rest)
 
-    def _course(self, samples: Sequence[Sample], evidence: Evidence) -> _Course:
+    def _course(self, samples: Sequence[Sample], evidence: ChainData) -> _Course:
         """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
-        sets = Sets(self.plan, self.encoder, samples, evidence)
+        sets = ImageSets(self.plan, self.encoder, samples, evidence)
         step = sets.kernel if self.kind == "kid" else sets.frechet
         first = 1 if self.kind == "gc_fid" else self.at
         steps = tuple(step(2 * t) for t in range(first, self.at + 1))
@@ -162,7 +162,7 @@ class SetMeasure:
         outcomes = tuple(
             outcome_of_chain(chain, self.plan)
             if chain.failure is not None or name not in failed
-            else Outcome(name, failed[name], self.encoder)
+            else CaseScores(name, failed[name], self.encoder)
             for name, chain in evidence.chains(self.plan.start, samples).items()
         )
         course = _Course(steps, outcomes)
@@ -177,7 +177,7 @@ class SetMeasure:
         return course
 
 
-def make_sets(kind: str, name: str, table: SetTable, stage: Stage) -> SetMeasure:
+def make_sets(kind: str, name: str, table: SetTable, stage: SuiteContext) -> SetMeasure:
     """The measure of a table.
 
     Of several encoders the first is taken that is known and whose weights are on this machine; the

@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from pytest_cepbench.artifacts import Detections, Failure, canonical_json, digest_json
-from pytest_cepbench.chains import Chain, ChainPlan, Game, boxes
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, boxes
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.metrics.constancy import most_common
 from pytest_cepbench.metrics.geneval import (
     GENEVAL,
     MGG_CODE,
-    Asked,
+    DetectorQuery,
     Prompt,
     QueryStyle,
-    Settings,
+    SelectionSettings,
     ToColor,
     judge,
     objects_by_class,
@@ -28,22 +28,22 @@ from pytest_cepbench.metrics.geneval import (
     prompt_metadata,
     queries,
 )
-from pytest_cepbench.metrics.geneval import Outcome as Verdict
+from pytest_cepbench.metrics.geneval import CaseScores as Verdict
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    CaseScores,
+    ChainExcerpt,
     Measured,
-    Outcome,
-    Reading,
-    Shown,
-    Stage,
+    RequiredFeatures,
+    SuiteContext,
     by_category,
     everyone,
     outcome_of_chain,
     population,
 )
-from pytest_cepbench.suites.measures.color_classifier import Picture, tell_colors
+from pytest_cepbench.suites.measures.color_classifier import JudgedImage, tell_colors
 from pytest_cepbench.suites.measures.measure_options import ComplianceTable, Parts, Pool
 
 DETECTOR = "detector"
@@ -54,7 +54,7 @@ LABELS = {"geneval": "GenEval", "mgg": "MGG"}
 
 
 @dataclass(frozen=True)
-class Marked:
+class JudgedChain:
     """How the pictures of one chain were judged.
 
     correct: at each generation; False too where there is no picture. reasons: why not, of the first
@@ -64,7 +64,7 @@ class Marked:
 
     correct: tuple[bool, ...]
     reasons: tuple[str, ...]
-    outcome: Outcome
+    outcome: CaseScores
     seen: tuple[tuple[str, int], ...] = ()
 
 
@@ -82,7 +82,7 @@ class ComplianceMeasure:
     kind: str
     plan: ChainPlan
     generations: tuple[int, ...]
-    settings: Settings
+    settings: SelectionSettings
     colors: str
     color_encoder: str
     pool: Pool
@@ -113,22 +113,25 @@ class ComplianceMeasure:
         """The text-first chains."""
         return (self.plan,)
 
-    def readings(self, _: Case) -> tuple[Reading, ...]:
+    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
         """The images of the generations that count, and what is cut out of them."""
 
         def asks(sample: Sample, detector: BoundRole) -> str:
             return canonical_json(list(queries(_prompt(sample), self._style(detector))))
 
-        found = Reading(self.plan, self.generations, DETECTOR, asks, ends=False)
+        found = RequiredFeatures(self.plan, self.generations, DETECTOR, asks, ends=False)
         if self.colors != "clip":
             return (found,)
-        return (found, Reading(self.plan, self.generations, self.color_encoder, inside=True))
+        return (
+            found,
+            RequiredFeatures(self.plan, self.generations, self.color_encoder, inside=True),
+        )
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
         """What the detector finds in the images."""
         self._marked(evidence, samples)
 
-    def measure(self, case: Case, evidence: Evidence) -> Measured:
+    def measure(self, case: Case, evidence: ChainData) -> Measured:
         """One score per prompt."""
         parts = by_category(case, evidence)
         samples = everyone(parts)
@@ -154,13 +157,13 @@ class ComplianceMeasure:
             warnings=_same_boxes(marked.values()),
         )
 
-    def show(self, _: Case, sample_id: str, evidence: Evidence) -> Shown:
+    def show(self, _: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
         """The chain, 1 at the pictures that are right, and why the first other one is not."""
         samples = evidence.named(sample_id)
         marked = self._marked(evidence, samples)[sample_id]
         chain = evidence.chains("text", samples)[sample_id]
         marks = {g: float(c) for g, c in zip(self.generations, marked.correct, strict=True)}
-        return Shown(
+        return ChainExcerpt(
             chain,
             {g: mark for g, mark in marks.items() if chain.has(g)},
             marked.outcome.failure,
@@ -168,15 +171,15 @@ class ComplianceMeasure:
             "; ".join(marked.reasons),
         )
 
-    def _marked(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Marked]:
+    def _marked(self, evidence: ChainData, samples: Sequence[Sample]) -> dict[str, JudgedChain]:
         evidence.require_recorded("text", self.generations)
 
-        def read(game: Game) -> dict[str, Marked]:
+        def read(game: ChainGroup) -> dict[str, JudgedChain]:
             return game.read(lambda chains: self._mark(chains, evidence))
 
         return evidence.per_sample(self, "text", samples, read)
 
-    def _mark(self, chains: Sequence[Chain], evidence: Evidence) -> dict[str, Marked]:
+    def _mark(self, chains: Sequence[Chain], evidence: ChainData) -> dict[str, JudgedChain]:
         prompts = {chain.sample.id: _prompt(chain.sample) for chain in chains}
         style = self._style(evidence.runner(DETECTOR).bound)
         asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
@@ -195,7 +198,7 @@ class ComplianceMeasure:
                 else:
                     seen[name].append((chain.links[generation].digest, _boxes_found(found)))
                     objects = objects_by_class(found, asked[name])
-                    pictures.append(Picture(chain, prompts[name], objects))
+                    pictures.append(JudgedImage(chain, prompts[name], objects))
             colors = self._colors(pictures, generation, evidence)
             for picture, told in zip(pictures, colors, strict=True):
                 verdict = judge(picture.prompt, picture.objects, told, self.settings)
@@ -210,8 +213,8 @@ class ComplianceMeasure:
         self,
         chains: Sequence[Chain],
         generation: int,
-        asked: Mapping[str, Mapping[str, Asked]],
-        evidence: Evidence,
+        asked: Mapping[str, Mapping[str, DetectorQuery]],
+        evidence: ChainData,
     ) -> list[Detections | Failure]:
         wanted = {name: list(words) for name, words in asked.items()}
         runner = evidence.runner(DETECTOR)
@@ -231,7 +234,7 @@ class ComplianceMeasure:
         return "colored photo"
 
     def _colors(
-        self, pictures: Sequence[Picture], generation: int, evidence: Evidence
+        self, pictures: Sequence[JudgedImage], generation: int, evidence: ChainData
     ) -> Sequence[Mapping[ToColor, str]]:
         if self.colors == "clip":
             runner = evidence.runner(self.color_encoder)
@@ -251,7 +254,7 @@ class ComplianceMeasure:
         chain: Chain,
         judged: Sequence[tuple[int, Verdict]],
         failures: Mapping[str, Failure],
-    ) -> Marked:
+    ) -> JudgedChain:
         name = chain.sample.id
         right = {generation for generation, verdict in judged if verdict.correct}
         wrong = [(g, verdict) for g, verdict in judged if not verdict.correct]
@@ -262,8 +265,8 @@ class ComplianceMeasure:
             reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
         outcome = outcome_of_chain(chain, self.plan)
         if chain.failure is None and name in failures:
-            outcome = Outcome(name, failures[name], DETECTOR)
-        return Marked(tuple(g in right for g in self.generations), reasons, outcome)
+            outcome = CaseScores(name, failures[name], DETECTOR)
+        return JudgedChain(tuple(g in right for g in self.generations), reasons, outcome)
 
 
 _NOTHING_FOUND = hash(())
@@ -274,7 +277,7 @@ def _boxes_found(found: Detections) -> int:
     return hash(tuple((one.box, one.score) for one in found.found))
 
 
-def _same_boxes(marked: Iterable[Marked]) -> tuple[str, ...]:
+def _same_boxes(marked: Iterable[JudgedChain]) -> tuple[str, ...]:
     """A sentence where a detector does not tell pictures apart."""
     common = most_common(pair for one in marked for pair in one.seen)
     if common is None or not common.constant:
@@ -285,7 +288,7 @@ def _same_boxes(marked: Iterable[Marked]) -> tuple[str, ...]:
 
 
 def make_compliance(
-    kind: str, name: str, table: ComplianceTable, stage: Stage
+    kind: str, name: str, table: ComplianceTable, stage: SuiteContext
 ) -> ComplianceMeasure:
     """The measure of a table.
 

@@ -15,13 +15,13 @@ from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
 from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of_mapping
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    CaseScores,
+    ChainExcerpt,
     Measured,
-    Outcome,
-    Reading,
-    Shown,
-    Stage,
+    RequiredFeatures,
+    SuiteContext,
     by_category,
     outcome_of,
     shown_trace,
@@ -47,14 +47,14 @@ Game, section 3.1 and Figure 6."""
 
 
 @dataclass(frozen=True)
-class Course:
+class MappingTrack:
     """One mapping of a suite. generations: those of its modality. encoder: the seat that compares."""
 
     plan: ChainPlan
     generations: tuple[int, ...]
     encoder: str
 
-    def traces(self, evidence: Evidence, samples: Sequence[Sample]) -> dict[str, Trace]:
+    def traces(self, evidence: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
         """The similarities of each sample at the mapping's generations."""
         return evidence.traces(self.plan.start, self.encoder, self.generations, samples)
 
@@ -68,7 +68,7 @@ class MappingMeasure:
     """
 
     name: str
-    courses: Mapping[str, Course]
+    courses: Mapping[str, MappingTrack]
     parts: Parts | None
     rates: bool = False
     pool: Pool = "samples"
@@ -115,19 +115,19 @@ class MappingMeasure:
         """The mappings."""
         return tuple(self.courses)
 
-    def readings(self, case: Case) -> tuple[Reading, ...]:
+    def readings(self, case: Case) -> tuple[RequiredFeatures, ...]:
         """The starts, and the artifacts of each mapping that the case is about."""
         return tuple(
-            Reading(course.plan, (0, *course.generations), course.encoder)
+            RequiredFeatures(course.plan, (0, *course.generations), course.encoder)
             for course in self._courses_of(case).values()
         )
 
-    def read(self, case: Case, samples: Sequence[Sample], evidence: Evidence) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
         """The traces of the mappings that the case is about."""
         for course in self._courses_of(case).values():
             course.traces(evidence, samples)
 
-    def measure(self, case: Case, evidence: Evidence) -> Measured:
+    def measure(self, case: Case, evidence: ChainData) -> Measured:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
         (samples,) = by_category(case, evidence).values()
         own = replace(self, courses=self._courses_of(case))
@@ -166,13 +166,13 @@ class MappingMeasure:
         notes = (*measured.notes, *([NO_FLOOR] if floor is None else []))
         return replace(measured, scores={part: scores}, floor=floor, notes=notes)
 
-    def show(self, case: Case, sample_id: str, evidence: Evidence) -> Shown:
+    def show(self, case: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
         """The chain of the mapping, or of the first one for the mean, with its similarities."""
         course = next(iter(self._courses_of(case).values()))
         trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
         return shown_trace(trace, course.generations)
 
-    def _courses_of(self, case: Case) -> dict[str, Course]:
+    def _courses_of(self, case: Case) -> dict[str, MappingTrack]:
         """The mapping that the case is about, or all of them."""
         part = case.key.part
         return {part: self.courses[part]} if part in self.courses else dict(self.courses)
@@ -192,8 +192,8 @@ def _floor(
 
 
 def _outcomes(
-    courses: Mapping[str, Course], traces: Mapping[str, Mapping[str, Trace]]
-) -> list[Outcome]:
+    courses: Mapping[str, MappingTrack], traces: Mapping[str, Mapping[str, Trace]]
+) -> list[CaseScores]:
     return [
         outcome_of(trace, course.plan, course.encoder)
         for name, course in courses.items()
@@ -202,7 +202,7 @@ def _outcomes(
 
 
 def _cuts(
-    courses: Mapping[str, Course], samples: Sequence[Sample], evidence: Evidence
+    courses: Mapping[str, MappingTrack], samples: Sequence[Sample], evidence: ChainData
 ) -> Iterator[str]:
     for name, course in courses.items():
         compared = (0, *course.generations)
@@ -214,7 +214,7 @@ def _cuts(
 def _with_rate(
     measured: Measured,
     case: Case,
-    course: Course,
+    course: MappingTrack,
     curves: npt.NDArray[np.float64],
     rate: DriftRate,
 ) -> Measured:
@@ -237,7 +237,7 @@ def _with_rate(
 
 
 def _rates_without(
-    course: Course, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
+    course: MappingTrack, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
 ) -> tuple[list[float], str]:
     """The rate without each block of samples, or why there are none."""
     of_each = block_of_each(samples)
@@ -254,7 +254,7 @@ def _rates_without(
     return rates, ""
 
 
-def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> MappingMeasure:
+def make_mapping(kind: str, name: str, table: MappingTable, stage: SuiteContext) -> MappingMeasure:
     """The measure of a table. Raises SuiteError for a mapping that the suite's chains do not have."""
     named = table.mappings
     if named is None:
@@ -273,7 +273,7 @@ def make_mapping(kind: str, name: str, table: MappingTable, stage: Stage) -> Map
                 f"chains of {plan.generations}"
             )
             raise SuiteError(msg)
-        courses[mapping] = Course(plan, generations, encoder)
+        courses[mapping] = MappingTrack(plan, generations, encoder)
     if kind == "sdr":  # rates of different mappings have no mean
         return MappingMeasure(name, courses, parts=None, rates=True)
     return MappingMeasure(name, courses, table.parts or "overall")

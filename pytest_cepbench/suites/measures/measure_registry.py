@@ -12,7 +12,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
-from pytest_cepbench.suites.measures.base import Measure, Stage
+from pytest_cepbench.suites.measures.base import Measure, SuiteContext
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure, make_similarity
 from pytest_cepbench.suites.measures.failures import make_failures
 from pytest_cepbench.suites.measures.feature_sets import make_sets
@@ -64,7 +64,7 @@ def read_table(name: str, raw: Mapping[str, Any]) -> MetricTable:
     return table
 
 
-def make_measures(tables: Mapping[str, MetricTable], stage: Stage) -> dict[str, Measure]:
+def make_measures(tables: Mapping[str, MetricTable], stage: SuiteContext) -> dict[str, Measure]:
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():

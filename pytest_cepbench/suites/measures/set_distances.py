@@ -17,7 +17,7 @@ from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
 from pytest_cepbench.metrics.moments import TooFewError
-from pytest_cepbench.suites.chain_data import Evidence
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.chance_floors import one_vector
 from pytest_cepbench.suites.measures.jackknife_blocks import block_of_each, part_key, too_few_units
 
@@ -28,7 +28,7 @@ _FED = 1000  # rows widened to float64 at once, about a block of a kernel distan
 
 
 @dataclass(frozen=True)
-class Rows:
+class FeatureRows:
     """Features of all images at a generation, in an order that depends on the samples alone.
 
     features: (n, D) float32. blocks: (n,) the block of each. failed: sample -> why it has none,
@@ -42,7 +42,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Step:
+class SetStep:
     """The images of one generation against the starts.
 
     images: how many starts, how many images. width: D. whole: the distance, None where a set has
@@ -58,12 +58,12 @@ class Step:
     failed: dict[str, Failure]
 
 
-Distance = Callable[[Rows, Rows, int], tuple[float, tuple[float, ...], str]]
+Distance = Callable[[FeatureRows, FeatureRows, int], tuple[float, tuple[float, ...], str]]
 """Starts, images, number of blocks -> the whole distance, those without a block, why there are none."""
 
 
 @dataclass(frozen=True)
-class Sets:
+class ImageSets:
     """The sets of images that some samples' chains have at each generation, as an encoder sees them.
 
     encoder: its seat. Blocks leave out a sample's start and all of its images together. What is
@@ -73,37 +73,37 @@ class Sets:
     plan: ChainPlan
     encoder: str
     samples: Sequence[Sample]
-    evidence: Evidence
+    evidence: ChainData
 
-    def frechet(self, generation: int) -> Step:
+    def frechet(self, generation: int) -> SetStep:
         """Step by the Frechet distance."""
         return self._step("frechet", generation, _frechet)
 
-    def kernel(self, generation: int) -> Step:
+    def kernel(self, generation: int) -> SetStep:
         """Step by the kernel distance."""
         return self._step("kernel", generation, _kernel)
 
-    def _step(self, kind: str, generation: int, distance: Distance) -> Step:
+    def _step(self, kind: str, generation: int, distance: Distance) -> SetStep:
         key = (kind, self.plan.start, self.encoder, generation)
         return self.evidence.once(
             key, part_key(self.samples), lambda: self._measure(generation, distance)
         )
 
-    def _measure(self, generation: int, distance: Distance) -> Step:
+    def _measure(self, generation: int, distance: Distance) -> SetStep:
         starts, images = self._starts, self._gather(generation)
         sizes = (len(starts.features), len(images.features))
         failed = starts.failed | images.failed
         width = starts.features.shape[1]
         if min(sizes) < FEWEST:
-            return Step(sizes, width, None, (), "", failed)
+            return SetStep(sizes, width, None, (), "", failed)
         self._refuse_one_vector(starts, images)
         count = max(self._block_of_each.values(), default=-1) + 1
         whole, without, why = distance(starts, images, count)
-        return Step(
+        return SetStep(
             sizes, width, whole, without, why if count else too_few_units(self.samples), failed
         )
 
-    def _refuse_one_vector(self, starts: Rows, images: Rows) -> None:
+    def _refuse_one_vector(self, starts: FeatureRows, images: FeatureRows) -> None:
         """Raise MeasurementError where images that differ have one vector: no distance sees them."""
         if starts.different < FEWEST or spread_of_vectors(starts.features) > SAME_VECTORS:
             return
@@ -118,10 +118,10 @@ class Sets:
         return block_of_each(self.samples)
 
     @cached_property
-    def _starts(self) -> Rows:
+    def _starts(self) -> FeatureRows:
         return self._gather(0)
 
-    def _gather(self, generation: int) -> Rows:
+    def _gather(self, generation: int) -> FeatureRows:
         features: list[npt.NDArray[np.float32]] = []
         blocks: list[int] = []
         failed: dict[str, Failure] = {}
@@ -139,10 +139,12 @@ class Sets:
             if able:
                 features.append(np.stack(able))
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
-        return Rows(rows, np.array(blocks, dtype=np.intp), failed, len(digests))
+        return FeatureRows(rows, np.array(blocks, dtype=np.intp), failed, len(digests))
 
 
-def _frechet(starts: Rows, images: Rows, count: int) -> tuple[float, tuple[float, ...], str]:
+def _frechet(
+    starts: FeatureRows, images: FeatureRows, count: int
+) -> tuple[float, tuple[float, ...], str]:
     whole = frechet_distance(starts.features, images.features)
     if not count:
         return whole, (), ""
@@ -155,7 +157,9 @@ def _frechet(starts: Rows, images: Rows, count: int) -> tuple[float, tuple[float
     return whole, tuple(without), ""
 
 
-def _kernel(starts: Rows, images: Rows, count: int) -> tuple[float, tuple[float, ...], str]:
+def _kernel(
+    starts: FeatureRows, images: FeatureRows, count: int
+) -> tuple[float, tuple[float, ...], str]:
     sizes = len(starts.features), len(images.features)
     sums = KernelBlocks(*sizes)
     # In step, so that no more than a block of each set is held as float64.

@@ -16,7 +16,14 @@ from PIL import Image
 from pytest_cepbench.chains import Link, Modality
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import RoleChoices, Roster, SuiteRun, cast_suite, load_data, load_suite
+from pytest_cepbench.suites import (
+    ModelPool,
+    RoleChoices,
+    SuiteRun,
+    cast_suite,
+    load_data,
+    load_suite,
+)
 from pytest_cepbench.suites.cases import POOLED
 from tests.acceptance.suites.warm import run_pytest
 
@@ -130,7 +137,7 @@ class Project:
         lineup, measures = cast_suite(loaded, choices)
         dataset = load_data(loaded, cast.data, cast.samples)
         with self.store() as store:
-            run = SuiteRun(loaded, dataset, lineup, measures, Roster(store, threads=1))
+            run = SuiteRun(loaded, dataset, lineup, measures, ModelPool(store, threads=1))
             chains = run.evidence.chains(start, dataset.samples)
             return {name: chain.links for name, chain in chains.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.chains.ray.cluster import Node
-from pytest_cepbench.chains.ray.resources import Wish, check_wishes, share_out
+from pytest_cepbench.chains.ray.resources import ResourceRequest, check_wishes, share_out
 from pytest_cepbench.errors import SpecError
 
 ROLES = ["describer", "generator", "encoder"]
@@ -48,7 +48,7 @@ def test_without_accelerators_cores_are_seats() -> None:
 
 def test_a_wish_leaves_the_rest_to_the_others() -> None:
     """What one role asks for is gone; the others share the devices that are left."""
-    shares = share_out(ROLES, {"describer": Wish(2, 1.0, 2.0)}, _nodes((16, 4)))
+    shares = share_out(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
 
     assert (shares["describer"].actors, shares["describer"].gpus) == (2, 1.0)
     assert (shares["generator"].actors, shares["generator"].gpus) == (2, 0.5)
@@ -57,7 +57,7 @@ def test_a_wish_leaves_the_rest_to_the_others() -> None:
 
 def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
     """`gpus=0` puts a role on the processor, beside the devices."""
-    shares = share_out(ROLES, {"encoder": Wish(gpus=0.0)}, _nodes((16, 2)))
+    shares = share_out(ROLES, {"encoder": ResourceRequest(gpus=0.0)}, _nodes((16, 2)))
 
     assert (shares["encoder"].gpus, shares["generator"].gpus) == (0.0, 0.5)
 
@@ -66,13 +66,16 @@ def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
     ("wish", "message"),
     [
         (
-            Wish(4, 1.0),
+            ResourceRequest(4, 1.0),
             "--cep-ray-pool describer: 4 actors of 1 GPUs and 0 CPUs: that is 4 GPUs, the ",
         ),
-        (Wish(1, 0.0, 12.0), "no node has so much for one actor; there are node0 (8 CPUs, 1 GPUs)"),
+        (
+            ResourceRequest(1, 0.0, 12.0),
+            "no node has so much for one actor; there are node0 (8 CPUs, 1 GPUs)",
+        ),
     ],
 )
-def test_more_than_there_is_is_refused(wish: Wish, message: str) -> None:
+def test_more_than_there_is_is_refused(wish: ResourceRequest, message: str) -> None:
     """At once, with what there is: nobody is to wait for it."""
     with pytest.raises(SpecError) as caught:
         check_wishes({"describer": wish}, _nodes((8, 1), (8, 1)))
@@ -83,4 +86,4 @@ def test_more_than_there_is_is_refused(wish: Wish, message: str) -> None:
 def test_nothing_left_is_refused() -> None:
     """A role without a wish would wait for a device that others have."""
     with pytest.raises(SpecError, match="leaves no GPU for the generator: ask for less, or give "):
-        share_out(ROLES, {"describer": Wish(2, 1.0)}, _nodes((8, 2)))
+        share_out(ROLES, {"describer": ResourceRequest(2, 1.0)}, _nodes((8, 2)))

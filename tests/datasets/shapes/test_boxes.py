@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, locate, perceive, render
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, object_boxes, parse_image, render
 from tests.datasets.shapes.strategies import SEEDS, scenes
 
 
@@ -46,7 +46,7 @@ STACKED = Scene(
 @example(STACKED, 1168782040)
 def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
     """In a crowd as when drawn alone, to a pixel; all objects, in the order of their cells."""
-    found = locate(render(scene, seed))
+    found = object_boxes(render(scene, seed))
     assert tuple(one.what for one in found) == scene.objects
     for one in found:
         assert one.box == pytest.approx(drawn_box(one.what, seed), abs=1.0)
@@ -60,7 +60,7 @@ def test_boxes_are_in_the_pixels_of_the_image(
     small = render(scene, seed)
     large = ImageArtifact.from_pil(small.to_pil().resize(size, Image.Resampling.NEAREST))
     scale = np.array([size[0], size[1], size[0], size[1]]) / 64
-    for one, other in zip(locate(small), locate(large), strict=True):
+    for one, other in zip(object_boxes(small), object_boxes(large), strict=True):
         assert other.box == pytest.approx(tuple(np.array(one.box) * scale))
 
 
@@ -70,7 +70,7 @@ def test_what_no_world_draws_has_a_box_too() -> None:
     ring = np.abs(np.hypot(across, down) - 9.0) < 1.0
     pixels = np.full((64, 64, 3), 25, np.uint8)
     pixels[ring] = (235, 41, 41)
-    (found,) = locate(ImageArtifact(pixels))
+    (found,) = object_boxes(ImageArtifact(pixels))
     assert found.box == (1.0, 1.0, 20.0, 20.0)
 
 
@@ -79,8 +79,8 @@ def test_no_image_is_refused(pixels: npt.NDArray[np.uint8]) -> None:
     """Whatever is perceived has a box inside the image, in images that show no scene at all too."""
     image = ImageArtifact(pixels)
     width, height = image.size
-    found = locate(image)
-    assert tuple(one.what for one in found) == perceive(image).objects
+    found = object_boxes(image)
+    assert tuple(one.what for one in found) == parse_image(image).objects
     for one in found:
         left, top, right, bottom = one.box
         assert 0 <= left < right <= width + 1e-9

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import Knobs, Scene, SceneObject, distort, is_blank
+from pytest_cepbench.datasets.shapes import Degradation, Scene, SceneObject, degrade_scene, is_blank
 from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
 from pytest_cepbench.datasets.shapes.scene import CELLS
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
@@ -29,16 +29,16 @@ FOUR = Scene(
 )
 
 
-def knobs(name: str, value: float) -> Knobs:
+def knobs(name: str, value: float) -> Degradation:
     """One knob turned, the others at zero."""
-    return replace(Knobs(), **{name: value})
+    return replace(Degradation(), **{name: value})
 
 
 @given(scenes(), SEEDS)
 def test_knobs_at_zero_change_nothing(scene: Scene, seed: int) -> None:
     """No knob turned is no distortion, whatever the seed."""
-    assert distort(scene, Knobs(), seed) == scene
-    assert not is_blank(Knobs(), seed)
+    assert degrade_scene(scene, Degradation(), seed) == scene
+    assert not is_blank(Degradation(), seed)
 
 
 @pytest.mark.parametrize("name", PER_OBJECT)
@@ -49,8 +49,8 @@ def test_a_higher_knob_keeps_what_a_lower_one_did(
     """Objects that differ at the lower setting are the same, in the same way, at the higher."""
     low, high = sorted((low, high))
     original = set(scene.objects)
-    weak = set(distort(scene, knobs(name, low), seed).objects)
-    strong = set(distort(scene, knobs(name, high), seed).objects)
+    weak = set(degrade_scene(scene, knobs(name, low), seed).objects)
+    strong = set(degrade_scene(scene, knobs(name, high), seed).objects)
     assert original - weak <= original - strong
     assert weak - original <= strong - original
 
@@ -62,30 +62,30 @@ def test_a_higher_knob_is_never_closer_to_the_truth(
 ) -> None:
     """In one step, raising a knob cannot raise the similarity to the scene."""
     low, high = sorted((low, high))
-    weak = similarity(scene, distort(scene, knobs(name, low), seed))
-    strong = similarity(scene, distort(scene, knobs(name, high), seed))
+    weak = similarity(scene, degrade_scene(scene, knobs(name, low), seed))
+    strong = similarity(scene, degrade_scene(scene, knobs(name, high), seed))
     assert strong <= weak + 1e-12
 
 
 @given(scenes(), SEEDS, st.fixed_dictionaries(dict.fromkeys(KNOB_NAMES, PROBABILITIES)))
 def test_all_knobs_together_give_a_scene(scene: Scene, seed: int, values: dict[str, float]) -> None:
     """Swaps and moves never put two objects into one cell, and nothing is added."""
-    result = distort(scene, Knobs(**values), seed)
+    result = degrade_scene(scene, Degradation(**values), seed)
     assert len(result.objects) <= len(scene.objects)
-    assert result == distort(scene, Knobs(**values), seed)
+    assert result == degrade_scene(scene, Degradation(**values), seed)
 
 
 @given(scenes(at_least=1), SEEDS)
 def test_full_knobs_change_every_object_in_their_own_respect(scene: Scene, seed: int) -> None:
     """At 1 each knob changes all objects, and only what its name says."""
-    assert distort(scene, knobs("miss", 1), seed) == Scene()
+    assert degrade_scene(scene, knobs("miss", 1), seed) == Scene()
     for name, field in (("recolor", "color"), ("reshape", "shape"), ("resize", "size")):
-        result = distort(scene, knobs(name, 1), seed)
+        result = degrade_scene(scene, knobs(name, 1), seed)
         for before, after in zip(scene.objects, result.objects, strict=True):
             assert getattr(before, field) != getattr(after, field)
             restored: dict[str, Any] = {field: getattr(before, field)}
             assert replace(after, **restored) == before
-    moved = distort(scene, knobs("move", 1), seed)
+    moved = degrade_scene(scene, knobs("move", 1), seed)
     looks = sorted(one.look for one in scene.objects)
     assert sorted(one.look for one in moved.objects) == looks
     stayed = {one.cell for one in scene.objects} & {one.cell for one in moved.objects}
@@ -95,7 +95,7 @@ def test_full_knobs_change_every_object_in_their_own_respect(scene: Scene, seed:
 @given(scenes(), SEEDS)
 def test_a_swap_exchanges_two_objects_that_differ(scene: Scene, seed: int) -> None:
     """A swap is always visible, and happens wherever one can be."""
-    result = distort(scene, knobs("swap", 1), seed)
+    result = degrade_scene(scene, knobs("swap", 1), seed)
     changed = set(scene.objects) ^ set(result.objects)
     different = len({one.look for one in scene.objects}) > 1
     assert len(changed) == (4 if different else 0)
@@ -110,7 +110,7 @@ def test_knobs_act_at_their_rate(name: str, value: float) -> None:
     if name == "blank":
         hits = [float(is_blank(knobs(name, value), seed)) for seed in range(rounds)]
     else:
-        results = [distort(FOUR, knobs(name, value), seed) for seed in range(rounds)]
+        results = [degrade_scene(FOUR, knobs(name, value), seed) for seed in range(rounds)]
         whole = 2 if name == "swap" else 4
         hits = [len(set(FOUR.objects) - set(result.objects)) / whole for result in results]
     assert np.mean(hits) == pytest.approx(value, abs=4 * math.sqrt(value * (1 - value) / rounds))
@@ -120,8 +120,8 @@ def test_knobs_draw_independently() -> None:
     """Whether one knob acts on an object says nothing of whether another does."""
     both, single = 0, 0
     for seed in range(4000):
-        first = distort(FOUR, knobs("recolor", 0.5), seed) != FOUR
-        missed = len(distort(FOUR, knobs("miss", 0.5), seed).objects) < 4
+        first = degrade_scene(FOUR, knobs("recolor", 0.5), seed) != FOUR
+        missed = len(degrade_scene(FOUR, knobs("miss", 0.5), seed).objects) < 4
         both, single = both + (first and missed), single + first
     assert both / single == pytest.approx(15 / 16, abs=0.02)
 

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image, ImageFilter
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import Scene, load_shapes, parse_caption, perceive, render
+from pytest_cepbench.datasets.shapes import Scene, load_shapes, parse_caption, parse_image, render
 from pytest_cepbench.datasets.shapes.render import draw
 from pytest_cepbench.datasets.shapes.scene import CELLS
 from tests.datasets.shapes.strategies import SEEDS, scenes
@@ -19,7 +19,7 @@ from tests.datasets.shapes.strategies import SEEDS, scenes
 def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
     """A thousand drawn scenes of every family, each with a jitter of its own."""
     samples = load_shapes(150, seed=1).samples
-    seen = [perceive(sample.image.load()) for sample in samples if sample.image]
+    seen = [parse_image(sample.image.load()) for sample in samples if sample.image]
     assert seen == [parse_caption(sample.text or "") for sample in samples]
 
 
@@ -27,21 +27,21 @@ def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
 @settings(max_examples=200)
 def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:
     """No scene, not even one with all cells taken, has a jitter that misleads."""
-    assert perceive(render(scene, seed)) == scene
+    assert parse_image(render(scene, seed)) == scene
 
 
 @given(scenes(), st.lists(st.sampled_from((-1.0, 0.0, 1.0)), min_size=27, max_size=27))
 @settings(max_examples=200)
 def test_extreme_jitter_is_seen_exactly(scene: Scene, jitter: list[float]) -> None:
     """Objects that touch their neighbors' cells as far as they ever do are still told apart."""
-    assert perceive(draw(scene, np.array(jitter).reshape(CELLS, 3))) == scene
+    assert parse_image(draw(scene, np.array(jitter).reshape(CELLS, 3))) == scene
 
 
 @given(scenes(), SEEDS, st.sampled_from((128, 192, 512)))
 def test_larger_images_are_brought_to_size(scene: Scene, seed: int, side: int) -> None:
     """A generator that draws larger is read just as well."""
     large = render(scene, seed).to_pil().resize((side, side), Image.Resampling.BICUBIC)
-    assert perceive(ImageArtifact.from_pil(large)) == scene
+    assert parse_image(ImageArtifact.from_pil(large)) == scene
 
 
 @pytest.mark.parametrize("spoil", ["noise", "blur", "pale", "gray ground"])
@@ -61,17 +61,17 @@ def test_small_damage_is_forgiven(spoil: str) -> None:
         else:
             pixels = pixels + 0.04
         spoilt = ImageArtifact((pixels.clip(0, 1) * 255).astype(np.uint8))
-        assert perceive(spoilt) == perceive(image)
+        assert parse_image(spoilt) == parse_image(image)
 
 
 @given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 90), st.integers(1, 90), st.just(3))))
 def test_no_image_is_refused(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> None:
     """Any image of any size has a scene, the same at every look."""
     image = ImageArtifact(pixels)
-    assert perceive(image) == perceive(image)
+    assert parse_image(image) == parse_image(image)
 
 
 @pytest.mark.parametrize("level", [0, 26, 40])
 def test_an_even_dark_image_shows_nothing(level: int) -> None:
     """Neither black nor a slightly lighter ground is an object."""
-    assert perceive(ImageArtifact(np.full((64, 64, 3), level, np.uint8))) == Scene()
+    assert parse_image(ImageArtifact(np.full((64, 64, 3), level, np.uint8))) == Scene()

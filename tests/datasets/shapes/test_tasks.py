@@ -14,9 +14,9 @@ from pytest_cepbench.datasets.shapes import (
     SceneObject,
     caption,
     load_shapes,
-    locate,
+    object_boxes,
     parse_caption,
-    perceive,
+    parse_image,
     render,
 )
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES
@@ -38,7 +38,7 @@ def content(dataset: Dataset) -> list[list[object]]:
 def found_in(image: ImageArtifact) -> dict[str, list[Detection]]:
     """What the world's own eyes see, sure of everything."""
     objects: dict[str, list[Detection]] = {}
-    for one in locate(image):
+    for one in object_boxes(image):
         detection = Detection(one.what.shape, 1.0, one.box, color=one.what.color)
         objects.setdefault(one.what.shape, []).append(detection)
     return objects
@@ -62,7 +62,7 @@ def test_an_honest_generator_gets_everything_right() -> None:
 def test_the_seed_image_shows_the_text() -> None:
     """Image-first chains can start from it too; its scene is in the metadata."""
     for sample in load_shapes_tasks(5).samples:
-        scene = perceive(load_seed_image(sample))
+        scene = parse_image(load_seed_image(sample))
         assert caption(scene) == sample.text
         assert scene == Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from pytest_cepbench.models.api.error_codes import wait_asked
-from pytest_cepbench.models.api.limiter import Limiter
+from pytest_cepbench.models.api.limiter import RequestLimiter
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, Seen, document, fault
 
@@ -76,7 +76,7 @@ def test_the_limit_halves_once_for_requests_that_went_together_and_grows_back() 
     """Sixteen refusals of one moment are one sign; each round that goes well adds a place."""
 
     async def play() -> list[int]:
-        limiter, seen = Limiter(16), []
+        limiter, seen = RequestLimiter(16), []
         taken = []
         for _ in range(16):
             async with limiter.place() as now:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detections, Failure
-from pytest_cepbench.models.detectors.box_filter import Candidates, corners, keep, overlaps
+from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, corners, keep, overlaps
 
 NAMES = {0: ("cat",), 1: ("dog",)}
 
@@ -23,11 +23,11 @@ BOXES = st.builds(
 ROWS = st.lists(st.tuples(BOXES, st.sampled_from((0.1, 0.3, 0.5, 0.9)), st.integers(0, 2)))
 
 
-def candidates(rows: list[tuple[tuple[float, ...], float, int]]) -> Candidates:
+def candidates(rows: list[tuple[tuple[float, ...], float, int]]) -> CandidateBoxes:
     """Candidates of (box, score, label) rows."""
     boxes = np.array([box for box, _, _ in rows], np.float64).reshape(-1, 4)
     scores = np.array([score for _, score, _ in rows], np.float64)
-    return Candidates(boxes, scores, np.array([label for _, _, label in rows], np.int64))
+    return CandidateBoxes(boxes, scores, np.array([label for _, _, label in rows], np.int64))
 
 
 def kept(rows: list[tuple[tuple[float, ...], float, int]], **rules: Any) -> Detections:
@@ -121,7 +121,7 @@ def test_numbers_that_are_none_fail_the_image(where: str) -> None:
         boxes[1, 2] = np.inf
     else:
         boxes[1] = (3, 1, 1, 3)
-    found = keep(Candidates(boxes, scores, good.labels), NAMES, threshold=0.3)
+    found = keep(CandidateBoxes(boxes, scores, good.labels), NAMES, threshold=0.3)
     assert isinstance(found, Failure)
     assert found.kind == "bad-boxes"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_cepbench.models.unified.token_sampling import Choice
+from pytest_cepbench.models.unified.token_sampling import TokenSampler
 
 pytestmark = pytest.mark.models
 
@@ -30,7 +30,7 @@ def test_tokens_come_as_often_as_their_probability(
     weights[left[kept:]] = 0.0
     settings = {"do_sample": True, "temperature": temperature, "top_k": top_k, "top_p": top_p}
 
-    choice = Choice(settings, range(DRAWINGS))
+    choice = TokenSampler(settings, range(DRAWINGS))
     chosen = choice(scores.expand(DRAWINGS, -1)).numpy()
 
     shares = np.bincount(chosen, minlength=5) / DRAWINGS
@@ -48,7 +48,7 @@ def test_steps_of_a_drawing_differ_and_repeat() -> None:
 
     first, again = (
         [int(choice(scores)) for _ in range(8)]
-        for choice in (Choice(settings, [5]), Choice(settings, [5]))
+        for choice in (TokenSampler(settings, [5]), TokenSampler(settings, [5]))
     )
 
     assert first == again

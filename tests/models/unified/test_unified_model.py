@@ -15,7 +15,7 @@ from pytest_cepbench.models import bind, parse_spec
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.protocols import Describer, Generator, Movable
 from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.unified.rule_based_pair import CommonPainter
+from pytest_cepbench.models.unified.rule_based_pair import PipelineDecoder
 from pytest_cepbench.models.unified.unified_model import UnifiedModel
 from tests.models.binding import CONTEXT, bind_text
 from tests.models.unified.conftest import Load, spec
@@ -111,7 +111,7 @@ def by_common_call(model: UnifiedModel, text: str) -> Pixels:
 
     settings = {"do_sample": False, "guidance_scale": 3.0, "prompt_template": None}
     checkpoint: Any = None  # nothing is wrong with it
-    painter = CommonPainter(checkpoint, parts(model), settings)
+    painter = PipelineDecoder(checkpoint, parts(model), settings)
     with quiet(), torch.inference_mode():
         painted: Pixels = painter.paint([model._prompt(text)], [0])[0].numpy()
     return painted

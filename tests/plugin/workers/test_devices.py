@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.models.system_limits import usable_cores
-from pytest_cepbench.plugin.run_settings import Settings
+from pytest_cepbench.plugin.run_settings import RunSettings
 from pytest_cepbench.plugin.workers.devices import THREADS, Leases, count_workers, plan_leases
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import install_smi
@@ -52,9 +52,9 @@ def machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return project
 
 
-def _settings(project: Project, *args: str) -> tuple[pytest.Config, Settings]:
+def _settings(project: Project, *args: str) -> tuple[pytest.Config, RunSettings]:
     config = project.pytester.parseconfig(*args)
-    return config, Settings.from_config(config)
+    return config, RunSettings.from_config(config)
 
 
 def _planned(project: Project, *args: str) -> Leases:

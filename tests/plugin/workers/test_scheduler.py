@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.plugin.workers.hints import CATEGORY, POOLED, WHOLE, Outline, guess, unit_of
+from pytest_cepbench.plugin.workers.hints import CATEGORY, POOLED, WHOLE, CaseHint, guess, unit_of
 from pytest_cepbench.plugin.workers.scheduler import grouped
 from tests.plugin.project import SHAPES, Project
 
@@ -186,12 +186,12 @@ def test_what_belongs_together(case: str, scope: str) -> None:
 def test_long_work_is_dealt_first() -> None:
     """Of a suite: categories by their cost, what is made of them, the verdict of all; plain tests apart."""
     outlines = [
-        Outline("whole", "a", ("describer x",), WHOLE, 90),
-        Outline("short", "a", ("describer x",), CATEGORY, 10),
-        Outline("long", "a", ("describer x",), CATEGORY, 30),
+        CaseHint("whole", "a", ("describer x",), WHOLE, 90),
+        CaseHint("short", "a", ("describer x",), CATEGORY, 10),
+        CaseHint("long", "a", ("describer x",), CATEGORY, 30),
         guess("test_plain.py::test_one"),
-        Outline("verdict", "a", ("describer x",), POOLED),
-        Outline("long", "a", ("describer x",), CATEGORY, 20),
+        CaseHint("verdict", "a", ("describer x",), POOLED),
+        CaseHint("long", "a", ("describer x",), CATEGORY, 20),
     ]
     suite, plain = grouped(outlines)
     assert list(suite.units) == [(30, [2, 5]), (10, [1]), (90, [0]), (0, [4])]

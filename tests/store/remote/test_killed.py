@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.sync import inspect_objects, push
 from tests.store.filling import key_of
@@ -40,7 +40,7 @@ def test_a_killed_run_loses_only_what_was_not_uploaded(tmp_path: Path) -> None:
     seen = inspect_objects(objects)
     assert seen.sound
     assert 0 < seen.results < _MANY
-    with Reader(own, "own") as reader:
+    with ReadonlyStore(own, "own") as reader:
         pushed = push(reader, objects)
     assert (pushed.results, pushed.there) == (_MANY - seen.results, seen.results)
     assert inspect_objects(objects).results == _MANY

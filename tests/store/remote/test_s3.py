@@ -12,9 +12,9 @@ import pytest
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.readonly import Reader
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote import location
-from pytest_cepbench.store.remote.object_store import Objects, image_name, result_name
+from pytest_cepbench.store.remote.object_store import ObjectStore, image_name, result_name
 from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
 from tests.store.filling import fill, key_of, picture
 from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
@@ -44,7 +44,7 @@ def become(server: Server, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def reach(url: str) -> Objects:
+def reach(url: str) -> ObjectStore:
     """An existing shared store."""
     objects = location.open_objects(url, "test", writing=True)
     assert objects is not None
@@ -93,7 +93,7 @@ def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
     results = fill(tmp_path / "first", range(4), "a" * 16)
     objects = reach(f"s3://{BUCKET}/moved")
     published(tmp_path / "early", f"s3://{BUCKET}/moved", range(1))
-    with Reader(tmp_path / "first", "first") as reader:
+    with ReadonlyStore(tmp_path / "first", "first") as reader:
         for uploaded, there in ((9, 3), (0, 12)):
             pushed = push(reader, objects)
             assert (pushed.results, pushed.there, pushed.failed) == (uploaded, there, {})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import load_seed_image
-from pytest_cepbench.datasets.shapes import load_shapes, perceive
+from pytest_cepbench.datasets.shapes import load_shapes, parse_image
 from pytest_cepbench.studies.doctor.distortions import (
     IMAGE_DISTORTIONS,
     TEXT_DISTORTIONS,
@@ -68,7 +68,7 @@ def test_a_covered_region_hides_an_object() -> None:
     """An object that is alone is gone; of several, one at least is not what it was."""
     every = [scene for name in ("color", "relation", "crowded") for scene in scenes(name, 4)]
     for image in every:
-        before, after = perceive(image).objects, perceive(region_covered(image)).objects
+        before, after = parse_image(image).objects, parse_image(region_covered(image)).objects
         assert set(before) - set(after)
         if len(before) == 1:
             assert not after

@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts import (
     ImageArtifact,
     Mask,
 )
-from pytest_cepbench.datasets.shapes import locate
+from pytest_cepbench.datasets.shapes import object_boxes
 
 
 class Spotter:
@@ -34,7 +34,7 @@ class Spotter:
         return [self._one(*pair) for pair in zip(images, queries, strict=True)]
 
     def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
-        seen = locate(ImageArtifact.from_pil(image))
+        seen = object_boxes(ImageArtifact.from_pil(image))
         found = [
             Detection(query, self.score, one.box)
             for one in seen
@@ -48,7 +48,7 @@ class Weak(Spotter):
     """Cannot bear pictures with a circle."""
 
     def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
-        seen = locate(ImageArtifact.from_pil(image))
+        seen = object_boxes(ImageArtifact.from_pil(image))
         if any(one.what.shape == "circle" for one in seen):
             return Failure("bad-boxes", "a circle")
         found = [Detection(s.what.shape, 1.0, s.box, color=s.what.color) for s in seen]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.chains import load_link
-from pytest_cepbench.datasets.shapes import Knobs
+from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.models.rule_based import ShapesGenerator
 from pytest_cepbench.store import Store
@@ -181,7 +181,7 @@ class Sketcher(ShapesGenerator):
 
 def sketcher() -> Sketcher:
     """One that knows no faults."""
-    return Sketcher(Knobs())
+    return Sketcher(Degradation())
 
 
 def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store: Store) -> None:

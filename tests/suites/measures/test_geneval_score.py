@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
 from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.shapes import locate
+from pytest_cepbench.datasets.shapes import object_boxes
 from pytest_cepbench.errors import MeasurementError, ModelError, SuiteError
 from pytest_cepbench.metrics.geneval import (
     COLORS,
@@ -62,7 +62,9 @@ def _right(staged: Staged) -> dict[str, list[bool]]:
         for generation in GENERATIONS:
             seen: tuple[Any, ...] = ()
             if chain.has(generation):
-                seen = locate(ImageArtifact.from_pil(load_link(chain, generation, evidence.store)))
+                seen = object_boxes(
+                    ImageArtifact.from_pil(load_link(chain, generation, evidence.store))
+                )
             boxes = [
                 Detection(one.what.shape, 1.0, one.box, color=one.what.color)
                 for one in seen
