@@ -203,7 +203,8 @@ def lines_of(folder: Path, life: int, first: bytes, seconds: float) -> Iterator[
     there.close()
     said = b""
     while first not in said:
-        assert (part := os.read(here.fileno(), 65536)), "the writer ended by itself"
+        part = os.read(here.fileno(), 65536)
+        assert part, "the writer ended by itself"
         said += part
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
