@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
 
-from pytest_cepbench.chains.ray.failures import PoisonBatches, is_process_death
+from pytest_cepbench.chains.ray.failures import PoisonBatches, format_actor_error, is_process_death
 from pytest_cepbench.chains.ray.messages import ActorFault, ActorReply, ActorRequest, exception_of
 from pytest_cepbench.chains.ray.supervisor import SupervisedActor, Supervisor
 from pytest_cepbench.errors import CepError, MeasurementError, ModelError

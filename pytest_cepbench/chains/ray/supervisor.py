@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_cepbench.chains.ray.actor_factory import hire
 from pytest_cepbench.chains.ray.cluster import Cluster
-from pytest_cepbench.chains.ray.failures import why
+from pytest_cepbench.chains.ray.failures import format_actor_error, why
 from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup, exception_of
 from pytest_cepbench.chains.ray.node_loss import NodeLoss, NodeLosses
 from pytest_cepbench.chains.ray.resources import Allocation
@@ -102,7 +102,9 @@ class Supervisor:
                     continue
                 self._welcome(member, ray.get(member.ready))
             except ray.exceptions.RayTaskError as error:
-                self._refuse(member, ModelError(f"{self.name}{member.place}: {format_actor_error(error)}"))
+                self._refuse(
+                    member, ModelError(f"{self.name}{member.place}: {format_actor_error(error)}")
+                )
             except ray.exceptions.RayError as error:
                 self._lose_start(member, error)
 

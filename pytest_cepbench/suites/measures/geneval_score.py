@@ -28,7 +28,7 @@ from pytest_cepbench.metrics.geneval import (
     prompt_metadata,
     queries,
 )
-from pytest_cepbench.metrics.geneval import CaseScores as Verdict
+from pytest_cepbench.metrics.geneval import PromptResult as Verdict
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
