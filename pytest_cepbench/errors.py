@@ -67,6 +67,10 @@ class StoreFullError(StoreError):
     """The store could not write: no space left."""
 
 
+class StoppedError(CepError):
+    """A run stops: its threads do not wait for what they asked a cluster for."""
+
+
 class UnfitFileError(OSError):
     """What lies under a name is no regular file, or larger than what is expected there.
 

@@ -104,7 +104,7 @@ class RayEngine:
 
     def spent(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code."""
-        return self.pools.spent()
+        return self.pools.usage()
 
     def close(self) -> None:
         """Stop the helpers in the middle of what they are at, end the actors, leave the cluster."""

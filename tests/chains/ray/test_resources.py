@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.chains.ray.cluster import Node
-from pytest_cepbench.chains.ray.resources import ResourceRequest, check_wishes, share_out
+from pytest_cepbench.chains.ray.resources import ResourceRequest, allocate, check_requests
 from pytest_cepbench.errors import SpecError
 
 ROLES = ["describer", "generator", "encoder"]
@@ -22,48 +22,48 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_accelerator_has_one_of_each_role() -> None:
     """Thirds of it, and no more cores than there are for its device."""
-    shares = share_out(ROLES, {}, _nodes((32, 4), (32, 4)))
+    pools = allocate(ROLES, {}, _nodes((32, 4), (32, 4)))
 
-    assert {share.actors for share in shares.values()} == {8}
-    assert {share.gpus for share in shares.values()} == {0.333}
-    assert {share.threads for share in shares.values()} == {None}
-    assert all(share.seated for share in shares.values())
+    assert {pool.actors for pool in pools.values()} == {8}
+    assert {pool.gpus for pool in pools.values()} == {0.333}
+    assert {pool.threads for pool in pools.values()} == {None}
+    assert all(pool.shared for pool in pools.values())
 
 
 def test_two_encoders_count_twice() -> None:
     """Roles are those of models: a suite's further encoders take their part."""
-    shares = share_out([*ROLES, "encoder"], {}, _nodes((8, 1)))
+    pools = allocate([*ROLES, "encoder"], {}, _nodes((8, 1)))
 
-    assert shares["encoder"].gpus == 0.25
+    assert pools["encoder"].gpus == 0.25
 
 
-def test_without_accelerators_cores_are_seats() -> None:
-    """One for each core; where there are many, several cores to a seat, and so many threads."""
-    few = share_out(ROLES, {}, _nodes((1, 0), (1, 0)))
-    many = share_out(ROLES, {}, _nodes((64, 0)))
+def test_without_accelerators_cores_are_divided() -> None:
+    """One for each core; where there are many, several cores to a place, and so many threads."""
+    few = allocate(ROLES, {}, _nodes((1, 0), (1, 0)))
+    many = allocate(ROLES, {}, _nodes((64, 0)))
 
     assert (few["encoder"].actors, few["encoder"].cpus, few["encoder"].threads) == (2, 0.333, 1)
     assert (many["encoder"].actors, many["encoder"].cpus, many["encoder"].threads) == (16, 1.0, 4)
 
 
-def test_a_wish_leaves_the_rest_to_the_others() -> None:
+def test_a_requestedleaves_the_rest_to_the_others() -> None:
     """What one role asks for is gone; the others share the devices that are left."""
-    shares = share_out(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
+    pools = allocate(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
 
-    assert (shares["describer"].actors, shares["describer"].gpus) == (2, 1.0)
-    assert (shares["generator"].actors, shares["generator"].gpus) == (2, 0.5)
-    assert not shares["describer"].seated
+    assert (pools["describer"].actors, pools["describer"].gpus) == (2, 1.0)
+    assert (pools["generator"].actors, pools["generator"].gpus) == (2, 0.5)
+    assert not pools["describer"].shared
 
 
 def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
     """`gpus=0` puts a role on the processor, beside the devices."""
-    shares = share_out(ROLES, {"encoder": ResourceRequest(gpus=0.0)}, _nodes((16, 2)))
+    pools = allocate(ROLES, {"encoder": ResourceRequest(gpus=0.0)}, _nodes((16, 2)))
 
-    assert (shares["encoder"].gpus, shares["generator"].gpus) == (0.0, 0.5)
+    assert (pools["encoder"].gpus, pools["generator"].gpus) == (0.0, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("requested", "message"),
     [
         (
             ResourceRequest(4, 1.0),
@@ -75,15 +75,15 @@ def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
         ),
     ],
 )
-def test_more_than_there_is_is_refused(wish: ResourceRequest, message: str) -> None:
-    """At once, with what there is: nobody is to wait for it."""
+def test_more_than_there_is_is_refused(requested: ResourceRequest, message: str) -> None:
+    """At once, with what there is: no run waits for it."""
     with pytest.raises(SpecError) as caught:
-        check_wishes({"describer": wish}, _nodes((8, 1), (8, 1)))
+        check_requests({"describer": requested}, _nodes((8, 1), (8, 1)))
 
     assert message in str(caught.value)
 
 
 def test_nothing_left_is_refused() -> None:
-    """A role without a wish would wait for a device that others have."""
+    """A role without a request would wait for a device that others have."""
     with pytest.raises(SpecError, match="leaves no GPU for the generator: ask for less, or give "):
-        share_out(ROLES, {"describer": ResourceRequest(2, 1.0)}, _nodes((8, 2)))
+        allocate(ROLES, {"describer": ResourceRequest(2, 1.0)}, _nodes((8, 2)))

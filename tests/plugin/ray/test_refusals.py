@@ -84,7 +84,7 @@ def test_something_else_at_the_address_is_told(
 ) -> None:
     """Ray itself would ask it for minutes."""
     pytest.importorskip("ray")
-    monkeypatch.setattr("pytest_cepbench.chains.ray.connection._PROBE", 0.2)
+    monkeypatch.setattr("pytest_cepbench.chains.ray.cluster._PROBE_SECONDS", 0.2)
     result = toy.run_here(RAY, f"--cep-ray-address=127.0.0.1:{deaf_port}", "--model=shapes:?miss=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
