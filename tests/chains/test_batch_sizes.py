@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains.batching import BatchCaller, CallCounts
-from pytest_cepbench.chains.throughput import habit_of
+from pytest_cepbench.chains.batching import BatchCaller, CallCounts, load_throughput
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, bound, crew, play, samples
 from tests.chains.test_memory import cuda_out_of_memory, holds
@@ -67,7 +66,7 @@ def test_the_pace_is_remembered(tmp_path: Path) -> None:
     teller = Teller(batch=lambda images: time.sleep(0.002 * len(images)))
     with Store(tmp_path) as store:
         play(PLAN, samples(32), crew(store, describer=teller))
-        habit = habit_of(bound("describer", teller, fingerprint="weights-2"), store)
+        habit = load_throughput(bound("describer", teller, fingerprint="weights-2"), store)
     assert habit is not None
     assert habit.batch_size == 8
     assert 0.002 <= habit.seconds < 0.02
@@ -78,7 +77,7 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         play(PLAN, samples(32), crew(store))
         store.index.write("UPDATE notes SET value = ?", [('{"batch_size": "many"}',)])
-        assert habit_of(bound("describer", Teller()), store) is None
+        assert load_throughput(bound("describer", Teller()), store) is None
 
 
 @dataclass

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner, grow_together, total
-from pytest_cepbench.chains.device_swap import DeviceSwap
-from pytest_cepbench.chains.model_handle import ModelHandle
+from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import Store
@@ -146,7 +145,7 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
         describer = team_on(device, store, swap=False).describer
         assert describer is not None
         assert isinstance(describer.model, MovingTeller)
-        describer.holding.leave()
+        describer.holding.unload()
         device.full = True
         with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
             describer.model  # noqa: B018 - asking for it brings it back
@@ -181,7 +180,7 @@ def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -
         runner = RoleRunner(bound("describer", Teller(), load=load, lasting=True), store)
         for _ in range(2):
             assert runner.model
-            runner.holding.leave()
+            runner.holding.unload()
     assert calls == ["load"]
 
 

@@ -132,10 +132,10 @@ def test_a_lost_image_of_a_fixed_role_is_drawn_again(store: Store) -> None:
     assert store.get_image(own[0].links[2].digest) is not None
 
 
-def test_a_role_without_a_player_is_noticed_at_its_hop(store: Store) -> None:
-    """A stand-in is enough where the crew has nobody: the role is not asked for elsewhere."""
+def test_a_role_without_a_runner_is_noticed_at_its_hop(store: Store) -> None:
+    """A stand-in is enough where the role has no model: it is not needed elsewhere."""
     teller = Teller()
     runner = RoleRunner(bound("describer", teller), store)
-    assert ChainModels(None, None, store, {("image", 1): runner}).player(PLAN, 1) is runner
+    assert ChainModels(None, None, store, {("image", 1): runner}).runner(PLAN, 1) is runner
     with pytest.raises(AssertionError):
-        ChainModels(None, None, store).player(PLAN, 1)
+        ChainModels(None, None, store).runner(PLAN, 1)

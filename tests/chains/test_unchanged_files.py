@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import ChainModels, RoleRunner
-from pytest_cepbench.chains.growth import ask, start_chains
+from pytest_cepbench.chains.growth import grow_generation, start_chains
 from pytest_cepbench.chains.ray.messages import exception_of, fault_of
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import FileImage, Sample
@@ -102,7 +102,7 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
     store.recent.clear()
     path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
     with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
-        ask(PLAN, 1, chains, ChainModels(team.describer, team.generator, store))()
+        grow_generation(PLAN, 1, chains, ChainModels(team.describer, team.generator, store))()
     assert len(store) == 0
 
 

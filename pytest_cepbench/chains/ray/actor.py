@@ -67,8 +67,8 @@ def create_actor(setup: ActorSetup, allocation: Allocation, placement: Any) -> A
     """The handle of a new actor, which may wait for its place.
 
     placement: a placement group of one bundle; None lets Ray spread the actors.
-    Its methods: `where()` gives the id and name of its node, `load()` an ActorReady or an ActorFault,
-    `answer(request)` an ActorReply or an ActorFault.
+    Its methods: `where()` gives the id and name of its node, `load()` an ActorReady or ActorFault,
+    `answer(request)` an ActorReply or ActorFault.
     """
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -85,7 +85,7 @@ def create_actor(setup: ActorSetup, allocation: Allocation, placement: Any) -> A
 
 
 def bind_on_node(setup: ActorSetup, node_id: str) -> ActorReady | ActorFault:
-    """Bind a model on a node, in a process that binds others as well; none of them loads weights."""
+    """Bind a model on a node, in a process that binds others as well and loads no weights."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -120,7 +120,8 @@ def actor_class(paths: list[str], folder: str) -> type:
 
             if os.path.isdir(folder):  # noqa: PTH112 - what is sent imports little
                 os.chdir(folder)
-            sys.path.extend(p for p in paths if p not in sys.path and os.path.exists(p))  # noqa: PTH110
+            known = sys.path
+            known.extend(p for p in paths if p not in known and os.path.exists(p))  # noqa: PTH110
             from pytest_cepbench.chains.ray.actor import ChainActor
             from pytest_cepbench.chains.ray.messages import ActorSetup
 
@@ -186,7 +187,7 @@ class ChainActor:
         return fault
 
     def answer(self, request: ActorRequest) -> ActorReply | ActorFault:
-        """The outputs of the model for a batch, checked and made plain; an exception becomes a fault."""
+        """The model's outputs for a batch, checked and plain; an exception becomes a fault."""
         assert self._model is not None
         try:
             with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST_ANSWERS):

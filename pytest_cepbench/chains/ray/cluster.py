@@ -183,13 +183,13 @@ def _connect(ray: Any, address: str | None, undo: list[Callable[[], Any]]) -> Cl
 
 
 def probe_address(address: str) -> None:
-    """Raise SpecError where an address is malformed or nothing answers: Ray would try for minutes."""
+    """Raise SpecError where an address is malformed or silent: Ray would try for minutes."""
     if address == "auto":
         return
     if address.startswith("ray://"):
         msg = (
-            f"{_ADDRESS_OPTION} {address!r}: Ray Client is not supported; run pytest on a node of the "
-            "cluster and give the head's HOST:PORT, 6379 as a rule, or auto"
+            f"{_ADDRESS_OPTION} {address!r}: Ray Client is not supported; run pytest on a node of "
+            "the cluster and give the head's HOST:PORT, 6379 as a rule, or auto"
         )
         raise SpecError(msg)
     host, colon, port = address.rpartition(":")
@@ -202,14 +202,14 @@ def probe_address(address: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         msg = (
-            f"{_ADDRESS_OPTION} {address!r} does not answer ({reason}): start the cluster there (ray "
-            f"start --head --port={port}), or leave the option out to start one for this run"
+            f"{_ADDRESS_OPTION} {address!r} does not answer ({reason}): start the cluster there "
+            f"(ray start --head --port={port}), or leave the option out to start one for this run"
         )
         raise SpecError(msg) from error
     if not speaks:
         msg = (
-            f"{_ADDRESS_OPTION} {address!r}: what answers there is no Ray cluster; its port is 6379 "
-            "as a rule"
+            f"{_ADDRESS_OPTION} {address!r}: what answers there is no Ray cluster; its port is "
+            "6379 as a rule"
         )
         raise SpecError(msg)
 
@@ -232,8 +232,8 @@ def explain_connection_error(address: str | None, error: Exception) -> str:
         mine = f"ray {sys.modules['ray'].__version__} and Python {sys.version.split()[0]}"
         theirs = text.partition("started with: ")[2].partition("This process")[0].strip()
         return (
-            f"{option}: the cluster was started with {theirs}, this process has {mine}: install the "
-            "same versions here and on all nodes"
+            f"{option}: the cluster was started with {theirs}, this process has {mine}: install "
+            "the same versions here and on all nodes"
         )
     if address == "auto":
         return (
@@ -242,8 +242,8 @@ def explain_connection_error(address: str | None, error: Exception) -> str:
         )
     if "raylet" in text or "node_ip_address" in text:
         return (
-            f"{option}: this machine is no node of that cluster: run pytest on one of its nodes, the "
-            "head for instance"
+            f"{option}: this machine is no node of that cluster: run pytest on one of its nodes, "
+            "the head for instance"
         )
     return f"{option}: Ray could not connect ({type(error).__name__}: {text[:200]})"
 
@@ -266,8 +266,8 @@ def check_versions(node: str, version: str, python: str) -> None:
     here = ".".join(map(str, sys.version_info[:2]))
     if version != __version__ or python.rpartition(".")[0] != here:
         msg = (
-            f"node {node} has pytest-cepbench {version} on Python {python}, this process {__version__} "
-            f"on Python {sys.version.split()[0]}: install the same on all nodes, and here"
+            f"node {node} has pytest-cepbench {version} on Python {python}, this process "
+            f"{__version__} on Python {sys.version.split()[0]}: install the same everywhere"
         )
         raise SpecError(msg)
 
@@ -339,7 +339,7 @@ def silenced_ray() -> Iterator[None]:
 
 
 def _silence_raylet_logs() -> None:
-    """Keep the logs of raylets that die out of the test's own lines; the report names the losses."""
+    """Keep the logs of raylets that die out of the tests' lines; the report names losses."""
     worker = sys.modules.get("ray._private.worker")
     with suppress(Exception):  # nothing of this is promised by Ray; without it there are more lines
         worker.print_worker_logs = lambda *_, **__: None  # type: ignore[union-attr]

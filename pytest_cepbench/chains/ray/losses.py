@@ -106,8 +106,8 @@ class PoisonBatches:
         deaths = self._deaths[_digest_of(request)]
         if deaths >= MOST_DEATHS:
             msg = (
-                f"infrastructure: {deaths} actors of the {self.name} died while they worked on the same "
-                f"batch of {len(request.inputs)}: give them more memory, or smaller batches "
+                f"infrastructure: {deaths} actors of the {self.name} died while they worked on the "
+                f"same batch of {len(request.inputs)}: give them more memory, or smaller batches "
                 "(batch_size=)"
             )
             raise MeasurementError(msg)

@@ -109,7 +109,7 @@ def fault_of(error: Exception) -> ActorFault:
 
 
 def exception_of(fault: ActorFault) -> Exception:
-    """Turn a fault back into an exception: of the same class where it is ours, else of the same name.
+    """Turn a fault back into an exception: of its class where that is ours, else of its name.
 
     So a failed input is stored with the words that it has in a run in one process.
     """

@@ -1,4 +1,4 @@
-"""The models of a run on the cluster: bound there once, a pool of actors for each that is needed."""
+"""The models of a run on the cluster: bound there once, a pool of actors for each needed one."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class ActorPool:
     def ask(self, request: ActorRequest, stopped: Callable[[], bool]) -> ActorReply:
         """Send a batch to an actor, and to another one where it dies over it.
 
-        stopped: whether to stop waiting. Raises the model's exceptions, MeasurementError for a batch
-        that kills its actors, and what `start` raises.
+        stopped: whether to stop waiting. Raises the model's exceptions, MeasurementError for a
+        batch that kills its actors, and what `start` raises.
         """
         losses = 0
         while True:

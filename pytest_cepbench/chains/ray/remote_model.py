@@ -1,4 +1,4 @@
-"""Models as the driver's threads hold them: calls go to a pool's actors, or in turns to a server."""
+"""Models as the driver's threads hold them: calls go to a pool's actors, or to a server."""
 
 from __future__ import annotations
 
@@ -149,7 +149,10 @@ class SerializedModel:
 
 
 class ApiProxy:
-    """The roles that a server plays, one call at a time. stopped: whether to stop waiting for one."""
+    """The roles of a model behind a server, one call at a time.
+
+    stopped: whether to stop waiting.
+    """
 
     def __init__(self, model: SerializedModel, stopped: Callable[[], bool]) -> None:
         self._serialized = model

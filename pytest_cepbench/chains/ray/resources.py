@@ -78,8 +78,8 @@ def allocate(
     """Divide the cluster among roles.
 
     roles: of every model of the run; several may have the same.
-    requests: by role. A role without one has an actor on each accelerator, with an equal part of what
-    the requests leave of it; without accelerators likewise of the cores.
+    requests: by role. A role without one has an actor on each accelerator, with an equal part of
+    what the requests leave of it; without accelerators likewise of the cores.
     Raises SpecError where requests leave nothing, or ask for more than there is.
     """
     named = {role: requests.get(role, ResourceRequest()) for role in roles}

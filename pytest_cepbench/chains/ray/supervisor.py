@@ -46,8 +46,8 @@ _NO_PLACE = -1  # place of an actor that runs on another node's cores beside the
 _MOST_FAILED_STARTS = 2  # actors in a row that may die before they are ready, once some were ready
 
 _OTHER_WEIGHTS = (
-    "the weights or configurations differ: copy them, or share the folder, and let no trainer write "
-    "there meanwhile"
+    "the weights or configurations differ: copy them, or share the folder, and let no trainer "
+    "write there meanwhile"
 )
 
 
@@ -167,8 +167,8 @@ class Supervisor:
             msg = (
                 f"infrastructure: no actor of the {self.name} could be placed within "
                 f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
-                f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have nodes left? "
-                f"{self.cluster}"
+                f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have nodes "
+                f"left? {self.cluster}"
             )
             raise ModelError(msg)
 
@@ -231,7 +231,7 @@ class Supervisor:
         self.setup = replace(self.setup, digests={**self.setup.digests, **reply.digests})
 
     def _reject(self, actor: SupervisedActor, error: Exception) -> None:
-        """End an actor that cannot work: an initial one ends the pool, a later one is done without."""
+        """End an actor that cannot work: an initial one ends the pool, a later one only itself."""
         import ray
 
         self._pending.remove(actor)
