@@ -240,7 +240,7 @@ def _answer(model: Any, request: ActorRequest) -> ActorReply:
         value = method(model, inputs, *request.rest)
         lengths = None
         if request.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
-            lengths = model.text_lengths(inputs)
+            lengths = _text_lengths(model, inputs)
     return ActorReply(value, lengths, time.perf_counter() - started)
 
 
