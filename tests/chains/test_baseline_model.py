@@ -14,7 +14,7 @@ from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remem
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
-from tests.chains.roles import Teller, bound
+from tests.chains.roles import SmallDescriber, bound
 
 PLAIN = st.recursive(
     st.none()
@@ -46,7 +46,7 @@ def test_keys_survive(
     kept: Store, role: RoleName, params: dict[str, Any], fingerprint: str, seeded: bool
 ) -> None:
     """Whatever the parameters are, a recalled model has the keys of the one that was remembered."""
-    model = bound(role, Teller(), params=params, fingerprint=fingerprint, seeded=seeded)
+    model = bound(role, SmallDescriber(), params=params, fingerprint=fingerprint, seeded=seeded)
     (absent,) = recall(remember(model))
     runners = RoleRunner(model, kept), RoleRunner(absent, kept)
     asked = ("prompt", 7, "image", "digest")
@@ -61,7 +61,10 @@ def test_keys_survive(
 )
 def test_every_part_counts(kept: Store, change: dict[str, Any]) -> None:
     """Another model has other words and other keys, whichever part differs."""
-    one, other = bound("describer", Teller()), bound("describer", Teller(), **change)
+    one, other = (
+        bound("describer", SmallDescriber()),
+        bound("describer", SmallDescriber(), **change),
+    )
     assert remember(one) != remember(other)
     keys = {RoleRunner(model, kept).key("p", 7, "image", "d") for model in (one, other)}
     assert len(keys) == 2

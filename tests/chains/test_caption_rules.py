@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from pytest_cepbench.chains import CaptionRules
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, TEXT_PLAN, Painter, Teller, crew, inputs_of, play, samples
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    SmallDescriber,
+    SmallGenerator,
+    grow_and_trace,
+    inputs_of,
+    make_runners,
+    samples,
+)
 
 CLEAN = CaptionRules(clean=True)
 
@@ -90,17 +99,19 @@ def test_it_says_what_it_does() -> None:
 def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
     """What is compared and shown is what the describer said; the generator gets less."""
     plan = replace(PLAN, generations=2, wording=CaptionRules(clean=True, max_words=2))
-    painter = Painter()
-    (trace,) = play(plan, samples(1), crew(store, Teller(lambda *_: '"one two three"'), painter))
+    painter = SmallGenerator()
+    (trace,) = grow_and_trace(
+        plan, samples(1), make_runners(store, SmallDescriber(lambda *_: '"one two three"'), painter)
+    )
     assert trace.chain.links[1].text == '"one two three"'
     assert painter.calls == [["draw: one two"]]
 
 
 def test_a_seed_text_is_worded_like_any_other(store: Store) -> None:
     """Text-first chains draw their start by the same rule."""
-    painter = Painter()
+    painter = SmallGenerator()
     plan = replace(TEXT_PLAN, generations=1, wording=CaptionRules(max_words=1))
-    play(plan, samples(2), crew(store, generator=painter))
+    grow_and_trace(plan, samples(2), make_runners(store, generator=painter))
     assert painter.calls == [["draw: text", "draw: text"]]
 
 
@@ -108,13 +119,17 @@ def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
     """Texts that differ after the cut share one drawing, and a longer cut asks for another."""
     plan = replace(PLAN, generations=2, wording=CaptionRules(max_words=2))
     unseeded: Any = {"generator": {"seeded": False}}
-    first, second, third = Painter(), Painter(), Painter()
-    play(plan, samples(1), crew(store, Teller(lambda *_: "one two three"), first, only=unseeded))
+    first, second, third = SmallGenerator(), SmallGenerator(), SmallGenerator()
+    grow_and_trace(
+        plan,
+        samples(1),
+        make_runners(store, SmallDescriber(lambda *_: "one two three"), first, only=unseeded),
+    )
     other: Any = {"describer": {"fingerprint": "another"}, **unseeded}
-    teller = Teller(lambda *_: "one two four")
-    play(plan, samples(1), crew(store, teller, second, only=other))
+    describer = SmallDescriber(lambda *_: "one two four")
+    grow_and_trace(plan, samples(1), make_runners(store, describer, second, only=other))
     longer = replace(plan, wording=CaptionRules(max_words=3))
-    play(longer, samples(1), crew(store, teller, third, only=other))
+    grow_and_trace(longer, samples(1), make_runners(store, describer, third, only=other))
     assert (inputs_of(first), inputs_of(second), inputs_of(third)) == (1, 0, 1)
     assert third.calls == [["draw: one two four"]]
 
@@ -130,8 +145,8 @@ def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
     def tell(_: Any, __: str, seed: int | None) -> str:
         return '"" </s>' if seed == silent else "a text"
 
-    teller = Teller(tell, seeded=True)
-    first, second = play(plan, samples(2), crew(store, teller))
+    describer = SmallDescriber(tell, seeded=True)
+    first, second = grow_and_trace(plan, samples(2), make_runners(store, describer))
     assert second.failure is None
     assert first.failure is not None
     assert (first.failure.kind, first.failed_at) == ("empty-text", generation)
@@ -142,7 +157,11 @@ def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
 
 def test_nothing_is_worded_unless_asked(store: Store) -> None:
     """By default the generator gets what was said, quotes and all."""
-    painter = Painter()
+    painter = SmallGenerator()
     text = ' "' + "word " * 100 + '"</s>'
-    play(replace(PLAN, generations=2), samples(1), crew(store, Teller(lambda *_: text), painter))
+    grow_and_trace(
+        replace(PLAN, generations=2),
+        samples(1),
+        make_runners(store, SmallDescriber(lambda *_: text), painter),
+    )
     assert painter.calls == [[f"draw: {text}"]]

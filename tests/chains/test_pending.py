@@ -19,7 +19,7 @@ from pytest_cepbench.chains import (
 )
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, TEXT_PLAN, Painter, Teller, bound, samples
+from tests.chains.roles import PLAN, TEXT_PLAN, SmallDescriber, SmallGenerator, bound, samples
 
 COUNT = 3
 
@@ -31,10 +31,12 @@ def _refuse() -> Model:
 
 
 def _models(store: Store, describe: Callable[..., Any] | None = None) -> ChainModels:
-    teller = Teller(seeded=True) if describe is None else Teller(describe, seeded=True)
+    describer = (
+        SmallDescriber(seeded=True) if describe is None else SmallDescriber(describe, seeded=True)
+    )
     return ChainModels(
-        RoleRunner(bound("describer", teller), store),
-        RoleRunner(bound("generator", Painter()), store),
+        RoleRunner(bound("describer", describer), store),
+        RoleRunner(bound("generator", SmallGenerator()), store),
         store,
     )
 
@@ -42,8 +44,8 @@ def _models(store: Store, describe: Callable[..., Any] | None = None) -> ChainMo
 def _unloadable(store: Store) -> ChainModels:
     """The same models, which may not be loaded."""
     return ChainModels(
-        RoleRunner(bound("describer", Teller(seeded=True), load=_refuse), store),
-        RoleRunner(bound("generator", Painter(), load=_refuse), store),
+        RoleRunner(bound("describer", SmallDescriber(seeded=True), load=_refuse), store),
+        RoleRunner(bound("generator", SmallGenerator(), load=_refuse), store),
         store,
     )
 
@@ -102,8 +104,8 @@ def test_steps_from_what_is_not_made_have_names_of_their_own(plan: ChainPlan, st
 def test_samples_that_start_alike_need_the_same_steps(store: Store) -> None:
     """Where no seed enters: what is sure to be the same is made once."""
     models = ChainModels(
-        RoleRunner(bound("describer", Teller(), load=_refuse), store),
-        RoleRunner(bound("generator", Painter(seeded=False), load=_refuse), store),
+        RoleRunner(bound("describer", SmallDescriber(), load=_refuse), store),
+        RoleRunner(bound("generator", SmallGenerator(seeded=False), load=_refuse), store),
         store,
     )
     (first,) = samples(1)

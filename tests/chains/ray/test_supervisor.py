@@ -206,7 +206,7 @@ def test_one_start_may_fail_after_each_loss(local: LocalCluster) -> None:
 
 
 def test_a_lost_actor_is_replaced_once(local: LocalCluster) -> None:
-    """Whoever notices it first; its successor takes its place."""
+    """By the thread that notices it first; its successor takes its place."""
     supervisor = _started(local, 2)
     lost = supervisor.live[1]
     for _ in range(2):
