@@ -89,7 +89,15 @@ def bind_on_node(setup: ActorSetup, node_id: str) -> ActorReady | ActorFault:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    kind = actor_class(import_paths(), str(Path.cwd()))
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    task: Any = ray.remote(binding_task(actor_class(import_paths(), str(Path.cwd()))))
+    on_node = task.options(num_cpus=0, scheduling_strategy=strategy)
+    reply: ActorReady | ActorFault = ray.get(on_node.remote(asdict(setup)))
+    return reply
+
+
+def binding_task(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that binds a model by an actor of a kind; sent by value as the kind is."""
 
     def bind_setup(fields: Any) -> Any:
         import os
@@ -98,11 +106,7 @@ def bind_on_node(setup: ActorSetup, node_id: str) -> ActorReady | ActorFault:
             os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # hidden, since a task asks for no GPU
         return kind(fields).bind()
 
-    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    task: Any = ray.remote(bind_setup)
-    on_node = task.options(num_cpus=0, scheduling_strategy=strategy)
-    reply: ActorReady | ActorFault = ray.get(on_node.remote(asdict(setup)))
-    return reply
+    return bind_setup
 
 
 def actor_class(paths: list[str], folder: str) -> type:

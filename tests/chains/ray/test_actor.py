@@ -15,7 +15,7 @@ import pytest
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.stamps import FileStamp
-from pytest_cepbench.chains.ray.actor import ChainActor, actor_class, stamp_of
+from pytest_cepbench.chains.ray.actor import ChainActor, actor_class, binding_task, stamp_of
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
     ActorReady,
@@ -178,6 +178,28 @@ def test_digests_are_taken_once_for_each_content(tmp_path: Path) -> None:
     assert known._hash(path) == "known"
     path.write_text("B")
     assert known._hash(path) == sha256(b"B").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "visible", "left"), [(0.5, "", None), (0.5, "3", "3"), (0.0, "", ""), (0.0, "3", "3")]
+)
+def test_models_are_bound_where_accelerators_are_seen(
+    gpus: float, visible: str, left: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray hides them from a task that asks for none; the model's actors will have some."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    seen: list[str | None] = []
+
+    class Actor:
+        """Looks at its environment."""
+
+        def __init__(self, fields: dict[str, float]) -> None:
+            seen.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
+            self.bind = lambda: fields
+
+    fields = {"gpus": gpus}
+    assert binding_task(Actor)(fields) == fields
+    assert seen == [left]
 
 
 def test_the_class_that_is_sent_finds_the_package_itself(
