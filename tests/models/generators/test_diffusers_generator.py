@@ -255,6 +255,7 @@ def test_a_tokenizer_of_another_model_is_explained(copy: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by a pipeline of diffusers
 def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
     """Leaving the auto class out, which imports every pipeline, changes no class that is loaded."""
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
