@@ -43,6 +43,7 @@ def with_checker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.build_stable_diffusion(folder, safety_checker=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILDERS)
 def test_an_image_depends_on_its_text_and_seed_and_not_on_its_batch(
     folders: dict[str, Path], name: str
