@@ -293,7 +293,7 @@ class Controller:
                 (self.settings.baselines / suite).rmdir()
 
     def _write_reports(self) -> None:
-        from pytest_cepbench import __version__
+        from pytest_cepbench._version import __version__
         from pytest_cepbench.report.markdown import markdown_summary
         from pytest_cepbench.report.writers import (
             RunFacts,
