@@ -1,15 +1,14 @@
 """Every exception of the package, below one base.
 
 Each message names what was given, what was expected and what to do next. A `CepError` is shown without a
-traceback; anything else that escapes is a bug of this package. The last section holds signals between modules,
-which are handled before a user would see them.
+traceback; anything else that escapes is a bug of this package. Signals between modules are
+handled before a user would see them.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
 
 class CepError(Exception):
@@ -174,9 +173,31 @@ class ActorLostError(CepError):
     """An actor of a cluster died over a batch."""
 
 
+# -- names that are not known ------------------------------------------------------------------------
+
+
+def nearest_name(given: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is most like a given one, upper and lower case being alike; None if none is.
+
+    cutoff: least likeness, in [0, 1], as `difflib` measures it.
+    """
+    from difflib import get_close_matches  # only where a name is wrong
+
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(given.lower(), names, n=1, cutoff=cutoff)
+    return names[close[0]] if close else None
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A question that follows a sentence, after a space; empty where no known name is alike."""
+    name = nearest_name(given, known)
+    return "" if name is None else f" Did you mean {name!r}?"
+
+
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
     """Sentence for a name that is not known: what was given, the nearest match, all that exist."""
     names = sorted(known)
-    close = get_close_matches(given, names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"unknown {what} {given!r}.{hint} Known: {', '.join(names) or '(none)'}."
+    return (
+        f"unknown {what} {given!r}.{did_you_mean(given, names)} "
+        f"Known: {', '.join(names) or '(none)'}."
+    )
