@@ -342,7 +342,8 @@ def check_choice(option: Option, value: str, source: str) -> None:
     """Raise ValueError for a value that an option does not have. source: which twin gave it."""
     if option.choices is not None and value not in option.choices:
         hint = did_you_mean(value, option.choices)
-        msg = f"{source} {value!r}: one of {', '.join(option.choices)} is expected.{hint}"
+        expected = f"one of {', '.join(option.choices)} is expected"
+        msg = f"{source} {value!r}: {expected}{'.' if hint else ''}{hint}"
         raise ValueError(msg)
 
 
