@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pytest_cepbench.errors import StoreError, StoreFullError, StoreVersionError
+from pytest_cepbench.errors import DamagedIndexError, StoreError, StoreFullError, StoreVersionError
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.store.stored_result import is_sealed
 
@@ -123,10 +123,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
-
-
-class DamagedIndexError(StoreError):
-    """The database file itself is broken: `mend` saves what can be read of it."""
 
 
 @contextmanager

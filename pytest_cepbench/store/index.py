@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
+from pytest_cepbench.errors import DamagedIndexError
 from pytest_cepbench.store.database import (
-    DamagedIndexError,
     explained,
     in_place,
     inode,

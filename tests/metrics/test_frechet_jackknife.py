@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without
-from pytest_cepbench.metrics.moments import TooFewError
 from tests.metrics.drifting_sets import agreement
 from tests.metrics.feature_sets import pair
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_cepbench.errors import RedirectError
 from pytest_cepbench.locations import place_of
 
 WEB = ("http", "https")
 """Protocols of fsspec whose library follows redirects, also with what is being uploaded."""
-
-
-class RedirectError(Exception):
-    """A server points elsewhere; says where, as far as people may see it."""
 
 
 def refusing(client: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_cepbench.store.remote.redirects import RedirectError
+from pytest_cepbench.errors import RedirectError
 
 Kind = Literal[
     "absent", "bucket", "nobody", "refused", "forbidden", "silent", "elsewhere", "region", "full",
