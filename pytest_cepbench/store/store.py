@@ -14,8 +14,8 @@ from typing import Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.artifacts.stamps import FileStamp
-from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
+from pytest_cepbench.files import write_small
 from pytest_cepbench.store.access_log import AccessLog
 from pytest_cepbench.store.database import explained
 from pytest_cepbench.store.image_cache import ImageCache
@@ -71,7 +71,7 @@ class Store:
             (root / "new").mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
-                write_whole(ignore, "*\n")
+                write_small(ignore, "*\n")
             self._sweep()
             self.claims = WorkLocks(root / "claims")
         folders = [Path(one) for one in shared if not _is_remote(one)]

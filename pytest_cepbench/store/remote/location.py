@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.conventions import is_url
 from pytest_cepbench.errors import (
     MissingDependencyError,
     SpecError,
@@ -14,6 +13,7 @@ from pytest_cepbench.errors import (
     StoreVersionError,
     unknown_name,
 )
+from pytest_cepbench.option_values import is_url
 from pytest_cepbench.store.readonly import INDEX
 from pytest_cepbench.store.remote.object_store import FORMAT, MARKER, ObjectStore, format_of, marker
 from pytest_cepbench.store.remote.redirects import WEB, refusing

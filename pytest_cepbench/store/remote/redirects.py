@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_cepbench.locations import place_of
+from pytest_cepbench.escapes import redirect_target
 
 WEB = ("http", "https")
 """Protocols of fsspec whose library follows redirects, also with what is being uploaded."""
@@ -25,4 +25,6 @@ def refusing(client: dict[str, Any]) -> dict[str, Any]:
 
 async def _refuse(_: object, __: object, asked: Any) -> None:
     headers = asked.response.headers
-    raise RedirectError(place_of(headers.get("Location") or headers.get("URI", ""), str(asked.url)))
+    raise RedirectError(
+        redirect_target(headers.get("Location") or headers.get("URI", ""), str(asked.url))
+    )
