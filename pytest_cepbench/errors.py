@@ -59,12 +59,23 @@ class StoreError(CepError):
     """The store cannot be used."""
 
 
+class DamagedIndexError(StoreError):
+    """The store's database file is damaged; what can be read of it can be saved."""
+
+
 class StoreVersionError(StoreError):
     """The store was written by another, incompatible version."""
 
 
 class StoreFullError(StoreError):
     """The store could not write: no space left."""
+
+
+class RedirectError(Exception):
+    """A web server redirects to another place; the text says where, without secrets.
+
+    Raised inside of an HTTP library, and turned into a StoreError by the room of remote stores.
+    """
 
 
 class UnfitFileError(OSError):

@@ -9,12 +9,12 @@ import pytest
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import ExportSummary, Wanted, export_store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.merge import merge
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
-from pytest_cepbench.store.sources import FolderSource, TarSource
+from pytest_cepbench.store.merge import FolderSource, TarSource, merge
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.side_tables import today
 from tests.store.filling import (
     age,
     contents,
