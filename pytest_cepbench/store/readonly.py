@@ -201,9 +201,6 @@ class Overlay:
                 self._stores.append(store)
             self._opened = opened.pop_all()
 
-    def __bool__(self) -> bool:
-        return bool(self._stores)
-
     def close(self) -> None:
         """Close all databases."""
         self._opened.close()

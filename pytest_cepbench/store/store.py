@@ -130,10 +130,8 @@ class Store:
         wanted = list(dict.fromkeys(keys))
         results = self._results.get(wanted)
         self._access_log.add(results)
-        if self._overlay and len(results) < len(wanted):
-            results |= self._overlay.get([key for key in wanted if key not in results])
-        if self._remotes and len(results) < len(wanted):
-            results |= self._fetch_results([key for key in wanted if key not in results])
+        results |= self._overlay.get([key for key in wanted if key not in results])
+        results |= self._fetch_results([key for key in wanted if key not in results])
         return results
 
     def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
@@ -159,10 +157,8 @@ class Store:
         """Those of the keys that have a result; damage in it shows when it is read."""
         wanted = set(keys)
         present = self._results.has(wanted)
-        if self._overlay:
-            present |= self._overlay.get(wanted - present).keys()
-        if self._remotes and len(present) < len(wanted):
-            present |= self._fetch_results(sorted(wanted - present)).keys()
+        present |= self._overlay.get(wanted - present).keys()
+        present |= self._fetch_results(sorted(wanted - present)).keys()
         return present
 
     def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
@@ -171,7 +167,7 @@ class Store:
         Raises StoreFullError without space, and then stores nothing.
         """
         self.locks.heartbeat()
-        shared = self._overlay.get({entry.key for entry in entries}) if self._overlay else {}
+        shared = self._overlay.get({entry.key for entry in entries})
         stored = self._results.put([entry for entry in entries if entry.key not in shared])
         self._remotes.publish(stored)
         self._access_log.write_sometimes()
@@ -215,7 +211,7 @@ class Store:
             self.damage.append(f"image {digest[:12]}: {error}")
         if image is None:
             image = self._overlay.get_image(digest)
-        return self._fetch_image(digest) if image is None and self._remotes else image
+        return self._fetch_image(digest) if image is None else image
 
     def _fetch_image(self, digest: str) -> ImageArtifact | None:
         """Copy an image from a remote store into the folder; returns it."""
@@ -235,7 +231,7 @@ class Store:
         if own.exists():
             return own
         shared = self._overlay.image_path(digest)
-        if shared is None and self._remotes and self.notes([remote_image_note(digest)]):
+        if shared is None and self.notes([remote_image_note(digest)]):
             self._fetch_image(digest)
         return shared or own
 

@@ -190,9 +190,6 @@ class Remotes:
                     opened.callback(self._uploader.close)
             self._opened = opened.pop_all()
 
-    def __bool__(self) -> bool:
-        return bool(self._readers)
-
     def close(self) -> None:
         """Upload what is left, and close all connections."""
         self._opened.close()

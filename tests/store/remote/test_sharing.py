@@ -234,6 +234,37 @@ def test_a_place_that_stops_answering_is_left(
     assert store.damage == []
 
 
+def test_what_is_here_is_not_asked_for(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
+    """No request for results that the own store has; one for each that it lacks."""
+    Store(tmp_path / "other", publish="slow://lib").close()
+    with Store(tmp_path / "own", ("slow://lib",), "slow://other") as store:
+        store.put([StoredResult(TEXT, "mine")])
+        store.flush()
+        slow.asked.clear()
+        assert store.get([TEXT]) == {TEXT: "mine"}
+        assert store.has([TEXT]) == {TEXT}
+        assert slow.asked == []
+        assert store.has([TEXT, key_of("lacking")]) == {TEXT}
+        lacking = result_name(key_of("lacking"))
+        assert sorted(slow.asked) == [f"lib/{lacking}", f"other/{lacking}"]
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_failure_that_passes_costs_a_pause_and_no_result(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """Both rounds of an object fail at first, the next one succeeds; without a failure, no pause."""
+    monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(uploader, "_RETRY_PAUSE", 0.05 if failures else 60.0)
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        slow.failures = failures
+        store.put([StoredResult(TEXT, "a text")])
+        store.flush(30.0)
+        assert store.remarks == []
+        assert slow.failures == 0
+    assert f"lib/{result_name(TEXT)}" in slow.held
+
+
 def test_the_end_waits_for_uploads_as_long_as_it_may(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
