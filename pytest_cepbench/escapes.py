@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit
 _NOT_ASCII = re.compile(r"[^ -~]")
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
-"""Characters that Python calls printable and that show nothing: fillers, the empty braille cell, and
-the selectors of variants that no emoji needs."""
+"""Characters that Python calls printable and that show nothing: fillers, the empty braille cell,
+and the selectors of variants that no emoji needs."""
 
 _BETWEEN_WORDS = "\t\n\v\f\r"  # become spaces where text is put on one line
 
@@ -24,8 +24,9 @@ _BETWEEN_WORDS = "\t\n\v\f\r"  # become spaces where text is put on one line
 def visible(text: str, keep: str = "\n\t") -> str:
     """The text with its invisible characters as escapes.
 
-    These are control characters, those that direct or join others (U+202E, U+200B, U+200D), fillers,
-    unassigned code points, and halves of surrogate pairs. A space of any width becomes a space.
+    These are control characters, those that direct or join others (U+202E, U+200B, U+200D),
+    fillers, unassigned code points, and halves of surrogate pairs. A space of any width becomes a
+    space.
 
     keep: characters that stay as they are.
     """
@@ -65,7 +66,7 @@ def escape_json(document: str) -> str:
 
 
 def escape_toml(document: str) -> str:
-    """The TOML document, whose strings are basic ones, with invisible characters as TOML escapes."""
+    """The TOML document, of basic strings only, with invisible characters as TOML escapes."""
     return _escape_quoted(
         document,
         lambda char: f"\\u{ord(char):04x}" if char < "\U00010000" else f"\\U{ord(char):08x}",

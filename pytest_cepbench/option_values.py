@@ -1,4 +1,4 @@
-"""Values of options that the pytest plugin and the command line read alike; standard library only."""
+"""Values of options that plugin and command line read alike; standard library only."""
 
 from __future__ import annotations
 

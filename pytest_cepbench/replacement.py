@@ -100,7 +100,7 @@ def recover(root: Path) -> str | None:
         return _finish_earlier(root)
 
 
-# -- replacement -------------------------------------------------------------------------------------
+# -- replacement -----------------------------------------------------------------------------------
 
 
 def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
@@ -173,7 +173,7 @@ def _write_journal(root: Path, changes: Sequence[_Change]) -> None:
     _sync(root)
 
 
-# -- undoing -----------------------------------------------------------------------------------------
+# -- undoing ---------------------------------------------------------------------------------------
 
 
 def _finish_earlier(root: Path) -> str | None:
@@ -202,7 +202,7 @@ def _finish_earlier(root: Path) -> str | None:
 
 
 def _undo(root: Path, changes: Iterable[_Change]) -> tuple[Path, OSError] | None:
-    """Restore the old files. Returns the first that failed and its error; the journal stays then."""
+    """Restore the old files. Returns the first that failed and its error; the journal stays."""
     failed = None
     for change in changes:
         try:
@@ -270,7 +270,7 @@ def _below(root: Path, name: str) -> Path:
     return root / inner
 
 
-# -- folders, locks, errors --------------------------------------------------------------------------
+# -- folders, locks, errors ------------------------------------------------------------------------
 
 
 def _has_content(path: Path, data: bytes | None) -> bool:

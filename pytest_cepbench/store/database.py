@@ -76,7 +76,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def decode_text(raw: bytes) -> str:
-    """Decode without errors: a damaged text must get to the check of its row's seal, which fails."""
+    """Decode without errors: a damaged text must get to the check of its seal, which fails."""
     return raw.decode("utf-8", "replace")
 
 
@@ -106,7 +106,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL, which needs the file alone and ignores the busy timeout when two switch at once."""
+    """Switch to WAL, which needs the file alone.
+
+    SQLite ignores the busy timeout when two processes switch at once.
+    """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -170,7 +173,10 @@ def _no_space(path: Path) -> bool:
 
 
 def _full(path: Path) -> StoreFullError:
-    msg = f"no space left for the store {path.parent}: free some, or give another folder (--cep-store)"
+    msg = (
+        f"no space left for the store {path.parent}: free some, or give another folder "
+        "(--cep-store)"
+    )
     return StoreFullError(msg)
 
 
@@ -198,8 +204,8 @@ def replacement_lock(path: Path) -> Iterator[None]:
             elif time.monotonic() - since > PATIENCE:
                 msg = (
                     f"another process has been opening or repairing the index of the store "
-                    f"{path.parent} for {PATIENCE / 60:.0f} minutes without writing to it: end that "
-                    "process, or give another folder (--cep-store)"
+                    f"{path.parent} for {PATIENCE / 60:.0f} minutes without writing to it: end "
+                    "that process, or give another folder (--cep-store)"
                 )
                 raise StoreError(msg) from None
     try:
@@ -219,7 +225,7 @@ def _file_state(path: Path) -> list[tuple[int, int]]:
 
 
 def inode(path: Path) -> int | None:
-    """Inode of the file, which changes when a repaired file replaces it; None where it is absent."""
+    """Inode of the file, which changes when a repaired one replaces it; None where it is absent."""
     try:
         return path.stat().st_ino
     except FileNotFoundError:

@@ -130,7 +130,10 @@ def _exchange(fresh: Path, target: Path) -> None:
 
 
 def _copy(reader: ReadonlyStore, folder: Path, wanted: Wanted, *, links: bool) -> ExportSummary:
-    """Fill a folder with index and images. links: whether images may be links to the store's files."""
+    """Fill a folder with index and images.
+
+    links: whether images may be links to the store's files.
+    """
     (folder / FOLDER).mkdir()
     summary = ExportSummary()
     day, source = last_used(days=reader.has("used"))
@@ -192,7 +195,7 @@ def _link(source: Path, target: Path) -> bool:
 
 
 def _pack(folder: Path, packed: Path) -> None:
-    """Write a folder as an archive, the index first; the same content gives the same bytes around it."""
+    """Write a folder as an archive, index first; the same content gives the same archive."""
     images = sorted(folder.glob(f"{FOLDER}/*/*{SUFFIX}"))
     with tarfile.open(packed, "w:", format=tarfile.PAX_FORMAT) as archive:
         for path in (folder / INDEX, *images):

@@ -24,8 +24,8 @@ MOST_BYTES = 3 * MAX_PIXELS + 2**20
 """Limit of an image's file in bytes: no lossless image that is decoded needs more."""
 
 CACHE_BYTES = 16 << 20
-"""Pixels that a cache keeps, in bytes: thousands of small images, or a few large ones, which threads
-read ahead anyway."""
+"""Pixels that a cache keeps, in bytes: thousands of small images, or a few large ones, which
+threads read ahead anyway."""
 
 _NAME = re.compile(rf"([0-9a-f]{{64}}){re.escape(SUFFIX)}")
 

@@ -85,7 +85,7 @@ class Index:
             self._connection = self._rebuilt()
 
     def compact(self) -> bool:
-        """Give free space back to the disk; False, and nothing done, while others have the file open."""
+        """Give free space back to the disk; False, and nothing done, while others use the file."""
         with self._lock, store_errors(self.path), replacement_lock(self.path):
             self._connection.close()
             # SQLite removes the log when the last process closes the database.
@@ -97,7 +97,7 @@ class Index:
             return alone
 
     def _repairing(self, action: Callable[[], _T]) -> _T:
-        """Call the action; where the index turns out to be damaged, rebuild it and call it again."""
+        """Call the action; where the index turns out to be damaged, rebuild it and call again."""
         try:
             return action()
         except DamagedIndexError:
@@ -121,7 +121,8 @@ class Index:
         saved, damaged = rebuild(self.path, self._inode)
         if damaged != self.path:
             self._note(
-                f"index: {saved} results saved from the damaged file, which is kept as {damaged.name}"
+                f"index: {saved} results saved from the damaged file, which is kept as "
+                f"{damaged.name}"
             )
         return self._connect()
 

@@ -1,4 +1,4 @@
-"""Locks of the processes that use a store: which one computes what, and turns where memory is short.
+"""Locks of the processes that use a store: which one computes what, and turns for the memory.
 
 A work lock keeps two processes from computing the same; it guards no data, and reading and writing
 never wait for it. All are locks of the operating system on files beside the store, so they end with
@@ -22,8 +22,8 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.database import INDEX, store_errors
 
 PATIENCE = 1800.0
-"""Seconds that a process waits for others that store nothing and request nothing: one batch of a large
-model, or loading it, may take as long."""
+"""Seconds that a process waits for others that store nothing and request nothing: one batch of a
+large model, or loading it, may take as long."""
 
 _POLL_SECONDS = 0.05
 
@@ -123,9 +123,9 @@ class WorkLocks:
                 os.utime(file)
 
     def since_heartbeat(self, name: str = "*") -> float:
-        """Seconds since the last heartbeat of a process that holds the work of this name, or any work.
+        """Seconds since the last heartbeat of a process that holds some work; infinity without one.
 
-        Infinity where no process holds it.
+        name: of the work; any work by default.
         """
         latest = float("-inf")
         for path in self._folder.glob(f"{name}.lock"):

@@ -165,9 +165,10 @@ class TarSource:
         return os.pread(self._stream.fileno(), size, offset)
 
     def _scan(self, archive: tarfile.TarFile, path: Path) -> None:
-        """Find the images and unpack the index: no name in the archive becomes a name on the disk."""
+        """Find the images and unpack the index; no name in the archive becomes one on the disk."""
         while (member := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined] # it would keep every one; mypy has no such name
+            # It would keep every member; typeshed lacks the attribute.
+            archive.members.clear()  # type: ignore[attr-defined]
             plain = member.isreg() and not member.issparse()
             inside = Path(member.name)
             digest = digest_of(inside)

@@ -39,7 +39,7 @@ class ReadonlyStore:
         self._lock = Lock()
         path = folder / INDEX
         self.exported = _is_exported(path, named)
-        # An exported copy never changes: SQLite needs neither locks nor files beside it, so that the
+        # An exported copy never changes: SQLite needs neither locks nor files beside it, and its
         # folder may be on a read-only or a network file system.
         mode = "mode=ro&immutable=1" if self.exported else "mode=ro"
         try:
@@ -108,8 +108,8 @@ class ReadonlyStore:
         if self.exported or code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             return StoreError(f"{self.named} cannot be read: {error}")
         msg = (
-            f"{self.named} is a live store, which cannot be read where its folder cannot be written "
-            f"({error}): make a copy with cepbench store export, and give that"
+            f"{self.named} is a live store, which cannot be read where its folder cannot be "
+            f"written ({error}): make a copy with cepbench store export, and give that"
         )
         return StoreError(msg)
 
@@ -188,7 +188,9 @@ class Overlay:
             self._stores: list[SharedStore] = []
             for folder in folders:
                 if folder.resolve() == root.resolve():
-                    msg = f"--cep-shared {str(folder)!r} is the store itself (--cep-store): leave it out"
+                    msg = (
+                        f"--cep-shared {str(folder)!r} is the store itself (--cep-store): remove it"
+                    )
                     raise StoreError(msg)
                 store = SharedStore(folder, note)
                 opened.callback(store.close)

@@ -40,7 +40,7 @@ class ImageRef:
 Vector = npt.NDArray[np.float32]
 
 Result = str | ImageRef | Vector | Detections | Failure
-"""A text, an image, a vector (dimension,) float32, the detections in an image, or a step's failure."""
+"""A text, an image, a vector (dimension,) float32, the detections in an image, or a failure."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ Read = Callable[[str, Sequence[object]], list[Row]]
 """Runs a query with values for its question marks and returns the rows."""
 
 
-# -- encoding ----------------------------------------------------------------------------------------
+# -- encoding --------------------------------------------------------------------------------------
 
 _Box = tuple[float, float, float, float]
 _MaskRow = tuple[int, int, tuple[int, ...]]
@@ -131,7 +131,7 @@ def _unpack_boxes(payload: bytes) -> Detections:
     )
 
 
-# -- seals -------------------------------------------------------------------------------------------
+# -- seals -----------------------------------------------------------------------------------------
 
 
 def seal(key: str, kind: str, payload: bytes) -> bytes:
@@ -163,7 +163,7 @@ def unseal(key: object, kind: object, payload: object, found: object) -> Result 
         return None
 
 
-# -- rows from elsewhere -----------------------------------------------------------------------------
+# -- rows from elsewhere ---------------------------------------------------------------------------
 
 
 def check_row(row: Row) -> tuple[str | None, str | None]:
@@ -200,7 +200,7 @@ def dated(row: Row) -> Row:
     return key, kind, payload, provenance, created if past else now, sealed
 
 
-# -- queries -----------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------------------
 
 
 def rows_with(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
@@ -221,7 +221,7 @@ def results_under(
     results: dict[str, Result] = {}
     damaged: list[str] = []
     payload = "payload" if most is None else f"CASE WHEN length(payload) <= {most} THEN payload END"
-    query = f"SELECT key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - a number, ours
+    query = f"SELECT key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - our number
     for row in rows_with(read, query, keys):
         result = unseal(*row)
         if result is None:

@@ -142,7 +142,7 @@ class Store:
         return results
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
-        """How the results under these keys came about, as JSON; shared stores say what they like."""
+        """How the results under these keys came about, as JSON; unchecked in shared stores."""
         wanted = set(keys)
         own = self._results.provenance(wanted)
         return self._overlay.provenance(wanted - own.keys()) | own

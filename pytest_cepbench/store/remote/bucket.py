@@ -1,4 +1,4 @@
-"""Shared stores in whatever fsspec supports: S3 and compatible servers, Google's storage, and others."""
+"""Shared stores in whatever fsspec supports: S3 and compatible servers, and others."""
 
 from __future__ import annotations
 

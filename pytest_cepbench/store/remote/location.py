@@ -54,8 +54,8 @@ _PACKAGES = {
 
 _REMEDIES: dict[Kind, str] = {
     "bucket": "create it, or give another",
-    "no credentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or other settings of "
-    "its library (FSSPEC_...)",
+    "no credentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or other "
+    "settings of its library (FSSPEC_...)",
     "rejected": "check the keys in the environment, whether they have expired, and the clock",
     "no answer": "check the network, and AWS_ENDPOINT_URL where the server is not Amazon's",
     "redirect": "give the location that it points to, if it is yours",
@@ -103,8 +103,8 @@ def _connect(location: str | Path, source: str, *, writing: bool) -> ObjectStore
     protocol, _, rest = text.partition("://")
     if "@" in rest.partition("/")[0] or "?" in rest:
         msg = (
-            f"{named}: a URL may hold no user, password or query, since it is shown and stored: give "
-            "credentials in the environment (AWS_..., FSSPEC_...)"
+            f"{named}: a URL may hold no user, password or query, since it is shown and stored: "
+            "give credentials in the environment (AWS_..., FSSPEC_...)"
         )
         raise SpecError(msg)
     if protocol in _FILES:
@@ -119,8 +119,8 @@ def _folder(path: Path, named: str, *, writing: bool) -> ObjectStore:
     objects = FolderObjects(path, named)
     if (path / INDEX).exists():
         msg = (
-            f"{named} is the folder of a local store, which only --cep-store and --cep-shared can use: "
-            "give another folder"
+            f"{named} is the folder of a local store, which only --cep-store and --cep-shared can "
+            "use: give another folder"
         )
         raise SpecError(msg)
     if path.exists() and not path.is_dir():
@@ -231,8 +231,9 @@ def _check(objects: ObjectStore, *, writing: bool, optional: bool) -> bool:
     data = fetched.objects.get(MARKER)
     if data is not None and format_of(data) != FORMAT:
         msg = (
-            f"{objects.named} holds a store of format {format_of(data)}, this version works with format "
-            f"{FORMAT}: give another location, or use the same version of pytest-cepbench everywhere"
+            f"{objects.named} holds a store of format {format_of(data)}, this version works with "
+            f"format {FORMAT}: give another location, or use the same version of pytest-cepbench "
+            "everywhere"
         )
         raise StoreVersionError(msg)
     if data is None and not writing:

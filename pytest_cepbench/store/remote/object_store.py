@@ -35,8 +35,8 @@ AT_ONCE = 64
 
 
 Kind = Literal[
-    "absent", "bucket", "no credentials", "rejected", "forbidden", "no answer", "redirect", "region",
-    "full", "unknown",
+    "absent", "bucket", "no credentials", "rejected", "forbidden", "no answer", "redirect",
+    "region", "full", "unknown",
 ]  # fmt: skip
 
 
@@ -153,7 +153,7 @@ _DECODER = msgspec.msgpack.Decoder(_Sealed)
 
 
 def to_object(row: Row) -> bytes:
-    """A row of the local store as an object: MessagePack, which holds data and nothing that runs."""
+    """A row of the local store as an object: MessagePack, which holds data and no code."""
     _, kind, payload, provenance, created, sealed = row
     return msgspec.msgpack.encode(
         _Sealed(FORMAT, kind, payload, str(provenance), float(created), sealed)
@@ -243,7 +243,10 @@ class _ErrorInfo:
 _MEANINGS: tuple[tuple[Kind, str, Callable[[_ErrorInfo], bool]], ...] = (
     ("bucket", "there is no such bucket", lambda of: of.code == "NoSuchBucket"),
     ("absent", "it is not there", lambda of: of.status == 404 or "FileNotFoundError" in of.names),
-    ("no credentials", "no credentials were found for it", lambda of: bool(of.names & _NO_CREDENTIALS)),
+    (
+        "no credentials", "no credentials were found for it",
+        lambda of: bool(of.names & _NO_CREDENTIALS),
+    ),
     (
         "rejected", "the credentials are not accepted",
         lambda of: of.code in _REJECTED or of.status == 401,
@@ -263,7 +266,10 @@ _MEANINGS: tuple[tuple[Kind, str, Callable[[_ErrorInfo], bool]], ...] = (
         "no answer", "it does not answer",
         lambda of: of.status is None and (bool(of.names & _NO_ANSWER) or of.number in _NETWORK),
     ),
-    ("no answer", "it answers with an error", lambda of: of.status is not None and of.status >= 500),
+    (
+        "no answer", "it answers with an error",
+        lambda of: of.status is not None and of.status >= 500,
+    ),
 )  # fmt: skip
 """(kind, message, test) of errors; the first that fits counts."""
 

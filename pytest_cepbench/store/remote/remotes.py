@@ -210,7 +210,7 @@ class Remotes:
         return next((image for image in images if image is not None), None)
 
     def refuse(self, keys: Iterable[str]) -> None:
-        """Return nothing under these keys any more, and overwrite them: they turned out unusable."""
+        """Return nothing under these keys any more, and overwrite them: they are unusable."""
         keys = list(keys)
         self._refused.update(keys)
         self._overwritten.update(result_name(key) for key in keys)

@@ -43,7 +43,11 @@ class FolderObjects:
         self._root = root
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="shared-store")
 
-    def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:  # noqa: ARG002 - the kernel has no timeout
+    def read(
+        self,
+        names: Sequence[str],
+        seconds: float | None = None,  # noqa: ARG002 - the kernel has no timeout
+    ) -> FetchResult:
         """Read all of them, on threads; see `ObjectStore`."""
         objects: dict[str, bytes] = {}
         unfit: dict[str, str] = {}

@@ -57,8 +57,8 @@ def push(reader: ReadonlyStore, objects: ObjectStore) -> PushSummary:
         for failure in failed.values():
             if failure.affects_all:
                 msg = (
-                    f"{objects.named}: {failure.message}; {summary.results:,} results were uploaded; "
-                    "the same command again uploads the rest"
+                    f"{objects.named}: {failure.message}; {summary.results:,} results were "
+                    "uploaded; the same command again uploads the rest"
                 )
                 raise StoreError(msg)
     return summary
@@ -138,7 +138,7 @@ def inspect_objects(objects: ObjectStore) -> RemoteReport:
 
 @contextmanager
 def _reading(objects: ObjectStore) -> Iterator[tuple[RemoteReader, list[str]]]:
-    """A reader, and the damage that it finds. Raises StoreError where the store stopped answering."""
+    """A reader, and the damage that it finds. Raises StoreError where the store stops answering."""
     damaged: list[str] = []
     failures: list[str] = []
     yield RemoteReader(objects, damaged.append, failures.append), damaged

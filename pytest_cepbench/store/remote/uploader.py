@@ -125,7 +125,7 @@ class Uploader:
                 return
             self._keys.update(dict.fromkeys(keys))
             if self._thread is None and self._keys:
-                # A daemon: a process that ends without closing the store must not wait for a server.
+                # A daemon: a process that ends without closing the store must not wait for it.
                 self._thread = Thread(target=self._work, name="upload", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -147,9 +147,10 @@ class Uploader:
             failed, self._failed = +self._failed, Counter()
         if failed:
             number = sum(failed.values())
+            results = "1 result was" if number == 1 else f"{number:,} results were"
             self._remark(
-                f"{self._objects.named}: {number:,} {'result was' if number == 1 else 'results were'} "
-                f"not uploaded ({'; '.join(failed)}): cepbench store push uploads them later"
+                f"{self._objects.named}: {results} not uploaded ({'; '.join(failed)}): "
+                "cepbench store push uploads them later"
             )
 
     def close(self) -> None:
@@ -185,7 +186,11 @@ class Uploader:
         """Wait, with the condition's lock; False where no batch was uploaded for long."""
         while not done():
             batches = self._batches
-            if not self._changed.wait_for(lambda: done() or self._batches != batches, _PATIENCE):  # noqa: B023 - called here only
+
+            def progress(batches: int = batches) -> bool:
+                return done() or self._batches != batches
+
+            if not self._changed.wait_for(progress, _PATIENCE):
                 return False
         return True
 
