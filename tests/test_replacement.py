@@ -133,7 +133,7 @@ def test_what_cannot_be_put_back_is_named_and_put_back_later(tmp_path: Path) -> 
 
         sys.addaudithook(watch)
         sys.addaudithook(refuse)
-        said = r"could not be put back \(.*: Read-only file system\)"
+        said = r"could not be restored \(.*: Read-only file system\)"
         with pytest.raises(WriteError, match=said) as refused:
             replace_files(tmp_path, wanted(tmp_path))
         raise refused.value

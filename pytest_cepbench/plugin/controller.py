@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import pytest
 
-from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import StoreError, WriteError
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
 from pytest_cepbench.plugin.run_settings import RunSettings

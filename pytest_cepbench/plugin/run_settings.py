@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_cepbench.conventions import at_least_one, is_url, named_specs, split_pair
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
 from pytest_cepbench.plugin.options import OPTIONS, ROLES, Option, check_choice
 from pytest_cepbench.plugin.pool_options import check_engine, read_pools
 

@@ -92,9 +92,9 @@ def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
     result = toy.run_here("--model=shapes:", "--cep-publish=lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     said = "--cep-publish '*lib': * results were not uploaded (there is no such bucket or folder): "
-    result.stdout.fnmatch_lines([f"infrastructure: {said}cepbench store push does it later"])
+    result.stdout.fnmatch_lines([f"infrastructure: {said}cepbench store push uploads them later"])
     (told,) = toy.report()["infrastructure"]
-    assert told.endswith("cepbench store push does it later")
+    assert told.endswith("cepbench store push uploads them later")
     assert not (toy.path / "lib").exists()
 
 

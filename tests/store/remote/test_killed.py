@@ -45,7 +45,7 @@ def test_a_killed_run_loses_only_what_was_not_uploaded(tmp_path: Path) -> None:
     assert 0 < seen.results < _MANY
     with ReadonlyStore(own, "own") as reader:
         pushed = push(reader, objects)
-    assert (pushed.results, pushed.there) == (_MANY - seen.results, seen.results)
+    assert (pushed.results, pushed.present) == (_MANY - seen.results, seen.results)
     assert inspect_objects(objects).results == _MANY
     assert key_of("0") in {name.rpartition("/")[2] for name in objects.list("results")}
     objects.close()
