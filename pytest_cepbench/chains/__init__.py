@@ -11,13 +11,7 @@ on a cluster: ray.
 """
 
 from pytest_cepbench.chains.batching import CallCounts, total
-from pytest_cepbench.chains.chain import (
-    Chain,
-    DamagedChainsError,
-    Link,
-    load_link,
-    naming_damage,
-)
+from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_group import (
     ChainGroup,
     PendingChain,
@@ -37,7 +31,6 @@ __all__ = [
     "ChainGroup",
     "ChainModels",
     "ChainPlan",
-    "DamagedChainsError",
     "Link",
     "Modality",
     "PendingChain",

@@ -226,7 +226,7 @@ class Throughput:
 def load_throughput(bound: BoundRole, store: Store) -> Throughput | None:
     """The throughput that was saved; None where there is none or the note cannot be read."""
     name = _note_name(bound)
-    text = store.noted([name]).get(name)
+    text = store.notes([name]).get(name)
     if text is None:
         return None
     try:

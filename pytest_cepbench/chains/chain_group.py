@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.chains.chain import Chain, DamagedChainsError, Link
+from pytest_cepbench.chains.chain import Chain, Link
 from pytest_cepbench.chains.chain_plan import ChainPlan, derive_seed
 from pytest_cepbench.chains.growth import (
     ChainModels,
@@ -23,7 +23,7 @@ from pytest_cepbench.chains.replay import replay_chains
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import StoreError
+from pytest_cepbench.errors import DamagedChainsError, StoreError
 
 CHUNK = 32
 """Chains that are grown together, or as many as the largest batch of a model holds: while the
@@ -99,7 +99,7 @@ class ChainGroup:
                 self._abandon()
                 raise
             finally:
-                store.recent.clear()
+                store.image_cache.clear()
         msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 

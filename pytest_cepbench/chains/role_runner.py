@@ -40,7 +40,7 @@ from pytest_cepbench.chains.validation import (
     admit_vectors,
     admit_winner,
 )
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
     Battle,
@@ -65,14 +65,6 @@ _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its tur
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
-
-
-class DamagedInputsError(Exception):
-    """Stored images that steps start from are damaged. indices: of these steps."""
-
-    def __init__(self, indices: Sequence[int]) -> None:
-        super().__init__(f"{len(indices)} stored inputs are damaged")
-        self.indices = tuple(indices)
 
 
 def codes_of(provenances: Mapping[str, str]) -> set[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
 
 ENCODER_SCHEMES = ("unicom", "cleanfid")
 """Schemes that name an encoder and nothing else: files of weights with no configuration."""
@@ -66,6 +66,9 @@ def parse_spec(text: str) -> ModelSpec:
         return ModelSpec(text, "", text, {})
     body, _, query = text.partition("?")
     scheme, colon, rest = body.partition(":")
+    if colon and scheme not in SCHEMES and nearest_name(scheme, SCHEMES, cutoff=0.75):
+        msg = f"model spec '{scheme}:...': {unknown_name('scheme', scheme, SCHEMES)}"
+        raise SpecError(msg)
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
     try:

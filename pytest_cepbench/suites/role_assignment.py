@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
-from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
+from pytest_cepbench.errors import (
+    MissingDependencyError,
+    SpecError,
+    SuiteNotApplicableError,
+    unknown_name,
+)
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.registry import require_libraries
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
@@ -24,10 +29,6 @@ _ARTICLES: Mapping[RoleName, str] = {
     "detector": "a",
     "judge": "a",
 }
-
-
-class SuiteNotApplicableError(Exception):
-    """The models that were named are not for this suite: its cases are skipped with this reason."""
 
 
 @dataclass(frozen=True)

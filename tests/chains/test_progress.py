@@ -38,10 +38,10 @@ def test_a_case_begins_anew(clock: list[float]) -> None:
 def test_the_rate_is_that_of_the_case(clock: list[float]) -> None:
     """From its begin on; the rest at that rate is what is left."""
     progress = Progress()
-    assert (progress.rate, progress.left) == (None, None)
+    unknown = [progress.rate, progress.left]
     progress.begin("case", 1, 20)
-    progress.did(0)
-    assert progress.rate is None  # no time has passed, nothing is done
+    progress.did(0)  # no time has passed, nothing is done
+    assert [*unknown, progress.rate] == [None] * 3
     clock[0] += 4
     progress.did(8)
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench import __version__
+from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.models.system_limits import usable_cores
 

@@ -40,7 +40,13 @@ from pytest_cepbench.chains.ray.resources import (
     reserve,
 )
 from pytest_cepbench.chains.ray.supervisor import SupervisedActor, Supervisor
-from pytest_cepbench.errors import CepError, MeasurementError, ModelError, StoppedError
+from pytest_cepbench.errors import (
+    ActorLostError,
+    CepError,
+    MeasurementError,
+    ModelError,
+    StoppedError,
+)
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.spec import API, parse_spec
@@ -55,10 +61,6 @@ _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 _ENGINE = (
     "a cluster of Ray"  # enters notes on batch sizes: on a cluster they differ from in process
 )
-
-
-class _LostError(Exception):
-    """An actor died over a batch."""
 
 
 @dataclass(eq=False)
@@ -96,7 +98,7 @@ class ActorPool:
             actor = self._take(stopped, slots)
             try:
                 reply = self._wait(actor.handle.answer.remote(request), stopped)
-            except _LostError as error:
+            except ActorLostError as error:
                 losses += 1
                 self._lose(actor, error.__cause__, request)
                 if losses >= _MOST_LOSSES:
@@ -159,7 +161,7 @@ class ActorPool:
             self._changed.notify_all()
 
     def _wait(self, ref: Any, stopped: Callable[[], bool]) -> Any:
-        """The result of a call. Raises _LostError where its actor died."""
+        """The result of a call. Raises ActorLostError where its actor died."""
         import ray
 
         while True:
@@ -173,7 +175,7 @@ class ActorPool:
                 msg = f"{self.supervisor.name}: {format_actor_error(error)}"
                 raise ModelError(msg) from error
             except ray.exceptions.RayError as error:
-                raise _LostError from error
+                raise ActorLostError from error
 
     def _lose(
         self, actor: SupervisedActor, error: BaseException | None, request: ActorRequest

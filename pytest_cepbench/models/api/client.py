@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import NoAnswerError, PointerError
 from pytest_cepbench.models.api import error_messages
 from pytest_cepbench.models.api.capabilities import ServerCapabilities
 from pytest_cepbench.models.api.endpoint import Endpoint
@@ -22,12 +23,7 @@ from pytest_cepbench.models.api.error_codes import (
 )
 from pytest_cepbench.models.api.limiter import RequestLimiter
 from pytest_cepbench.models.api.request_params import ServerParams
-from pytest_cepbench.models.api.responses import (
-    ApiResponse,
-    NoAnswerError,
-    PointerError,
-    read_models,
-)
+from pytest_cepbench.models.api.responses import ApiResponse, read_models
 from pytest_cepbench.models.api.transport import Connection, What
 from pytest_cepbench.models.protocols import Reply, Usage
 

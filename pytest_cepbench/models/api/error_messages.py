@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.locations import place_of
+from pytest_cepbench.escapes import redirect_target
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
 from pytest_cepbench.models.api.error_codes import ApiFault
 
@@ -38,7 +38,7 @@ def fatal(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ()) -> Mo
 
 def redirected(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of a server that points to another address."""
-    place = endpoint.clean(place_of(fault.pointed, f"{endpoint.url}/"))
+    place = endpoint.clean(redirect_target(fault.pointed, f"{endpoint.url}/"))
     return ModelError(
         f"{endpoint.name}: {endpoint.url} points to {place} ({fault.status}), and "
         "redirects are not followed: images and prompts would go wherever a server says. If the model "

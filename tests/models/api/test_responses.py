@@ -12,14 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import NoAnswerError, PointerError
 from pytest_cepbench.models.api.error_codes import error_inside, fault_of, in_words, read_json
-from pytest_cepbench.models.api.responses import (
-    NoAnswerError,
-    PointerError,
-    read_chat,
-    read_drawing,
-    read_models,
-)
+from pytest_cepbench.models.api.responses import read_chat, read_drawing, read_models
 
 _NAMES = st.sampled_from(
     [
