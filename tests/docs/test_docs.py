@@ -17,7 +17,7 @@ from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.models.api.request_params import ChatParams, ImageParams, ServerParams
+from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
 from pytest_cepbench.models.describers.describer_params import DescriberParams
 from pytest_cepbench.models.detectors.detector_params import ClassesParams, OwlParams
 from pytest_cepbench.models.encoders.encoder_params import (

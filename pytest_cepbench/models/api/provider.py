@@ -10,19 +10,17 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
-from pytest_cepbench.models.api.api_describer import ApiDescriber
-from pytest_cepbench.models.api.api_generator import ApiGenerator
-from pytest_cepbench.models.api.api_judge import PROMPT, ApiJudge
-from pytest_cepbench.models.api.capabilities import warnings_of
-from pytest_cepbench.models.api.client import ApiClient
-from pytest_cepbench.models.api.credentials import refuse_secrets
-from pytest_cepbench.models.api.endpoint import find_endpoint, shown_url
-from pytest_cepbench.models.api.request_params import (
+from pytest_cepbench.models.api.client import ApiClient, provenance_warnings
+from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
     ServerParams,
+    find_endpoint,
     parse_parts,
+    shown_url,
 )
+from pytest_cepbench.models.api.redaction import refuse_secrets
+from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator, ApiJudge
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
@@ -88,7 +86,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         lasting=True,
         # Not a device of this machine: with --cep-residency=swap it drives nobody out.
         provenance={"device": "server", "server": shown_url(server)},
-        warn=partial(warnings_of, role, spec.target),
+        warn=partial(provenance_warnings, role, spec.target),
         files=files,
     )
 
@@ -96,11 +94,11 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
 def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
     """Reach the server. Raises ModelError where that cannot work."""
     endpoint = find_endpoint(spec.target, role, server)
-    asker = ApiClient(endpoint, server, getattr(request, "price_image", 0.0))
-    asker.check()
+    client = ApiClient(endpoint, server, getattr(request, "price_image", 0.0))
+    client.check()
     if role == "generator":
-        return ApiGenerator(asker, spec.target, request)
-    return (ApiJudge if role == "judge" else ApiDescriber)(asker, spec.target, request)
+        return ApiGenerator(client, spec.target, request)
+    return (ApiJudge if role == "judge" else ApiDescriber)(client, spec.target, request)
 
 
 def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:
