@@ -8,7 +8,7 @@ means that the whole batch failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -26,6 +26,12 @@ ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 """What a unified model plays: it describes and generates."""
+
+
+def is_unified(roles: Collection[RoleName]) -> bool:
+    """Whether a model with these roles describes and generates."""
+    return set(UNIFIED_ROLES) <= set(roles)
+
 
 SHORT_FINGERPRINT = 16
 """Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
@@ -206,10 +212,12 @@ class BindContext:
 
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
+    force: whether a checkpoint is tried in a role that detection does not give it.
     """
 
     hash_file: Callable[[Path], str]
     threads: int | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,11 @@ from pytest_cepbench.models.protocols import (
     Judge,
     Model,
     RoleName,
+    is_unified,
 )
+from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.source_code import source_of
-from pytest_cepbench.models.spec import ModelSpec, parse_spec
+from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "python/1"
 
@@ -144,12 +146,11 @@ def make_model(spec: ModelSpec) -> Model:
     spec is made once per process: detection and two roles of one model share the object, which may
     hold weights. Raises SpecError saying which part failed.
     """
-    return _make(spec.text)
+    return _make(spec)
 
 
 @functools.cache
-def _make(text: str) -> Model:
-    spec = parse_spec(text)
+def _make(spec: ModelSpec) -> Model:
     made = _import(spec)
     if isinstance(made, type) or not roles_of(made):
         if not callable(made):
@@ -261,3 +262,11 @@ def _plain(spec: ModelSpec, params: dict[str, Any]) -> dict[str, Any]:
         )
         raise SpecError(msg) from error
     return params
+
+
+def _detect(spec: ModelSpec) -> DetectedModel:
+    roles = roles_of(make_model(spec))
+    return DetectedModel(spec.target, roles, unified=is_unified(roles))
+
+
+PROVIDER = Provider(detect=_detect, bind=bind_python)

@@ -111,8 +111,7 @@ class Controller:
 
     def _model_lines(self) -> Iterator[str]:
         from pytest_cepbench.models.protocols import ROLE_NAMES
-        from pytest_cepbench.models.registry import detect
-        from pytest_cepbench.models.spec import PRESET, SUITE_SCHEMES, parse_spec
+        from pytest_cepbench.models.registry import PRESET, SCHEMES, detect
         from pytest_cepbench.suites.model_pool import describe_role
 
         process = self.process()
@@ -128,14 +127,14 @@ class Controller:
             gated = "model under test, " if name in gated_roles else ""
             # Which model a preset is, each suite says; what is on a cluster is looked up there.
             elsewhere = self.settings.listing and self.settings.engine == "ray"
-            if elsewhere or parse_spec(seat.spec).scheme == PRESET:
+            if elsewhere or seat.spec.scheme == PRESET:
                 yield f"{gated}{name}: {seat.spec}"
                 continue
             bound = process.roster.runner(seat).bound
             yield f"{gated}{name}: {seat.spec} ({describe_role(bound)})"
-        if choices.model is not None and choices.role is None:
-            model = parse_spec(choices.model)
-            known = () if model.scheme in SUITE_SCHEMES else detect(model).roles
+        model = choices.model_spec
+        if model is not None and choices.role is None:
+            known = detect(model).roles if SCHEMES[model.scheme].module else ()
             others = [role for role in known if role not in seats]
             if others:
                 yield f"it could also play {' or '.join(others)}: choose with --cep-role"

@@ -11,8 +11,7 @@ import pytest
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.protocols import BindContext, RoleName
-from pytest_cepbench.models.registry import bind, detect
-from pytest_cepbench.models.rule_based import SHAPES_ROLES
+from pytest_cepbench.models.registry import SCHEMES, bind, detect
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
@@ -29,7 +28,7 @@ def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
 
 def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
     """`--model=shapes:` is allowed in each role but the judge's."""
-    assert detect(parse_spec("shapes:?miss=0.1")).roles == SHAPES_ROLES
+    assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles
 
 
 @pytest.mark.parametrize("role", ["generator", "encoder"])

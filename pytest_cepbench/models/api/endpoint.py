@@ -33,10 +33,13 @@ class ServerParams:
     key_env: NAME of the environment variable that holds the key; None sends none.
     weights: folder of the checkpoint that is served. revision: name that the user changes with the
         weights. Exactly one of them is the model's identity.
-    concurrency: most requests on the way. batch_size: most inputs in one call; None is 4 times that.
-    timeout: seconds that one request may take. retries: how often it is asked again. patience: seconds
-        that waiting for one answer may take together, requests that came to nothing included. max_retry_wait: longest of those waits that
-        the server did not ask for. rpm: most requests per minute. All of a process.
+    concurrency: most requests in flight.
+    batch_size: most inputs in one call; None is 4 times the concurrency.
+    timeout: seconds that one request may take.
+    retries: most repetitions of a request.
+    patience: seconds that one answer may take in all, failed requests included.
+    max_retry_wait: longest pause, in seconds, that the server did not ask for.
+    rpm: most requests per minute, of a process.
     price_in, price_out: of a million tokens, in the user's currency.
     Raises ValueError for a value outside its range.
     """

@@ -24,17 +24,18 @@ from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator,
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "openai-api/1"
 
-API_ROLES: tuple[RoleName, ...] = ("describer", "generator", "judge")
+_ROLES = SCHEMES["openai"].roles
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
 
-def detect_api(spec: ModelSpec) -> str:
-    """What an `openai:` spec names, for people. Raises SpecError where no model is named, or a key is."""
+def name_model(spec: ModelSpec) -> str:
+    """The served model, for people. Raises SpecError where the spec names no model, or holds a key."""
     refuse_secrets(spec)
     if not spec.target.strip():
         msg = (
@@ -58,9 +59,9 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
     Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no API
     plays, CheckpointError for `weights` that are no checkpoint.
     """
-    what = detect_api(spec)
-    if role not in API_ROLES:
-        msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(API_ROLES)}"
+    what = name_model(spec)
+    if role not in _ROLES:
+        msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         raise RoleError(msg)
     require_client(spec)
     kind: type[Any] = ImageParams if role == "generator" else ChatParams
@@ -84,7 +85,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         seeded=role == "generator" or request.sampled,
         batch_size=server.batch,
         lasting=True,
-        # Not a device of this machine: with --cep-residency=swap it drives nobody out.
+        # Not a device of this machine: with --cep-residency=swap no model has to leave it.
         provenance={"device": "server", "server": shown_url(server)},
         warn=partial(provenance_warnings, role, spec.target),
         files=files,
@@ -102,13 +103,13 @@ def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -
 
 
 def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:
-    """Digest of what is served: its weights, or what the user calls them.
+    """Digest of the served model: its weights, or the revision that the user names.
 
     The address is left out: a server on another port is the same model.
     """
-    about = {"model": spec.target}
+    identity = {"model": spec.target}
     if server.weights is None:
-        return digest_json({**about, "revision": server.revision})
+        return digest_json({**identity, "revision": server.revision})
     folder = Path(server.weights).expanduser()
     if not folder.is_dir():
         msg = (
@@ -119,4 +120,12 @@ def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str
     served = ModelSpec(server.weights, "", server.weights, {})
     checkpoint = inspect_checkpoint(served)
     complete_checkpoint(served, checkpoint)
-    return digest_json({**about, "weights": fingerprint(checkpoint, hash_file)})
+    return digest_json({**identity, "weights": fingerprint(checkpoint, hash_file)})
+
+
+PROVIDER = Provider(
+    # A name tells no role: the option, or the roles that others leave, says which is under test.
+    detect=lambda spec: DetectedModel(name_model(spec), _ROLES),
+    bind=bind_api,
+    check_installed=require_client,
+)

@@ -25,7 +25,7 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.encoders.encoder_params import InceptionParams
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
-from pytest_cepbench.models.encoders.weights_file import bind_file, plan_file
+from pytest_cepbench.models.encoders.weights_file import bind_file, file_provider, plan_file
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
@@ -153,3 +153,12 @@ class InceptionEncoder:
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
         """Raises RoleError: Inception reads no texts."""
         raise reads_no_texts(self._plan.checkpoint)
+
+
+PROVIDER = file_provider(
+    WHAT,
+    bind_inception,
+    find=inception_weights,
+    features_name=lambda _: "Inception",
+    weights_present=lambda spec: inception_weights(spec) is not None,
+)

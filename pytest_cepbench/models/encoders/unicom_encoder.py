@@ -26,7 +26,12 @@ from pytest_cepbench.models.encoders.unicom_model import (
     prepare,
 )
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
-from pytest_cepbench.models.encoders.weights_file import bind_file, find_file, plan_file
+from pytest_cepbench.models.encoders.weights_file import (
+    bind_file,
+    file_provider,
+    find_file,
+    plan_file,
+)
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
@@ -158,3 +163,13 @@ def _make_transform(side: int) -> Any:
             transforms.Normalize(_MEAN, _STD),
         ]
     )
+
+
+PROVIDER = file_provider(
+    WHAT,
+    bind_unicom,
+    find=lambda spec: Path(spec.target).expanduser(),
+    features_name=lambda spec: (
+        Path(spec.target).name.removesuffix(".pt").removesuffix(".safetensors")
+    ),
+)
