@@ -28,6 +28,7 @@ from pytest_cepbench.models.encoders.encoder_params import (
     UnicomParams,
 )
 from pytest_cepbench.models.generators.generator_params import GeneratorParams
+from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.unified.unified_params import UnifiedParams
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
@@ -111,6 +112,12 @@ def test_options_are_documented_with_both_twins() -> None:
     assert [column([row])[0] for row in rows] == [option.flag for option in OPTIONS]
     assert column(rows, 1) == [option.ini for option in OPTIONS]
     assert column(rows, 2) == [option.env for option in OPTIONS]
+
+
+def test_schemes_of_specs_are_documented() -> None:
+    """The page on models shows a spec of every scheme."""
+    page = MODELS.read_text(encoding="utf-8")
+    assert [name for name in SCHEMES if f"`{name}:" not in page and name] == []
 
 
 def test_short_options_are_documented() -> None:
