@@ -36,8 +36,8 @@ _SMALL_BATCH = 32
 writes is a call of all its layers."""
 
 
-class CheckpointParams(Protocol):
-    """The parameters that every adapter of checkpoints knows."""
+class Placement(Protocol):
+    """The parameters that say where and how a model runs."""
 
     @property
     def device(self) -> str:
@@ -52,7 +52,29 @@ class CheckpointParams(Protocol):
         """Most inputs in one call."""
 
 
-P = TypeVar("P", bound=CheckpointParams)
+@dataclass(frozen=True)
+class CheckpointParams:
+    """Parameters that the spec of every checkpoint can carry.
+
+    device: auto, cpu, cuda, cuda:N or mps.
+    dtype: auto, float32, float16 or bfloat16.
+    batch_size: most inputs in one call.
+    revision: commit, tag or branch of a hub id.
+    allow_pickle: read pickled weights where there are no others.
+    Raises ValueError for a value outside these.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_size: int = 8
+    revision: str | None = None
+    allow_pickle: bool = False
+
+    def __post_init__(self) -> None:
+        check_placement(self)
+
+
+P = TypeVar("P", bound=Placement)
 
 
 @dataclass(frozen=True)
@@ -147,13 +169,13 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     return sum(sizes)
 
 
-def check_placement(device: str, dtype: str, batch_size: int) -> None:
+def check_placement(params: Placement) -> None:
     """Raise ValueError for a device, precision or batch size that no adapter knows.
 
     For the `__post_init__` of an adapter's parameters, so that a wrong one fails at binding.
     """
-    resolve_device(device)
-    resolve_dtype(dtype, "cpu", {})
-    if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}"
+    resolve_device(params.device)
+    resolve_dtype(params.dtype, "cpu", {})
+    if params.batch_size < 1:
+        msg = f"batch_size must be at least 1, got {params.batch_size}"
         raise ValueError(msg)

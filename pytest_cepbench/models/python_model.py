@@ -29,7 +29,7 @@ from typing import Any, get_args
 
 from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.detectors.detector_params import Queries
+from pytest_cepbench.models.detectors.transformers_detector import Queries
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.protocols import (
     CODE,

@@ -1,9 +1,10 @@
-"""Whether a tokenizer can be the one of its weights: it has words, and the weights know all of them."""
+"""Tokenizers: checked against their weights, and texts longer than a model reads are reported."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,22 @@ def media_tokens(config: Any) -> set[int]:
         for name, value in config.to_dict().items()
         if _MEDIA_TOKEN.fullmatch(name) and isinstance(value, int)
     }
+
+
+class TruncationNotice:
+    """Warns once per loaded model that texts were cut; a drift of captions into length shows here."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._given = False
+
+    def check(self, lengths: Sequence[int], longest: int) -> None:
+        """Say it where a text has more tokens than are read; lengths, longest: of `text_lengths`."""
+        count = sum(length > longest for length in lengths)
+        if count and not self._given:
+            self._given = True
+            msg = (
+                f"{self._what} reads {longest} tokens: {count} longer text(s) of this batch were cut "
+                "for it (said once)"
+            )
+            warnings.warn(msg, stacklevel=3)

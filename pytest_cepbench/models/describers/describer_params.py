@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.models.load_plan import check_placement
+from pytest_cepbench.models.load_plan import CheckpointParams
 from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS
 
 DEFAULT_MAX_NEW_TOKENS = 512
@@ -31,12 +31,11 @@ _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 
 @dataclass(frozen=True)
-class DescriberParams:
-    """What can be given with a describer's spec.
+class DescriberParams(CheckpointParams):
+    """Parameters of a describer's spec, with those of `CheckpointParams`.
 
-    device: auto, cpu, cuda, cuda:N or mps. dtype: auto, float32, float16 or bfloat16.
-    batch_size: most images in one call of the model.
-    revision, variant, allow_pickle, trust_remote_code: which files are read, and how.
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
     allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
     attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves transformers' choice.
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
@@ -53,12 +52,7 @@ class DescriberParams:
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
 
-    device: str = "auto"
-    dtype: str = "auto"
-    batch_size: int = 8
-    revision: str | None = None
     variant: str | None = None
-    allow_pickle: bool = False
     trust_remote_code: bool = False
     allow_unused: bool = False
     attn_implementation: str | None = None
@@ -77,7 +71,7 @@ class DescriberParams:
     no_repeat_ngram_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_placement(self.device, self.dtype, self.batch_size)
+        super().__post_init__()
         self._at_least("max_new_tokens", 1)
         self._at_least("min_new_tokens", 0)
         self._at_least("num_beams", 1)

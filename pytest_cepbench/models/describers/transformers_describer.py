@@ -20,7 +20,12 @@ from pytest_cepbench.models.describers.transformers_loader import LoadedDescribe
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, require, seeded
+from pytest_cepbench.models.torch_runtime import (
+    is_out_of_memory,
+    quiet,
+    require,
+    seeded,
+)
 
 ADAPTER = "transformers-describer/1"
 

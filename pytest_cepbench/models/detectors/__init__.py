@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.boxes_detector import bind_boxes
+from pytest_cepbench.models.detectors.classes_detector import bind_boxes
 from pytest_cepbench.models.detectors.mask2former_detector import bind_mask2former
 from pytest_cepbench.models.detectors.owl_detector import bind_owl
 from pytest_cepbench.models.protocols import BindContext, BoundRole

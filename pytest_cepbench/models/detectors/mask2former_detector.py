@@ -24,10 +24,12 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure, Mask
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.box_filter import CandidateBoxes
-from pytest_cepbench.models.detectors.class_names import ClassNames
-from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector
-from pytest_cepbench.models.detectors.detector_loader import load_parts
-from pytest_cepbench.models.detectors.detector_params import ClassesParams, identity_params
+from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector, ClassNames
+from pytest_cepbench.models.detectors.transformers_detector import (
+    ClassesParams,
+    identity_params,
+    load_parts,
+)
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec

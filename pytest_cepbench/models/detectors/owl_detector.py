@@ -22,15 +22,17 @@ from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, corners, keep
-from pytest_cepbench.models.detectors.detector_loader import load_parts
-from pytest_cepbench.models.detectors.detector_params import OwlParams, identity_params
+from pytest_cepbench.models.detectors.transformers_detector import (
+    OwlParams,
+    identity_params,
+    load_parts,
+)
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require
-from pytest_cepbench.models.truncation import TruncationNotice
 
 ADAPTER = "owl-detector/1"
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,9 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.encoders.encoder_params import InceptionParams
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
 from pytest_cepbench.models.encoders.weights_file import bind_file, file_provider, plan_file
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.load_plan import LoadPlan, check_placement
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec, parse_params
@@ -41,6 +41,28 @@ WEIGHTS_NAME = "inception-2015-12-05.pt"
 """The file's name, under which alone clean-fid finds it in a folder."""
 
 _MODE = "clean"
+
+
+@dataclass(frozen=True)
+class InceptionParams:
+    """Parameters of the spec of clean-fid's Inception, which runs in float32 only.
+
+    weights: path of the weights file or of its folder; None looks where clean-fid keeps it.
+    device: auto, cpu, cuda, cuda:N or mps. batch_size: most inputs in one call.
+    Raises ValueError for a value outside these.
+    """
+
+    weights: str | None = None
+    device: str = "auto"
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        check_placement(self)
+
+    @property
+    def dtype(self) -> str:
+        """The one precision."""
+        return "float32"
 
 
 def inception_weights(spec: ModelSpec) -> Path | None:

@@ -17,15 +17,13 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
-from pytest_cepbench.models.encoders.encoder_params import EncoderParams
-from pytest_cepbench.models.encoders.vectors import to_vectors
+from pytest_cepbench.models.encoders.vectors import EncoderParams, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading, no_random_weights
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.truncation import TruncationNotice
 from pytest_cepbench.models.weight_checks import take_weights
 
 ADAPTER = "sentence-transformers-encoder/1"

@@ -10,6 +10,7 @@ with CLIP's mean and deviation. The file that MMGenBench's code downloads has a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
-from pytest_cepbench.models.encoders.encoder_params import UnicomParams
 from pytest_cepbench.models.encoders.unicom_model import (
     UnicomSizes,
     check_tensors,
@@ -32,7 +32,7 @@ from pytest_cepbench.models.encoders.weights_file import (
     find_file,
     plan_file,
 )
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.load_plan import LoadPlan, check_placement
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec, parse_params
@@ -49,6 +49,31 @@ WHAT = "Unicom vision transformer"
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _STD = (0.26862954, 0.26130258, 0.27577711)
 _PICKLED = (".pt", ".pth", ".bin")
+
+
+@dataclass(frozen=True)
+class UnicomParams:
+    """Parameters of a Unicom encoder's spec.
+
+    device: auto, cpu, cuda, cuda:N or mps. batch_size: most inputs in one call.
+    dtype: auto, float32, float16 or bfloat16, the precision of the linear maps in the blocks; all
+        else is float32.
+    allow_pickle: read a pickled file, by torch.load(weights_only=True).
+    heads: attention heads; None is one per 64 of the width, as in the released models.
+    Raises ValueError for a value outside these.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_size: int = 32
+    allow_pickle: bool = False
+    heads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_placement(self)
+        if self.heads is not None and self.heads < 1:
+            msg = f"heads must be at least 1, got {self.heads}"
+            raise ValueError(msg)
 
 
 def bind_unicom(spec: ModelSpec, context: BindContext) -> BoundRole:

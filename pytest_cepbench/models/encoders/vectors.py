@@ -1,8 +1,9 @@
-"""Between Pillow images, a library's tensors and the vectors of the Encoder Protocol."""
+"""What encoders share: their parameters, pixels for a library's model, vectors out of its features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,19 @@ from PIL import Image
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.torch_runtime import to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class EncoderParams(CheckpointParams):
+    """Parameters of an encoder's spec: those of `CheckpointParams`, in larger batches."""
+
+    batch_size: int = 32
 
 
 def to_pixels(

@@ -10,7 +10,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan
+from pytest_cepbench.models.load_plan import LoadPlan, Placement, bind_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Encoder, RoleName
 from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.spec import ModelSpec
@@ -68,7 +68,7 @@ def plan_file(
     spec: ModelSpec,
     file: Path,
     what: str,
-    params: CheckpointParams,
+    params: Placement,
     context: BindContext,
     config: Mapping[str, Any],
 ) -> LoadPlan[Any]:

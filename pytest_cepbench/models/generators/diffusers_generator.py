@@ -9,7 +9,10 @@ parameter for it.
 from __future__ import annotations
 
 import inspect
+import math
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,19 +20,86 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.generators.generator_params import (
-    CALL_PARAMETERS,
-    GeneratorParams,
-    decisive_params,
-)
-from pytest_cepbench.models.generators.prompt_length import prompt_lengths
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights
+
+CALL_PARAMETERS = (
+    "num_inference_steps",
+    "guidance_scale",
+    "height",
+    "width",
+    "negative_prompt",
+    "max_sequence_length",
+    "true_cfg_scale",
+    "use_resolution_binning",
+    "clean_caption",
+)
+"""Parameters that are handed to the pipeline's call, where it has them."""
+
+
+@dataclass(frozen=True)
+class GeneratorParams(CheckpointParams):
+    """Parameters of a generator's spec, with those of `CheckpointParams`.
+
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    allow_unused: leave out tensors that a part does not know, instead of refusing them.
+    safety_checker: false takes the pipeline's safety checker out.
+    scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
+    height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
+    Raises ValueError for a value outside its range.
+    """
+
+    batch_size: int = 4
+    variant: str | None = None
+    trust_remote_code: bool = False
+    allow_unused: bool = False
+    safety_checker: bool = True
+    scheduler: str | None = None
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    height: int | None = None
+    width: int | None = None
+    negative_prompt: str | None = None
+    max_sequence_length: int | None = None
+    true_cfg_scale: float | None = None
+    use_resolution_binning: bool | None = None
+    clean_caption: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("num_inference_steps", "height", "width", "max_sequence_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
+        for name in ("guidance_scale", "true_cfg_scale"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                msg = f"{name} must be a finite number, got {value}"
+                raise ValueError(msg)
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """The call parameters that were given."""
+        values = {name: getattr(self, name) for name in CALL_PARAMETERS}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def decisive_params(params: GeneratorParams, dtype: str) -> dict[str, Any]:
+    """What was asked for and can change an image. Which files are read is in the fingerprint."""
+    decisive: dict[str, Any] = {"dtype": dtype, **params.call}
+    if params.scheduler is not None:
+        decisive["scheduler"] = params.scheduler
+    if not params.safety_checker:
+        decisive["safety_checker"] = False
+    return decisive
+
 
 ADAPTER = "diffusers-generator/1"
 
@@ -256,3 +326,39 @@ def _judge(image: Any, flagged: bool) -> ImageLike | Failure:  # noqa: FBT001 - 
         share = 1 - float(np.isfinite(pixels).mean())
         return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
     return pixels
+
+
+_TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")
+
+_BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
+
+
+def prompt_lengths(
+    pipeline: Any, call: Mapping[str, Any], texts: Sequence[str]
+) -> tuple[list[int], int]:
+    """Tokens of each text, and the most that are read, by the text encoder that reads most.
+
+    Where a pipeline has several (CLIP and T5), a text counts as whole when one of them reads all of
+    it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state no
+    length themselves. Nothing is bounded where no tokenizer is.
+    """
+    bounded = [
+        (limit, tokenizer)
+        for name in _TOKENIZERS
+        if (tokenizer := getattr(pipeline, name, None)) is not None
+        if (limit := _limit(pipeline, call, tokenizer)) is not None
+    ]
+    if not bounded:
+        return [0] * len(texts), sys.maxsize
+    most, tokenizer = max(bounded, key=lambda pair: pair[0])
+    return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most
+
+
+def _limit(pipeline: Any, call: Mapping[str, Any], tokenizer: Any) -> int | None:
+    stated = getattr(tokenizer, "model_max_length", None)
+    own = stated if isinstance(stated, int) and stated < _BOUNDED else None
+    if own is not None and "CLIP" in type(tokenizer).__name__:
+        return own
+    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
+    asked = call.get("max_sequence_length", parameter.default if parameter else None)
+    return asked if isinstance(asked, int) else own

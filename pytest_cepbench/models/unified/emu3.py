@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
-from pytest_cepbench.models.unified.image_decoder import configured
-from pytest_cepbench.models.unified.token_sampling import TokenSampler, only
+from pytest_cepbench.models.unified.image_decoder import TokenSampler, configured, only
 
 if TYPE_CHECKING:
     import torch
