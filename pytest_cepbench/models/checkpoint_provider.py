@@ -41,8 +41,8 @@ _ADAPTERS: Mapping[RoleName, str] = {
     role: f"pytest_cepbench.models.{role}s:bind_{role}"
     for role in ("describer", "generator", "encoder", "detector")
 }
-"""Package and function of each role's adapters; imported alone, so that a describer binds where diffusers
-is not installed."""
+"""Package and function of each role's adapters; imported alone, so that a describer binds where
+diffusers is not installed."""
 
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -62,8 +62,9 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `registry.bind`."""
     if role == "judge":
         msg = (
-            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can serve a "
-            "checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own (python:)"
+            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can "
+            "serve a checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own "
+            "(python:)"
         )
         raise RoleError(msg)
     checkpoint = inspect_checkpoint(spec)

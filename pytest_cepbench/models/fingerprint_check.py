@@ -1,7 +1,8 @@
 """What is loaded is what was fingerprinted: the files of a model, looked at again around loading.
 
-A fingerprint is taken when a run starts, weights are read when they are first needed, and a trainer may
-write into the folder meanwhile. Answers of one checkpoint would then be stored under another's name.
+A fingerprint is taken when a run starts, weights are read when they are first needed, and a trainer
+may write into the folder meanwhile. Answers of one checkpoint would then be stored under another's
+name.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _REMEDY = (
 class CoveredFiles:
     """The files that a model's fingerprint covers.
 
-    place: folder or file of the model, for people. hash_file: the digest of a file. identify: lists the
-    files, has each hashed by what it is given, and makes one digest of them; called again whenever the
-    files are looked at again, so that what appears or vanishes counts. Raises what `identify` raises.
+    place: folder or file of the model, for people. hash_file: the digest of a file. identify: lists
+    the files, has each hashed by what it is given, and makes one digest of them; called again
+    whenever the files are looked at again, so that what appears or vanishes counts. Raises what
+    `identify` raises.
     """
 
     def __init__(

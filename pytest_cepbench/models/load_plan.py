@@ -32,8 +32,8 @@ _SMALL_BYTES = 64 << 20
 overhead of each operation, which a larger batch shares and more threads do not."""
 
 _SMALL_BATCH = 32
-"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that it
-writes is a call of all its layers."""
+"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that
+it writes is a call of all its layers."""
 
 
 class Placement(Protocol):
@@ -81,8 +81,8 @@ P = TypeVar("P", bound=Placement)
 class LoadPlan(Generic[P]):
     """What loading a checkpoint for a role needs, all of it decided at binding.
 
-    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that its
-    fingerprint covers.
+    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that
+    its fingerprint covers.
     """
 
     role: RoleName

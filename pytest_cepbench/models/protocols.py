@@ -237,17 +237,18 @@ class BoundRole:
         key, and equal inputs share one result.
     batch_size: most inputs in one call.
     grows: whether more may be tried where there is memory for it: nobody asked for a size.
-    small: whether it is a small model on the CPU, so that copies of it in other processes cost little.
+    small: whether it is a small model on the CPU, so that copies of it in other processes cost
+        little.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
     lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
-    shares: names what is loaded where several roles of one spec are one model, loaded once for all of
-        them: whichever of them loads it first; empty for a model of its own.
+    shares: names what is loaded where several roles of one spec are one model, loaded once for all
+        of them: whichever of them loads it first; empty for a model of its own.
     provenance: kept beside results, never in a key (device, library versions).
     load: makes the model; called again only where it was let go of in between. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
     files: those that the fingerprint covers; None for a model that has none, or names none.
-    warn: what people are to be told of results by what is kept beside them, a sentence each; also of
-        results that an earlier run stored. None where there is nothing to tell.
+    warn: what people are to be told of results by what is kept beside them, a sentence each; also
+        of results that an earlier run stored. None where there is nothing to tell.
     """
 
     role: RoleName

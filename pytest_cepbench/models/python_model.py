@@ -10,10 +10,11 @@ role's Protocol. The object states its identity itself, by these attributes:
     queries: str            what a detector may be asked: "free-text" (default), or "classes", the
                             plain names of those that it knows
     batch_size: int         most inputs in one call (default: 8)
-    device: str             where it works, as torch names it (default: "cpu"); with --cep-residency=swap
-                            its method `move(device)`, if it has one, is told "cpu" and this in turn
-    files: Sequence         paths of the files that the fingerprint covers (default: none known); they are
-                            looked at again before and after the first answers
+    device: str             where it works, as torch names it (default: "cpu"); with
+                            --cep-residency=swap its method `move(device)`, if it has one, is told
+                            "cpu" and this in turn
+    files: Sequence         paths of the files that the fingerprint covers (default: none known);
+                            they are looked at again before and after the first answers
     what: str               a name for people (default: the spec's target)
 """
 
@@ -117,8 +118,8 @@ def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFil
         paths = [Path(os.fspath(one)).absolute() for one in named]
     except TypeError as error:
         msg = (
-            f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the files "
-            f"that its fingerprint covers, got {named!r}"
+            f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the "
+            f"files that its fingerprint covers, got {named!r}"
         )
         raise SpecError(msg) from error
     if not paths:
@@ -215,13 +216,14 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
     given = getattr(model, "fingerprint", None)
     if not isinstance(given, str) or not given:
         msg = (
-            f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty text, "
-            f"got {given!r}. Results are stored under it: without one, the stored answers of other "
-            "weights would be served as this model's. Give a digest of the weights and of the code "
-            "version"
+            f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
+            f"text, got {given!r}. Results are stored under it: without one, the stored answers of "
+            "other weights would be served as this model's. Give a digest of the weights and of "
+            "the code version"
         )
         raise SpecError(msg)
-    # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at all.
+    # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
+    # all.
     return given if len(given) <= SHORT_FINGERPRINT else digest_text(given)
 
 

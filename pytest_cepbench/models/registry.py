@@ -1,7 +1,7 @@
 """The schemes of model specs, and the provider that answers for each.
 
-`SCHEMES` is the one table: parsing, binding, `--help`, docs and tests read it. A provider's module is
-imported when a spec of its scheme is first used. To add a provider, write a module that ends in
+`SCHEMES` is the one table: parsing, binding, `--help`, docs and tests read it. A provider's module
+is imported when a spec of its scheme is first used. To add a provider, write a module that ends in
 `PROVIDER = Provider(...)` and enter it here.
 """
 
@@ -48,7 +48,8 @@ class Provider:
 
     detect: names the model and its roles; raises as `detect`.
     bind: resolves a spec for a role; raises as `bind`.
-    check_installed: raises MissingDependencyError where a library is missing that every model needs.
+    check_installed: raises MissingDependencyError where a library is missing that every model
+        needs.
     weights_bytes: bytes of the loaded weights on a device (cpu, cuda; None: the spec's own); None
         where they are unknown. May raise CepError, OSError and ValueError for a spec that is wrong.
     features_name: a short name of an encoder's features, for labels.
@@ -107,7 +108,8 @@ SCHEMES: Mapping[str, Scheme] = {
         Scheme(
             "shapes",
             "shapes:?miss=0.1",
-            "the built-in rule-based models of the shapes world, exact or degraded by known amounts",
+            "the built-in rule-based models of the shapes world, exact or degraded by known "
+            "amounts",
             ("describer", "generator", "encoder", "detector"),
             f"{_HERE}.rule_based",
         ),
@@ -202,7 +204,8 @@ def check_installed(spec: ModelSpec) -> None:
 def weights_bytes(spec: ModelSpec, device: str | None = None) -> int | None:
     """Bytes that a model's weights take once they are loaded in the precision of its spec.
 
-    device: where it will run (cpu or cuda), instead of the one that follows from the spec. None where
+    device: where it will run (cpu or cuda), instead of the one that follows from the spec. None
+        where
     they are unknown: for `python:` models, built-in and served ones, for weights that are not here
     yet, and for a spec that is wrong: binding explains that.
     """

@@ -46,8 +46,8 @@ def parse_spec(text: str) -> ModelSpec:
     if not text.strip():
         msg = "a model spec is empty: give a folder, a hub id, shapes: or python:package.module:factory"
         raise SpecError(msg)
-    # A folder whose name happens to hold '?' or ':'. Unlike Path.exists, this is False for a name that is
-    # too long for any file, such as one with a prompt in it.
+    # A folder whose name happens to hold '?' or ':'. Unlike Path.exists, this is False for a name
+    # that is too long for any file, such as one with a prompt in it.
     if os.path.exists(text):  # noqa: PTH110 - see above
         return ModelSpec(text, "", text, {})
     body, _, query = text.partition("?")
@@ -60,8 +60,8 @@ def parse_spec(text: str) -> ModelSpec:
         if not SCHEMES[scheme].served:
             raise
         msg = (
-            f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them once "
-            "(they are not shown here, for one may be a key)"
+            f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them "
+            "once (they are not shown here, for one may be a key)"
         )
         raise SpecError(msg) from None
 

@@ -1,7 +1,7 @@
 """Why a server gave no answer: what its refusal means, and the error that says what to do.
 
-A fault is asked again, shortened by a parameter, given up for this input, or raised as a ModelError of one
-line that names the option.
+A fault is asked again, shortened by a parameter, given up for this input, or raised as a ModelError
+of one line that names the option.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ rejected: this request is wrong to the server.
 fatal: every request would end like this one."""
 
 _LONGEST = 100_000
-"""Bytes of a body that are read for people. Far less is shown; but a body that is cut before keys are
-redacted could keep a part of one."""
+"""Bytes of a body that are read for people. Far less is shown; but a body that is cut before keys
+are redacted could keep a part of one."""
 
 _AGAIN = (408, 409, 425)
 _WEB_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
@@ -212,24 +212,25 @@ def _redirect_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     target = endpoint.clean(place_of(fault.redirect, f"{endpoint.url}/"))
     return ModelError(
         f"{endpoint.name}: {endpoint.url} points to {target} ({fault.status}), and "
-        "redirects are not followed: images and prompts would go wherever a server says. If the model "
-        f"is served there, write that address: base_url= in its spec, or {URL_VARIABLE}"
+        "redirects are not followed: images and prompts would go wherever a server says. If the "
+        f"model is served there, write that address: base_url= in its spec, or {URL_VARIABLE}"
     )
 
 
 def _unknown_model_error(endpoint: Endpoint, reason: str, listed: Sequence[str]) -> ModelError:
     """The error of a model that the server does not know."""
     return ModelError(
-        f"{endpoint.name}: {endpoint.url} does not know this model ({reason}).{_listing(endpoint, listed)} "
-        f"Correct the name in --{endpoint.role} (or --model)"
+        f"{endpoint.name}: {endpoint.url} does not know this model "
+        f"({reason}).{_listing(endpoint, listed)} Correct the name in --{endpoint.role} (or "
+        "--model)"
     )
 
 
 def unreachable_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of an address where no server is."""
     return ModelError(
-        f"{endpoint.name}: no server answers at {endpoint.url} ({endpoint.clean(fault.words)}). Start "
-        f"it. {_base_url()}"
+        f"{endpoint.name}: no server answers at {endpoint.url} ({endpoint.clean(fault.words)}). "
+        f"Start it. {_base_url()}"
     )
 
 
@@ -256,8 +257,8 @@ def no_answer_error(
     missing = bool(listed) and endpoint.model not in listed
     return ModelError(
         f"{endpoint.name}: {endpoint.url} answered none of {count} requests; the last fault: "
-        f"{endpoint.clean(words)}.{_listing(endpoint, listed) if missing else ''} Check the server; "
-        "timeout=, retries= and patience= in the spec set how long the run waits for it"
+        f"{endpoint.clean(words)}.{_listing(endpoint, listed) if missing else ''} Check the "
+        "server; timeout=, retries= and patience= in the spec set how long the run waits for it"
     )
 
 

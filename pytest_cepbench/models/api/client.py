@@ -98,8 +98,8 @@ class ApiClient:
     def check(self) -> None:
         """Request the list of models, which costs nothing.
 
-        Raises ModelError for an address without a server, and for a refused key. Any other fault shows
-        at the first real request.
+        Raises ModelError for an address without a server, and for a refused key. Any other fault
+        shows at the first real request.
         """
         for tries_left in reversed(range(_CONNECT_TRIES)):
             result = self._connection.run(self._connection.send("models", {}, {}))
@@ -308,8 +308,8 @@ class ServerCapabilities:
             if text != before and name not in self._changed:
                 self._changed.add(name)
                 remarks.append(
-                    f"{self._endpoint.name}: what answers has changed during the run: its {name} was "
-                    f"{before!r} and is {text!r}"
+                    f"{self._endpoint.name}: what answers has changed during the run: its {name} "
+                    f"was {before!r} and is {text!r}"
                 )
         return remarks
 
@@ -319,8 +319,8 @@ def provenance_warnings(
 ) -> list[str]:
     """Warnings of every report on a server's results, whether they are new or from the store.
 
-    model: the requested name. A name that only adds a date is another name too: the weights behind an
-    alias change.
+    model: the requested name. A name that only adds a date is another name too: the weights behind
+    an alias change.
     provenances: of results.
     """
     requested = without_secrets(model)
@@ -330,8 +330,8 @@ def provenance_warnings(
     warnings = []
     if served:
         warnings.append(
-            f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: see "
-            "that it is the model that is meant, and name it as the server does"
+            f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: "
+            "see that it is the model that is meant, and name it as the server does"
         )
     if ignored:
         warnings.append(f"{name}: answers were made without what was asked for: {_quoted(ignored)}")

@@ -74,10 +74,10 @@ class ServerParams:
         _check(self, ("patience", "max_retry_wait", "price_in", "price_out"), least=0.0)
         if (self.weights is None) == (self.revision is None):
             msg = (
-                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that you "
-                "change with the weights; of a hosted model its date), one of them: a server can serve "
-                "other weights under the same name, and answers of other weights must not be taken "
-                "for its own"
+                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
+                "you change with the weights; of a hosted model its date), one of them: a server "
+                "can serve other weights under the same name, and answers of other weights must "
+                "not be taken for its own"
             )
             raise ValueError(msg)
 
@@ -94,8 +94,8 @@ class ChatParams:
     temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
     max_tokens: longest answer; None leaves it to the server.
     system_prompt: goes first. Of a judge: in the place of its own. detail: of images, low or high.
-    image_format: in which images are sent, losslessly: png, which every server reads, or webp, which
-        is encoded in half the time.
+    image_format: in which images are sent, losslessly: png, which every server reads, or webp,
+        which is encoded in half the time.
     send_seed: auto (where tokens are sampled), true or false.
     dtype: that the server was started with; it is not sent.
     Raises ValueError for a value outside its range.
@@ -176,8 +176,8 @@ class ImageParams:
             raise ValueError(msg)
         if self.response_format not in (None, "b64_json"):
             msg = (
-                f"response_format must be b64_json or none, got {self.response_format!r}: an image is "
-                "read out of the answer itself, and never fetched from where it points to"
+                f"response_format must be b64_json or none, got {self.response_format!r}: an image "
+                "is read out of the answer itself, and never fetched from where it points to"
             )
             raise ValueError(msg)
 
@@ -297,8 +297,8 @@ def find_endpoint(
     parts = _split_url(address)
     if parts is None:
         msg = (
-            f"{name}: {public_url(address)} is no address of a server. Correct base_url= in its spec, or "
-            f"{URL_VARIABLE}: http://HOST:PORT/v1 is expected"
+            f"{name}: {public_url(address)} is no address of a server. Correct base_url= in its "
+            f"spec, or {URL_VARIABLE}: http://HOST:PORT/v1 is expected"
         )
         raise ModelError(msg)
     user = None

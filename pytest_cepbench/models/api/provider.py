@@ -39,8 +39,8 @@ def name_model(spec: ModelSpec) -> str:
     refuse_secrets(spec)
     if not spec.target.strip():
         msg = (
-            f"model spec {spec.text!r}: no model is named; write openai:MODEL?base_url=URL&revision=NAME, "
-            "MODEL as the server calls it"
+            f"model spec {spec.text!r}: no model is named; write "
+            "openai:MODEL?base_url=URL&revision=NAME, MODEL as the server calls it"
         )
         raise SpecError(msg)
     return f"{spec.target} behind an OpenAI-compatible server"
@@ -56,8 +56,8 @@ def require_client(spec: ModelSpec) -> None:
 def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Bind a served model.
 
-    Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no API
-    plays, CheckpointError for `weights` that are no checkpoint.
+    Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no
+    API plays, CheckpointError for `weights` that are no checkpoint.
     """
     what = name_model(spec)
     if role not in _ROLES:

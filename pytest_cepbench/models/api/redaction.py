@@ -41,8 +41,8 @@ _HEX_GAP = re.compile(r"[\s:,-]+|0x|\\{1,4}x", re.IGNORECASE)
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _LOWER_BASE64 = _LOWER | {ord("-"): "+", ord("_"): "/"}
-"""Both alphabets of base64 are one. Letters of other case are told apart by nothing: a few more hits
-than the secret's own do no harm."""
+"""Both alphabets of base64 are one. Letters of other case are told apart by nothing: a few more
+hits than the secret's own do no harm."""
 
 _BASE64 = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+/")
 
@@ -87,8 +87,8 @@ class Redactor:
     """Finds a secret in any text, in the forms in which a server may repeat it.
 
     As it is and reversed, its letters of any case and any of them an escape of URLs, JSON or HTML;
-    in hexadecimal digits; in base64 of both alphabets, also as a part of what was encoded; and, from 16
-    letters on, over line ends and other gaps. Who wants to hide it otherwise can.
+    in hexadecimal digits; in base64 of both alphabets, also as a part of what was encoded; and,
+    from 16 letters on, over line ends and other gaps. Who wants to hide it otherwise can.
     """
 
     def __init__(self, secret: str) -> None:
@@ -134,8 +134,8 @@ class Redactor:
         text_of: Callable[[T], str],
         replaced: Callable[[T, re.Pattern[str], _Read], T],
     ) -> Iterator[tuple[T, Sequence[str], Sequence[_Coded]]]:
-        """The text as it is and without gaps, then the same with its escapes read, and again; each with
-        the forms to look for in it.
+        """The text as it is and without gaps, then the same with its escapes read, and again; each
+        with the forms to look for in it.
         """
         for _ in range(_LEVELS + 1):
             yield whole, self._plain, self._base64
@@ -158,8 +158,8 @@ class Redactor:
 
     @cached_property
     def _base64(self) -> list[_Coded]:
-        """For each place that the secret can have in groups of three bytes: the letters that it alone
-        decides, and whether the letters before and behind them hold some of its bits.
+        """For each place that the secret can have in groups of three bytes: the letters that it
+        alone decides, and whether the letters before and behind them hold some of its bits.
         """
         data = self._secret.encode("utf-8", "surrogatepass")
         found = []
@@ -259,14 +259,14 @@ def refuse_secrets(spec: ModelSpec) -> None:
             and not _VARIABLE.fullmatch(value)
         ):
             msg = (
-                f"{shown}: key_env is the NAME of an environment variable, in capitals; what was given "
-                f"is none (it is not shown, since it may be a key). {remedy}"
+                f"{shown}: key_env is the NAME of an environment variable, in capitals; what was "
+                f"given is none (it is not shown, since it may be a key). {remedy}"
             )
             raise SpecError(msg)
         if name == "base_url" and _holds_credentials(value):
             msg = (
-                f"{shown}: base_url holds a user, a password or a query, which have no place in a spec: "
-                "it is printed and stored. Set OPENAI_BASE_URL instead"
+                f"{shown}: base_url holds a user, a password or a query, which have no place in a "
+                "spec: it is printed and stored. Set OPENAI_BASE_URL instead"
             )
             raise SpecError(msg)
         if name not in _FREE_TEXTS and _LOOKS_LIKE_KEY.search(value):

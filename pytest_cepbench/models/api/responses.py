@@ -43,8 +43,8 @@ class ApiResponse:
 def read_chat(document: Any) -> ApiResponse:
     """The text of a chat completion.
 
-    A refusal, and what a content filter stopped, are failures; an empty text is an empty text. Raises
-    NoAnswerError where there is no choice with a message in it.
+    A refusal, and what a content filter stopped, are failures; an empty text is an empty text.
+    Raises NoAnswerError where there is no choice with a message in it.
     """
     choice = _first(_get(document, "choices"))
     message = _get(choice, "message")

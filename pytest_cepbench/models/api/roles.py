@@ -1,8 +1,8 @@
 """Describers, generators and judges over the API: requests are made of inputs, and answers read.
 
-The criteria of the judge, their order and the four verdicts are those of OpenING (its GPT judge); the words
-are this project's. An answer counts where it names exactly one verdict. OpenING's released code takes the
-first A or B of any answer, and tosses a coin where there is none.
+The criteria of the judge, their order and the four verdicts are those of OpenING (its GPT judge);
+the words are this project's. An answer counts where it names exactly one verdict. OpenING's
+released code takes the first A or B of any answer, and tosses a coin where there is none.
 """
 
 from __future__ import annotations

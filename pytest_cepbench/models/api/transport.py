@@ -1,7 +1,8 @@
-"""The way to a server: the official client on an event loop of its own, and how many requests it carries.
+"""The way to a server: the official client on an event loop of its own, and how many requests it
+carries.
 
-The loop has a thread, so that the caller may be in another event loop, and can be interrupted: requests
-on the way are cancelled then.
+The loop has a thread, so that the caller may be in another event loop, and can be interrupted:
+requests on the way are cancelled then.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
 
 class RequestLimiter:
-    """Limits the requests in flight: halved when the server is too busy, raised slowly by successes.
+    """Limits the requests in flight: halved when the server is too busy, raised slowly by
+    successes.
 
     most: highest number of requests in flight.
     rpm: most requests per minute; None is unlimited.
-    One limit holds for all requests of an event loop: a server that is too busy is so for all of them.
+    One limit holds for all requests of an event loop: a server that is too busy is so for all of
+    them.
     """
 
     def __init__(self, most: int, rpm: float | None = None) -> None:
@@ -153,7 +156,8 @@ class Connection:
     ) -> bytes | ApiFault:
         """The body of the server's response, or the reason why there is none.
 
-        what: the kind of request. body: its JSON. optional: parameters that the server may not know.
+        what: the kind of request. body: its JSON. optional: parameters that the server may not
+            know.
         """
         import openai
 
@@ -205,8 +209,8 @@ def _close(
     pool: ThreadPoolExecutor,
     thread: threading.Thread,
 ) -> None:
-    """End loop, client and threads. On the loop's own thread, where the last reference may go, without
-    waiting.
+    """End loop, client and threads. On the loop's own thread, where the last reference may go,
+    without waiting.
     """
     pool.shutdown(wait=False, cancel_futures=True)
 

@@ -1,4 +1,5 @@
-"""Checkpoints on disk: where a spec's folder or hub id is, what lies there, its roles and its fingerprint.
+"""Checkpoints on disk: where a spec's folder or hub id is, what lies there, its roles and its
+fingerprint.
 
 Reads JSON and file headers only; no model library is imported.
 """
@@ -113,8 +114,8 @@ def check_configuration(checkpoint: Checkpoint) -> None:
     kind, config = _identify(checkpoint.path)
     if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
         msg = (
-            f"{checkpoint.path}: its configuration is another one than a moment before: let no trainer "
-            "write there"
+            f"{checkpoint.path}: its configuration is another one than a moment before: let no "
+            "trainer write there"
         )
         raise CheckpointError(msg)
 
@@ -220,7 +221,8 @@ def _no_checkpoint(folder: Path) -> str:
 def _adapter(folder: Path) -> str:
     return (
         f"{folder}: a PEFT adapter, whose base weights lie elsewhere, so no fingerprint can vouch "
-        "for what would be loaded. Merge it into its base (merge_and_unload) and save the whole model"
+        "for what would be loaded. Merge it into its base (merge_and_unload) and save the whole "
+        "model"
     )
 
 
@@ -238,14 +240,15 @@ def fingerprint(
     """Digest (64 hexadecimal digits) of everything that loading the checkpoint can read.
 
     Hashed are the bytes of weights, configurations (model, generation, scheduler), tokenizers,
-    processors and chat templates, each under its path, by which loaders find it. Names and dates tell
+    processors and chat templates, each under its path, by which loaders find it. Names and dates
+    tell
     nothing: two checkpoints of one training have the same names, and a copy has other dates. A
-    configuration file that some loaders ignore is hashed all the same: at worst results are computed
-    once more, where a missed file would give a wrong number.
+    configuration file that some loaders ignore is hashed all the same: at worst results are
+    computed once more, where a missed file would give a wrong number.
 
-    Left out are READMEs and licences, trainer and optimizer states, pictures, and weights that loading
-    passes over (pickled twins of safetensors, a pipeline's single-file weights, other variants): they
-    change no answer. Library versions are provenance, kept beside results.
+    Left out are READMEs and licences, trainer and optimizer states, pictures, and weights that
+    loading passes over (pickled twins of safetensors, a pipeline's single-file weights, other
+    variants): they change no answer. Library versions are provenance, kept beside results.
 
     hash_file: SHA-256 of a file's bytes, hexadecimal. The flags are those the model will be loaded
     with: pickled weights count where they are allowed, Python files where they are run.

@@ -178,9 +178,9 @@ def _no_weights(folder: Path) -> str:
     pickled = [name for name in pickled if _PICKLED.fullmatch(name)]
     if pickled:
         return (
-            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can run "
-            "code. Save them as safetensors, or add allow_pickle=true to the model's spec if you "
-            "trust where they come from"
+            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can "
+            "run code. Save them as safetensors, or add allow_pickle=true to the model's spec if "
+            "you trust where they come from"
         )
     variants = sorted({v for n in names if ".safetensors" in n and (v := _variant_of(n))})
     if variants:
@@ -231,8 +231,8 @@ def _check_index(path: Path) -> None:
     missing = [shard for shard in shards if not (path.parent / shard).is_file()]
     if missing:
         msg = (
-            f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} names "
-            f"are missing: {', '.join(missing[:5])}"
+            f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} "
+            f"names are missing: {', '.join(missing[:5])}"
         )
         raise CheckpointError(msg)
 

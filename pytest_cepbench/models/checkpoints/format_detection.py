@@ -71,8 +71,8 @@ _WRITES_TEXT = (
     "ForImageTextToText", "VisionText2Text", "VisionEncoderDecoderModel",
 )  # fmt: skip
 
-# Those of transformers' image-to-text models that also decode images out of their tokens. A codebook
-# alone says nothing: Chameleon's has no decoder.
+# Those of transformers' image-to-text models that also decode images out of their tokens. A
+# codebook alone says nothing: Chameleon's has no decoder.
 _UNIFIED_TYPES = {"emu3", "janus"}
 
 # Draws image tokens that another model has to decode.

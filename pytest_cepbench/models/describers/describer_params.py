@@ -14,7 +14,8 @@ DEFAULT_MAX_NEW_TOKENS = 512
 """Room for a full and precise description; the longest that the papers' prompts ask for is a
 paragraph. Applies where neither the spec nor the checkpoint says how long."""
 
-# Where tokens are sampled and nobody says how: transformers' values, stated so that they enter keys.
+# Where tokens are sampled and nobody says how: transformers' values, stated so that they enter
+# keys.
 _SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
 
 _GENERATION = (
@@ -114,9 +115,9 @@ def generation_settings(
     """The generation settings in force: the spec's, else those of the checkpoint's own
     generation_config.json, sampling settings only where tokens are sampled.
 
-    A checkpoint's own do_sample does not count: describing is greedy unless the spec says otherwise.
-    Its max_length counts for a captioner, whose text begins with one start token; where there is a
-    chat template, max_length is the size of the context.
+    A checkpoint's own do_sample does not count: describing is greedy unless the spec says
+    otherwise. Its max_length counts for a captioner, whose text begins with one start token; where
+    there is a chat template, max_length is the size of the context.
     """
     settings: dict[str, Any] = {"do_sample": params.do_sample}
     for name in _GENERATION:

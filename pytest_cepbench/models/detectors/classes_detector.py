@@ -1,8 +1,10 @@
-"""Detectors of a fixed set of classes: their names, and the object detectors of transformers (DETR, YOLOS ...).
+"""Detectors of a fixed set of classes: their names, and the object detectors of transformers (DETR,
+YOLOS ...).
 
-Networks differ in how they find candidates in a group of images of one size; each adapter brings that
-function. Boxes and scores of an object detector are those of the checkpoint's own post-processing; kept are
-those of the requested classes above the threshold. These detectors draw no masks.
+Networks differ in how they find candidates in a group of images of one size; each adapter brings
+that function. Boxes and scores of an object detector are those of the checkpoint's own
+post-processing; kept are those of the requested classes above the threshold. These detectors draw
+no masks.
 """
 
 from __future__ import annotations
@@ -150,8 +152,8 @@ def _load(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     model, processor = load_parts(plan, "AutoModelForObjectDetection")
     if not hasattr(processor, "post_process_object_detection"):
         msg = (
-            f"{plan.checkpoint.path}: {type(processor).__name__} cannot tell boxes from the outputs "
-            f"of {plan.checkpoint.what}. Give an object detector (DETR, RT-DETR, YOLOS)"
+            f"{plan.checkpoint.path}: {type(processor).__name__} cannot tell boxes from the "
+            f"outputs of {plan.checkpoint.what}. Give an object detector (DETR, RT-DETR, YOLOS)"
         )
         raise RoleError(msg)
     classes = ClassNames(plan.checkpoint, model.config.id2label)

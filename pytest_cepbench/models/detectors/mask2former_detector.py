@@ -1,9 +1,9 @@
 """Detector of Mask2Former checkpoints: objects of fixed classes, with their masks.
 
 The rules are those by which GenEval's evaluator gets its objects (mmdet's Mask2Former, instance
-segmentation): the 100 most probable pairs of query and class, scored by the probability of the class
-times the mean probability of the mask where it is above one half; the box is the tight box of those
-pixels. Masks are brought to the image's size as logits, without the padding, before that.
+segmentation): the 100 most probable pairs of query and class, scored by the probability of the
+class times the mean probability of the mask where it is above one half; the box is the tight box of
+those pixels. Masks are brought to the image's size as logits, without the padding, before that.
 
 The numbers are close to those of the released evaluator, not equal: the image is resized and padded
 as the checkpoint's processor says (transformers' reaches multiples of 32 by stretching a little,

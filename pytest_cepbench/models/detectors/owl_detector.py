@@ -1,8 +1,8 @@
 """Detector of OWLv2 and OWL-ViT checkpoints: boxes for queries in free text.
 
 As in Semantic Drift's `mgg.py`, every box has the one query that fits it best, and is kept when the
-sigmoid of that logit is above the threshold; objectness is not used. A box is in pixels of the image
-as it was given, and may reach over its edge.
+sigmoid of that logit is above the threshold; objectness is not used. A box is in pixels of the
+image as it was given, and may reach over its edge.
 
 OWLv2 pads an image to a square at the right and the bottom, so 1 stands for the long edge in both
 directions; OWL-ViT squeezes the image into the square. Released versions of transformers have
@@ -56,8 +56,8 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
         wrong = "begins a text with id 0" if first == 0 else "has no pad token"
         msg = (
             f"{plan.checkpoint.path}: the tokenizer {wrong}. OWL needs texts of one length, and "
-            "never finds a query whose first id is 0. Save the tokenizer that the model was trained "
-            "with"
+            "never finds a query whose first id is 0. Save the tokenizer that the model was "
+            "trained with"
         )
         raise CheckpointError(msg)
     return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)

@@ -33,8 +33,9 @@ def bind_encoder(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) 
     """
     if checkpoint.kind not in _ADAPTERS:
         msg = (
-            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint gives no vectors. "
-            "Give a vision model of transformers, timm or open_clip, or a sentence-transformers model"
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint gives no "
+            "vectors. Give a vision model of transformers, timm or open_clip, or a "
+            "sentence-transformers model"
         )
         raise RoleError(msg)
     return _ADAPTERS[checkpoint.kind](spec, checkpoint, context)

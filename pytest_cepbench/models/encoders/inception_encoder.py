@@ -66,11 +66,12 @@ class InceptionParams:
 
 
 def inception_weights(spec: ModelSpec) -> Path | None:
-    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch needed.
+    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch
+    needed.
 
     Without `weights` it is looked for where clean-fid downloads it to: /tmp, on Windows the current
-    folder. There it counts only if it belongs to this user or to root, because everyone can write to
-    /tmp and the file is code. Raises SpecError for a target or parameters that are wrong.
+    folder. There it counts only if it belongs to this user or to root, because everyone can write
+    to /tmp and the file is code. Raises SpecError for a target or parameters that are wrong.
     """
     place = _place(spec)
     file = place / WEIGHTS_NAME if place.is_dir() else place
@@ -120,15 +121,15 @@ def bind_inception(spec: ModelSpec, context: BindContext) -> BoundRole:
 
 def _absent(place: Path, *, given: bool) -> str:
     remedy = (
-        f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in clean-fid's "
-        "downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
+        f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in "
+        "clean-fid's downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
     )
     if given:
         wrong = "no such file" if not place.exists() else f"no file named {WEIGHTS_NAME}"
         return f"{place}: {wrong}, and {WHAT} needs its weights. {remedy}"
     return (
-        f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of this user's "
-        f"or root's where clean-fid keeps it. {remedy}"
+        f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of this "
+        f"user's or root's where clean-fid keeps it. {remedy}"
     )
 
 

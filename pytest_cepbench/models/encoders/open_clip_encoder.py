@@ -46,8 +46,8 @@ def _check_choice(folder: Path) -> None:
     chosen = next((name for name in _PREFERRED if name in names), None)
     if safe and chosen is not None and not chosen.endswith(".safetensors"):
         msg = (
-            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the one "
-            f"that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
+            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the "
+            f"one that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
         )
         raise CheckpointError(msg)
 

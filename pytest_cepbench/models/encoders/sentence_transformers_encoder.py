@@ -1,8 +1,8 @@
 """Encoder of sentence-transformers folders (modules.json): texts only, MPNet above all.
 
 SDP compares texts with all-mpnet-base-v2, by the library's `encode` (its section 2 and released
-code). The modules Transformer, Pooling and Normalize are read, by the library itself; whether vectors
-come out normalised is the checkpoint's own matter. A text model without modules.json is
+code). The modules Transformer, Pooling and Normalize are read, by the library itself; whether
+vectors come out normalised is the checkpoint's own matter. A text model without modules.json is
 refused: nothing in it says how its tokens become one vector. To use one as mean-pooled, as the
 library would, load it with the library and save it again.
 """
@@ -93,9 +93,9 @@ class SentenceTransformersEncoder:
         """Raises RoleError: a sentence-transformers model reads texts here."""
         checkpoint = self._plan.checkpoint
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a dual "
-            "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision model to "
-            "compare images"
+            f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a "
+            "dual encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision "
+            "model to compare images"
         )
         raise RoleError(msg)
 
@@ -117,7 +117,8 @@ class SentenceTransformersEncoder:
             return to_vectors(self._plan.checkpoint, vectors)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """Tokens of each text, special ones and the model's own prompt included; most that it reads.
+        """Tokens of each text, special ones and the model's own prompt included; most that it
+        reads.
 
         Runs the tokenizer only.
         """

@@ -1,9 +1,9 @@
 """Encoder of timm folders (config.json with "architecture", weights beside it): images only.
 
-SDP compares images with DINO v1 ViT-B/16 (`vit_base_patch16_224.dino`): the CLS token after the last
-norm, which is what this adapter gives. Its released code resizes the shorter side to 256 pixels
-(bilinear) before the crop of 224, where timm's configuration of that model says 248 (bicubic):
-`crop_pct=0.875&interpolation=bilinear` is SDP's.
+SDP compares images with DINO v1 ViT-B/16 (`vit_base_patch16_224.dino`): the CLS token after the
+last norm, which is what this adapter gives. Its released code resizes the shorter side to 256
+pixels (bilinear) before the crop of 224, where timm's configuration of that model says 248
+(bicubic): `crop_pct=0.875&interpolation=bilinear` is SDP's.
 """
 
 from __future__ import annotations

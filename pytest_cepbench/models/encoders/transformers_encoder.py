@@ -261,8 +261,8 @@ def pool(checkpoint: Checkpoint, model: Any, output: Any, pooling: str) -> torch
     if hidden is None or pooling == "pooler":
         lacking = "pooled output" if pooling == "pooler" else "token states"
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} gives no {lacking}, so pooling={pooling} cannot be "
-            "had from it"
+            f"{checkpoint.path}: {checkpoint.what} gives no {lacking}, so pooling={pooling} cannot "
+            "be had from it"
         )
         raise SpecError(msg)
     if pooling == "mean":
@@ -271,8 +271,8 @@ def pool(checkpoint: Checkpoint, model: Any, output: Any, pooling: str) -> torch
         return mean
     if not _has_cls_token(model):
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} has neither a pooled output nor a CLS token. Give "
-            "pooling=mean"
+            f"{checkpoint.path}: {checkpoint.what} has neither a pooled output nor a CLS token. "
+            "Give pooling=mean"
         )
         raise SpecError(msg)
     first: torch.Tensor = hidden[:, 0]

@@ -2,9 +2,10 @@
 
 MMGenBench scores with Unicom ViT-L/14@336px (its section 3.1; `evalimg/run.py`): 768 features, the
 output of the last batch normalisation, not normalised to unit length before SIM or FID. Images are
-resized with the shorter side to 336 pixels (bicubic), cropped to the middle 336 x 336 and normalised
-with CLIP's mean and deviation. The file that MMGenBench's code downloads has a SHA-256 that begins
-3916ab5a; that file was never loaded here, so read `unicom_model` for what was established, and how.
+resized with the shorter side to 336 pixels (bicubic), cropped to the middle 336 x 336 and
+normalised with CLIP's mean and deviation. The file that MMGenBench's code downloads has a SHA-256
+that begins 3916ab5a; that file was never loaded here, so read `unicom_model` for what was
+established, and how.
 """
 
 from __future__ import annotations
@@ -103,9 +104,9 @@ def _check_format(file: Path, *, allow_pickle: bool) -> None:
         raise CheckpointError(msg)
     elif not allow_pickle:
         msg = (
-            f"{file}: the weights are pickled, and unpickling can run code. Save them as safetensors, "
-            "or add allow_pickle=true to the model's spec if you trust where they come from; they are "
-            "then read with torch.load(weights_only=True)"
+            f"{file}: the weights are pickled, and unpickling can run code. Save them as "
+            "safetensors, or add allow_pickle=true to the model's spec if you trust where they "
+            "come from; they are then read with torch.load(weights_only=True)"
         )
         raise CheckpointError(msg)
 
@@ -135,8 +136,8 @@ def _read(file: Path) -> Mapping[str, torch.Tensor]:
     loaded = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(loaded, dict) or not all(torch.is_tensor(t) for t in loaded.values()):
         msg = (
-            f"{file}: expected a state dict, tensors by their names, found {type(loaded).__name__}. "
-            "Save the model's state_dict() alone"
+            f"{file}: expected a state dict, tensors by their names, found "
+            f"{type(loaded).__name__}. Save the model's state_dict() alone"
         )
         raise CheckpointError(msg)
     return loaded

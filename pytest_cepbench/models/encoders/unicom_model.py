@@ -1,4 +1,5 @@
-"""The Unicom vision transformer: what its weights are called, what shapes they have, what it computes.
+"""The Unicom vision transformer: what its weights are called, what shapes they have, what it
+computes.
 
 Established by reading the released implementation (deepglint/unicom, `vision_transformer.py` and
 `model.py`), not by running it: names, shapes, the order of operations, ReLU6, both epsilons, and

@@ -48,8 +48,8 @@ def to_vectors(checkpoint: Checkpoint, features: Any) -> FloatArray:
     array = features.float().cpu().numpy()
     if array.ndim != 2:
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} gives features of shape {array.shape}; an encoder "
-            "gives one vector per input"
+            f"{checkpoint.path}: {checkpoint.what} gives features of shape {array.shape}; an "
+            "encoder gives one vector per input"
         )
         raise RoleError(msg)
     result: FloatArray = np.asarray(array, dtype=np.float32)
@@ -60,7 +60,7 @@ def reads_no_texts(checkpoint: Checkpoint) -> RoleError:
     """The error of an encoder that is given texts and knows images only."""
     msg = (
         f"{checkpoint.path}: {checkpoint.what} embeds images only and reads no texts. Give a dual "
-        "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a sentence-transformers "
-        "model to compare texts"
+        "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a "
+        "sentence-transformers model to compare texts"
     )
     return RoleError(msg)

@@ -29,7 +29,8 @@ def file_provider(
 ) -> Provider:
     """The provider of a scheme whose specs name one file, an encoder of images.
 
-    what: the model, for people. bind: resolves a spec. find: the file of a spec, None where it is not
+    what: the model, for people. bind: resolves a spec. find: the file of a spec, None where it is
+        not
     there. features_name, weights_present: as in `Provider`.
     """
 

@@ -2,8 +2,8 @@
 
 Every image has a random generator of its own, on the CPU, so that it depends on its own text and
 seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
-pipeline's own default holds. Pipelines choose their attention implementation themselves: there is no
-parameter for it.
+pipeline's own default holds. Pipelines choose their attention implementation themselves: there is
+no parameter for it.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ _TEXT_TO_IMAGE = frozenset(
         "FluxPipeline",
     }
 )
-"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for it
-imports every other pipeline."""
+"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for
+it imports every other pipeline."""
 
 # Takes no generator in its steps and draws one noise for the whole batch.
 _UNSEEDABLE = "DPMSolverSDEScheduler"
@@ -173,7 +173,8 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
         _check_call(spec, checkpoint, pipeline, params.call)
         _settle_scheduler(spec, pipeline, params.scheduler)
         if getattr(pipeline, "watermark", None) is not None:
-            # SDXL watermarks where an optional package happens to be installed: not the model's doing.
+            # SDXL watermarks where an optional package happens to be installed: not the model's
+            # doing.
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
         if plan.device == "cpu":
@@ -238,8 +239,8 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
     what = type(pipeline).__name__
     if (name or type(own).__name__) == _UNSEEDABLE:
         msg = (
-            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so an "
-            "image would depend on its batch. Give another with scheduler=, such as "
+            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
+            "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
         raise SpecError(msg)
@@ -291,8 +292,8 @@ class DiffusersGenerator:
             call["negative_prompt"] = [call["negative_prompt"]] * len(texts)
         device = self._pipeline.device
         forked = [device] if device.type == "cuda" else []
-        # A few schedulers draw from the global generator whatever they are given: for those at least
-        # the batch is seeded. The caller's own random state is left as it was.
+        # A few schedulers draw from the global generator whatever they are given: for those at
+        # least the batch is seeded. The caller's own random state is left as it was.
         with torch.random.fork_rng(devices=forked), quiet(), np.errstate(invalid="ignore"):
             torch.manual_seed(seeds[0])
             result = self._pipeline(
@@ -305,8 +306,8 @@ class DiffusersGenerator:
         if images is None or len(images) != len(texts):
             count = "no images" if images is None else f"{len(images)} image(s)"
             msg = (
-                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for {len(texts)} "
-                "text(s): it is no text-to-image pipeline"
+                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for "
+                f"{len(texts)} text(s): it is no text-to-image pipeline"
             )
             raise ModelError(msg)
         flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(texts)
@@ -339,8 +340,8 @@ def prompt_lengths(
     """Tokens of each text, and the most that are read, by the text encoder that reads most.
 
     Where a pipeline has several (CLIP and T5), a text counts as whole when one of them reads all of
-    it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state no
-    length themselves. Nothing is bounded where no tokenizer is.
+    it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state
+    no length themselves. Nothing is bounded where no tokenizer is.
     """
     bounded = [
         (limit, tokenizer)

@@ -41,9 +41,10 @@ class Emu3Painter:
         tokens = mapping.image_tokens
         if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
             msg = (
-                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image tokens "
-                f"and the codebook has {codes}; it must name each, and the token <|extra_200|> that "
-                f"ends a row, among the {rows} that the weights know. Save config.json again"
+                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+                f"tokens and the codebook has {codes}; it must name each, and the token "
+                f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+                "config.json again"
             )
             raise CheckpointError(msg)
         self._tokens = torch.tensor(tokens, device=loaded.model.device)

@@ -1,14 +1,14 @@
 """Drawing with unified models: what the families share, and the common way of transformers.
 
-Image tokens are chosen with a random generator for each drawing, whatever batch it is in. transformers
-draws the tokens of a batch from the global generator, so that a drawing would depend on its neighbours.
-Adding Gumbel noise to the scores and taking the largest sum draws from the same distribution (the
-Gumbel-max trick), and the noise of each drawing can be its own. Two checkpoints then meet the same noise at
-the same step, so their drawings differ no more than the checkpoints do.
+Image tokens are chosen with a random generator for each drawing, whatever batch it is in.
+transformers draws the tokens of a batch from the global generator, so that a drawing would depend
+on its neighbours. Adding Gumbel noise to the scores and taking the largest sum draws from the same
+distribution (the Gumbel-max trick), and the noise of each drawing can be its own. Two checkpoints
+then meet the same noise at the same step, so their drawings differ no more than the checkpoints do.
 
 The common way, for a family that is not known here: the processor and `generate` take
-`generation_mode="image"`, and `decode_image_tokens` makes pixels of the result. Tokens come from the global
-generator there, so each drawing is a call of its own under its own seed.
+`generation_mode="image"`, and `decode_image_tokens` makes pixels of the result. Tokens come from
+the global generator there, so each drawing is a call of its own under its own seed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ImageDecoder(Protocol):
 def configured(model: Any, config: Any) -> Iterator[None]:
     """Let a generation configuration be the model's own for a while.
 
-    transformers fills what a call does not set from the model's own, which is there for its texts: a
-    penalty of repetitions would work on image tokens too.
+    transformers fills what a call does not set from the model's own, which is there for its texts:
+    a penalty of repetitions would work on image tokens too.
     """
     before = model.generation_config
     model.generation_config = config
@@ -137,9 +137,9 @@ class PipelineDecoder:
         made = getattr(loaded.model, "output_modalities", None) or ("text",)
         if "image" not in made or not hasattr(loaded.model, "decode_image_tokens"):
             msg = (
-                f"{checkpoint.path} is a {checkpoint.what}, which makes {' and '.join(made)} and no "
-                "images, as the installed transformers has it: it cannot be the generator. Give a "
-                "diffusers pipeline, or wrap its own code as python:package.module:factory"
+                f"{checkpoint.path} is a {checkpoint.what}, which makes {' and '.join(made)} and "
+                "no images, as the installed transformers has it: it cannot be the generator. Give "
+                "a diffusers pipeline, or wrap its own code as python:package.module:factory"
             )
             raise RoleError(msg)
         self._call = {

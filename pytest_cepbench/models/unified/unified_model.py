@@ -56,7 +56,8 @@ _OTHERWISE: dict[str, Any] = {"guidance_scale": 5.0}
 
 @dataclass(frozen=True)
 class UnifiedParams:
-    """What a unified model's spec can say of drawing; of describing it says what a describer's does.
+    """What a unified model's spec can say of drawing; of describing it says what a describer's
+    does.
 
     image_batch_size: most texts in one call.
     guidance_scale: how far scores are pushed away from those of no prompt; 1 is no guidance.
@@ -66,8 +67,8 @@ class UnifiedParams:
         is the family's way: the chat template for Janus, the prompt alone for Emu3.
     negative_prompt: for Emu3, the prompt whose scores are pushed away from.
     image_ratio, image_area: for Emu3, "width:height" and pixels of an image.
-    None leaves the setting to the checkpoint's generation_config.json, else to the authors' own code.
-    Raises ValueError for values out of range and for sampling parameters without sampling.
+    None leaves the setting to the checkpoint's generation_config.json, else to the authors' own
+    code. Raises ValueError for values out of range and for sampling parameters without sampling.
     """
 
     image_batch_size: int = 4
@@ -145,7 +146,8 @@ def drawing_settings(
     params: UnifiedParams, stored: Mapping[str, Any], family: str
 ) -> dict[str, Any]:
     """What decides a drawing: the spec's settings, else those of the checkpoint's own
-    generation_config.json, else those of the authors' code; sampling settings where tokens are sampled.
+    generation_config.json, else those of the authors' code; sampling settings where tokens are
+    sampled.
 
     A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
     """
@@ -171,10 +173,12 @@ ADAPTER = "transformers-unified/1"
 def bind_unified(
     role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
 ) -> BoundRole:
-    """Bind a transformers checkpoint as describer or generator of one load, without importing torch.
+    """Bind a transformers checkpoint as describer or generator of one load, without importing
+    torch.
 
     Both roles of one spec name the same load in `shares`. Raises SpecError for unknown, wrong or
-    contradictory parameters of either role, MissingDependencyError where a library is not installed.
+    contradictory parameters of either role, MissingDependencyError where a library is not
+    installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
     describing, drawing = split_params(spec, family, checkpoint.what)
@@ -208,7 +212,8 @@ def _load(
     # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
     loaded.generation_config.guidance_scale = None
     with explained(checkpoint), quiet():
-        # Drawings are made the same way whatever images are read with: torchvision rounds otherwise.
+        # Drawings are made the same way whatever images are read with: torchvision rounds
+        # otherwise.
         finish = _image_processor(checkpoint)
         painter = _painter(checkpoint, family, loaded, settings)
     return UnifiedModel(describer, painter, finish, settings["prompt_template"])
