@@ -1,4 +1,4 @@
-"""Folders and hub ids: detected, handed to the adapter of their role, and estimated before loading."""
+"""Folders and hub ids: detected, bound by the adapter of their role, estimated before loading."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
     is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
     if checkpoint.roles:
         able = " and ".join(checkpoint.roles)
-        return f"{is_what}, so it can be the {able}, not the {role}. Give it as --{checkpoint.roles[0]}"
+        option = f"--{checkpoint.roles[0]}"
+        return f"{is_what}, so it can be the {able}, not the {role}. Give it as {option}"
     return (
         f"{is_what}, so no role could be told from its configuration, and not that of the {role}. "
         f"To try it all the same, name the role: --{role}, or --model with --cep-role={role}"
@@ -114,7 +115,10 @@ def _weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
 
 
 def _loaded_bytes(file: Path, width: int) -> int:
-    """width: bytes of one number in the model's precision. Pickled weights count with their file's size."""
+    """Bytes of a file's weights once loaded; of pickled weights the file's size.
+
+    width: bytes of one number in the model's precision.
+    """
     if file.suffix != ".safetensors":
         return file.stat().st_size
     with open_regular(file) as stream:

@@ -47,11 +47,14 @@ class CoveredFiles:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digest when it was first asked for. Raises IdentityError where a file vanishes meanwhile."""
+        """The digest at the first request. Raises IdentityError where a file vanishes meanwhile."""
         try:
             digest, self._seen = self._look({})
         except OSError as error:
-            msg = f"{self._place}: its files changed while they were fingerprinted ({error}). {_REMEDY}"
+            msg = (
+                f"{self._place}: its files changed while they were fingerprinted "
+                f"({error}). {_REMEDY}"
+            )
             raise IdentityError(msg) from error
         return digest
 
@@ -84,7 +87,7 @@ class CoveredFiles:
         self._seen = seen
 
     def _look(self, known: _Seen) -> tuple[str, _Seen]:
-        """The digest as it is now, and each file's stamp and digest; known: those of the last look."""
+        """The digest now, and each file's stamp and digest; known: those of the last time."""
         seen: dict[Path, tuple[FileStamp, str]] = {}
 
         def digest_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A checkpoint on its way to a bound role: what the adapters of all libraries do alike at binding."""
+"""Binding a checkpoint, as the adapters of all libraries do it: parameters, device, identity."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def is_unified(roles: Collection[RoleName]) -> bool:
 
 
 SHORT_FINGERPRINT = 16
-"""Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
+"""Digits of a fingerprint that tell models apart for people, baselines and the store."""
 
 CODE = "code"
 """In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
@@ -173,7 +173,7 @@ Winner = Literal["A", "B", "Tie(A)", "Tie(B)"]
 
 @dataclass(frozen=True)
 class Battle:
-    """Two answers to a question, each a sequence of texts and RGB images in the order of reading."""
+    """Two answers to a question, each a sequence of texts and RGB images in reading order."""
 
     question: Sequence[Piece]
     first: Sequence[Piece]

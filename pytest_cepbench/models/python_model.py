@@ -115,7 +115,7 @@ def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFil
     """The files that the model says its fingerprint covers; None where it names none."""
     named = getattr(model, "files", ())
     try:
-        paths = [Path(os.fspath(one)).absolute() for one in named]
+        paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
         msg = (
             f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the "
@@ -183,7 +183,7 @@ def _import(spec: ModelSpec) -> Any:
             0, here
         )  # as `python -m` does: the user's module often lies beside the tests
     try:
-        found = importlib.import_module(module_name)
+        imported = importlib.import_module(module_name)
     except Exception as error:
         # Importing runs the user's module, which can raise anything.
         msg = (
@@ -192,12 +192,14 @@ def _import(spec: ModelSpec) -> Any:
         )
         raise SpecError(msg) from error
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            known = ", ".join(sorted(n for n in vars(found) if not n.startswith("_"))) or "nothing"
+        if not hasattr(imported, name):
+            known = (
+                ", ".join(sorted(n for n in vars(imported) if not n.startswith("_"))) or "nothing"
+            )
             msg = f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}"
             raise SpecError(msg)
-        found = getattr(found, name)
-    return found
+        imported = getattr(imported, name)
+    return imported
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
@@ -230,7 +232,8 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
 def _batch_size(spec: ModelSpec, model: object) -> int:
     size: int = _attribute(spec, model, "batch_size", int, 8)
     if size < 1:
-        msg = f"model spec {spec.text!r}: {type(model).__name__}.batch_size must be 1 or more, got {size}"
+        name = type(model).__name__
+        msg = f"model spec {spec.text!r}: {name}.batch_size must be 1 or more, got {size}"
         raise SpecError(msg)
     return size
 
@@ -239,7 +242,8 @@ def _queries(spec: ModelSpec, model: object) -> str:
     given: str = _attribute(spec, model, "queries", str, "free-text")
     if given not in get_args(Queries):
         known = " or ".join(map(repr, get_args(Queries)))
-        msg = f"model spec {spec.text!r}: {type(model).__name__}.queries must be {known}, got {given!r}"
+        name = type(model).__name__
+        msg = f"model spec {spec.text!r}: {name}.queries must be {known}, got {given!r}"
         raise SpecError(msg)
     return given
 

@@ -42,9 +42,15 @@ class ModelSpec:
 
 
 def parse_spec(text: str) -> ModelSpec:
-    """Take a spec apart. Raises SpecError when it is empty or a parameter is malformed or repeated."""
+    """Take a spec apart.
+
+    Raises SpecError when it is empty or a parameter is malformed or repeated.
+    """
     if not text.strip():
-        msg = "a model spec is empty: give a folder, a hub id, shapes: or python:package.module:factory"
+        msg = (
+            "a model spec is empty: give a folder, a hub id, shapes: or "
+            "python:package.module:factory"
+        )
         raise SpecError(msg)
     # A folder whose name happens to hold '?' or ':'. Unlike Path.exists, this is False for a name
     # that is too long for any file, such as one with a prompt in it.

@@ -11,7 +11,8 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError
 
 _VOCABULARIES = (
-    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab", "*.tiktoken",
+    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab",
+    "*.tiktoken",
 )  # fmt: skip
 _MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
 _WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
@@ -107,14 +108,14 @@ def media_tokens(config: Any) -> set[int]:
 
 
 class TruncationNotice:
-    """Warns once per loaded model that texts were cut; a drift of captions into length shows here."""
+    """Warns once per loaded model that texts were cut: captions that grow longer show here."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._given = False
 
     def check(self, lengths: Sequence[int], longest: int) -> None:
-        """Say it where a text has more tokens than are read; lengths, longest: of `text_lengths`."""
+        """Warn where a text has more tokens than are read; lengths, longest: of `text_lengths`."""
         count = sum(length > longest for length in lengths)
         if count and not self._given:
             self._given = True

@@ -226,7 +226,7 @@ class DeviceMemory:
 
 
 def device_memory(device: str) -> DeviceMemory | None:
-    """The memory of a device, None where it does not tell; for a process that loaded a model there."""
+    """The memory of a device; None where it does not tell. A model must be loaded there."""
     return DeviceMemory(device) if device.startswith("cuda") else None
 
 

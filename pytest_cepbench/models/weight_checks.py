@@ -49,7 +49,7 @@ def _copy_mapped(module: Any) -> None:
 
 
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy of it where its memory is not torch's own: a mapped file, most likely."""
+    """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
     if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
         return tensor
     return tensor.clone()
@@ -88,7 +88,7 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
 
 
 def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Name, tensor, whether it must be finite: floating ones of 16 bits and more that hold anything."""
+    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more."""
     for part, module in parts.items():
         if not hasattr(module, "named_parameters"):
             continue

@@ -127,7 +127,7 @@ def is_web_page(body: bytes) -> bool:
 def requested_wait(
     headers: Mapping[str, str], now: Callable[[], float] = time.time
 ) -> float | None:
-    """Seconds that a server asks to wait: retry-after-ms, or Retry-After in seconds or as a date."""
+    """Seconds that a server asks to wait: retry-after-ms, or Retry-After (seconds or a date)."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * scale

@@ -1,4 +1,4 @@
-"""Requests to a server, repeated while that may help, and what is learned of the server meanwhile."""
+"""Requests to a server, repeated while that may help, and what they reveal of the server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _IRRELEVANT = ("response_format",)
 """Parameters that change no answer: no remark where one is not accepted."""
 
 _SERVED, _IGNORED = "server served", "not honoured"
-"""In the provenance of results: the name under which a server answered, and what it did not honour."""
+"""Fields of provenance: the name under which a server answered, and what it did not honour."""
 
 _SHOWN_NAMES = 3
 
@@ -240,7 +240,7 @@ class ApiClient:
 
 
 class ServerCapabilities:
-    """Knowledge of one server in this process: the parameters it accepts, and what it calls itself."""
+    """What this process knows of one server: accepted parameters, and the names it reports."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

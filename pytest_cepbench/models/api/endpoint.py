@@ -192,7 +192,10 @@ def parse_parts(spec: ModelSpec, what: str, first: type[P], second: type[Any]) -
 
     Raises SpecError naming the parameter that is unknown or wrong.
     """
-    names = [{field.name for field in dataclasses.fields(kind)} for kind in (first, second)]  # type: ignore[arg-type]
+    names = [
+        {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        for kind in (first, second)
+    ]
     known = set().union(*names)
     for name in spec.params:
         if name not in known:

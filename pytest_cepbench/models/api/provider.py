@@ -35,7 +35,10 @@ _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
 
 def name_model(spec: ModelSpec) -> str:
-    """The served model, for people. Raises SpecError where the spec names no model, or holds a key."""
+    """The served model, for people.
+
+    Raises SpecError where the spec names no model, or holds a key.
+    """
     refuse_secrets(spec)
     if not spec.target.strip():
         msg = (
@@ -47,7 +50,7 @@ def name_model(spec: ModelSpec) -> str:
 
 
 def require_client(spec: ModelSpec) -> None:
-    """Raise MissingDependencyError where the `openai` client is not installed; it is not imported."""
+    """Raise MissingDependencyError where the `openai` client is missing; it is not imported."""
     if util.find_spec("openai") is None:
         msg = f'openai:{spec.target} needs the openai client: pip install "pytest-cepbench[openai]"'
         raise MissingDependencyError(msg)

@@ -16,7 +16,7 @@ from pytest_cepbench.escapes import one_line
 from pytest_cepbench.models.spec import ModelSpec
 
 _SPLIT_FROM = 16
-"""Letters of a secret that is also found with gaps in it; a shorter one may be two words of a text."""
+"""Letters of a secret that is also found with gaps in it; a shorter one may be ordinary words."""
 
 _Read = Callable[[re.Match[str]], str]
 
@@ -205,7 +205,7 @@ HIDDEN = "[key]"
 
 _LONGEST = 300  # letters of a server's words
 _SECRET_FROM = 8
-"""Letters of a key that is one: servers without keys are given "EMPTY" or "none", which are words too."""
+"""Least letters of a secret: servers without keys are given "EMPTY" or "none", which are words."""
 
 _KEY_NAMES = ("api_key", "apikey", "key", "token", "secret", "password", "authorization", "bearer")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -247,7 +247,10 @@ def refuse_secrets(spec: ModelSpec) -> None:
 
     Specs are printed, stored and reported.
     """
-    remedy = "Keys come from the environment: set OPENAI_API_KEY, or name another variable with key_env=NAME"
+    remedy = (
+        "Keys come from the environment: set OPENAI_API_KEY, or name another variable with "
+        "key_env=NAME"
+    )
     for name, value in spec.params.items():
         shown = f"model spec openai:{without_secrets(spec.target)}"
         if name.lower() in _KEY_NAMES:
@@ -333,7 +336,7 @@ _REDACTION = _Redaction()
 
 
 def redact_logs(secrets: Iterable[Secret]) -> None:
-    """Remove these secrets from the log of the client's libraries, which must be imported by now."""
+    """Remove these secrets from the logs of the client's libraries, which are imported by now."""
     _REDACTION.secrets += tuple(secrets)
     # A filter works for its own logger alone, not for those below it.
     for name in [*logging.root.manager.loggerDict]:

@@ -133,5 +133,6 @@ def _shape(document: Any, wanted: str) -> str:
     if not isinstance(document, dict):
         return f"JSON without {wanted!r}"
     if wanted not in document:
-        return f"JSON without {wanted!r}, with {', '.join(sorted(map(str, document))[:6]) or 'nothing'}"
+        names = ", ".join(sorted(map(str, document))[:6])
+        return f"JSON without {wanted!r}, with {names or 'nothing'}"
     return f"nothing usable in {wanted!r}"

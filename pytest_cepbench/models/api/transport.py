@@ -1,5 +1,4 @@
-"""The way to a server: the official client on an event loop of its own, and how many requests it
-carries.
+"""The connection to a server: the official client on its own event loop, and a limit of requests.
 
 The loop has a thread, so that the caller may be in another event loop, and can be interrupted:
 requests on the way are cancelled then.
@@ -124,7 +123,7 @@ def load_client(endpoint: Endpoint, timeout: float) -> AsyncOpenAI:
 
 
 class Connection:
-    """The client, its event loop and the threads for images; closed when it is garbage collected."""
+    """The client, its event loop and threads for images; closed by garbage collection."""
 
     def __init__(self, endpoint: Endpoint, timeout: float) -> None:
         self._client = load_client(endpoint, timeout)

@@ -17,7 +17,7 @@ from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
 
 MODULES_FILE = "modules.json"
-"""What sentence-transformers lists a model's modules in: a JSON list, each with its type and folder."""
+"""The file of a sentence-transformers model that lists its modules, each with type and folder."""
 
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
@@ -135,7 +135,7 @@ def _weights(
 
 
 def _variant_of(name: str) -> str | None:
-    """The variant "fp16" of model.fp16.safetensors, its shards and their index; None of plain ones."""
+    """The variant "fp16" of model.fp16.safetensors, its shards and index; None of plain files."""
     base = PurePosixPath(name).name.split(".safetensors")[0].split(".bin")[0]
     index = re.search(r"\.index\.(\w+)\.json$", name)
     if index:

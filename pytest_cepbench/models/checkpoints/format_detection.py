@@ -158,7 +158,7 @@ def _detect_transformers(config: Mapping[str, Any]) -> FormatMatch:
 
 
 def modules_fault(config: Mapping[str, Any]) -> str | None:
-    """Why a sentence-transformers model of these modules is not read, completing "it ..."; or None."""
+    """Why a model of these modules is not read, completing "it ..."; None where it is."""
     types = [module["type"] for module in config["modules"]]
     for name in types:
         package, _, last = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""The parameters a describer's spec can carry, and the generation settings that follow from them."""
+"""The parameters of a describer's spec, and the generation settings that follow from them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ class DescriberParams(CheckpointParams):
             msg = f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}"
             raise ValueError(msg)
         if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
-            msg = f"min_new_tokens={self.min_new_tokens} is above max_new_tokens={self.max_new_tokens}"
+            least, most = self.min_new_tokens, self.max_new_tokens
+            msg = f"min_new_tokens={least} is above max_new_tokens={most}"
             raise ValueError(msg)
         self._check_sampling()
 

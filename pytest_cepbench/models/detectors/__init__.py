@@ -1,4 +1,4 @@
-"""Detectors: a checkpoint is handed to the adapter of its kind, by what it is asked and what it finds."""
+"""Detectors: a checkpoint is handed to the adapter of its kind of queries and boxes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Detectors of a fixed set of classes: their names, and the object detectors of transformers (DETR,
-YOLOS ...).
+"""Detectors of a fixed set of classes: class names, and object detectors of transformers.
 
 Networks differ in how they find candidates in a group of images of one size; each adapter brings
 that function. Boxes and scores of an object detector are those of the checkpoint's own
@@ -85,7 +84,7 @@ Asked = Mapping[int, tuple[str, ...]]
 """The classes that one image is asked for, as `ClassNames.asked` gives them."""
 
 Look = Callable[[Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]]
-"""Candidates of each image, in order; the images have one size. May leave out what is not asked for."""
+"""Candidates of each image of one size, in order; those of other classes may be left out."""
 
 
 class ClassesDetector:
@@ -142,7 +141,7 @@ ADAPTER = "boxes-detector/1"
 
 
 def bind_boxes(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an object detector's checkpoint, without importing torch. Errors as `bind_detector`."""
+    """Resolve an object detector without importing torch. Raises as `bind_detector`."""
     require("torch", "transformers")
     plan = make_plan("detector", ClassesParams, spec, checkpoint, context)
     return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=identity_params(plan))

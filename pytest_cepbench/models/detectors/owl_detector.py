@@ -38,7 +38,7 @@ ADAPTER = "owl-detector/1"
 
 
 def bind_owl(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an OWL checkpoint as a detector, without importing torch. Errors as `bind_detector`."""
+    """Resolve an OWL checkpoint without importing torch. Raises as `bind_detector`."""
     require("torch", "transformers", "scipy")  # OWLv2's own resizing is scipy's
     plan = make_plan("detector", OwlParams, spec, checkpoint, context)
     return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=identity_params(plan))

@@ -1,4 +1,4 @@
-"""Detectors of transformers: the parameters that their specs can carry, and loading without made-up tensors."""
+"""Parameters and loading that the detectors of transformers share."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _PREFERRED = (
 
 
 def bind_open_clip(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an open_clip folder as an encoder, without importing torch. Errors as `bind_encoder`."""
+    """Resolve an open_clip folder without importing torch. Raises as `bind_encoder`."""
     require("torch", "open_clip")
     plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
     _check_choice(checkpoint.path)

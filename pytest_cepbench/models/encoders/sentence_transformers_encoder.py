@@ -46,7 +46,7 @@ def bind_sentence_transformers(
 
 
 def _refuse_elsewhere(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError where the first module's settings name a tokenizer of another folder."""
+    """Raise CheckpointError where the first module names a tokenizer of another folder."""
     folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
     for file in sorted(folder.glob("sentence_*_config.json")):
         if elsewhere := read_json(file).get("tokenizer_name_or_path"):

@@ -1,4 +1,4 @@
-"""What encoders share: their parameters, pixels for a library's model, vectors out of its features."""
+"""Parameters, pixels for a library's model and vectors of its features, as encoders share them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_pixels(
     transform: Callable[[Image.Image], torch.Tensor],
     images: Sequence[Image.Image],
 ) -> torch.Tensor:
-    """The batch (n, 3, height, width) that a checkpoint's own transform makes, where the plan says."""
+    """The batch (n, 3, height, width) of a checkpoint's own transform, on the plan's device."""
     import torch
 
     pixels = torch.stack([transform(image) for image in images])

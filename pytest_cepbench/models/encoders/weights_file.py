@@ -36,7 +36,10 @@ def file_provider(
 
     def bind_role(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         if role != "encoder":
-            msg = f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, not the {role}"
+            msg = (
+                f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, "
+                f"not the {role}"
+            )
             raise RoleError(msg)
         return bind(spec, context)
 
@@ -55,7 +58,7 @@ def file_provider(
 
 
 def find_file(path: Path, what: str) -> Path:
-    """The absolute path of a weights file. Raises CheckpointError when it is none, saying what is."""
+    """The absolute path of a weights file. Raises CheckpointError where there is no such file."""
     path = path.expanduser()
     if path.is_file():
         # Links stay: in a hub's cache the name of what they lead to says nothing of the format.

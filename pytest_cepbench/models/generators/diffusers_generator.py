@@ -229,7 +229,8 @@ def _check_call(
     accepted = [parameter for parameter in CALL_PARAMETERS if parameter in signature]
     for parameter in given:
         if parameter not in accepted:
-            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {name}', parameter, accepted)}"
+            unknown = unknown_name(f"parameter for {name}", parameter, accepted)
+            msg = f"model spec {spec.text!r}: {unknown}"
             raise SpecError(msg)
 
 
@@ -255,7 +256,7 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
 
 
 def _order_channels_last(pipeline: Any) -> None:
-    """Lay convolutions out as the CPU's library computes them; elsewhere every call reorders all."""
+    """Lay convolutions out as the CPU's library computes them, or every call reorders them."""
     import torch
 
     for part in pipeline.components.values():

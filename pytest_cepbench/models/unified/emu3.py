@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 _LAST = 3
-"""Tokens after the last row (end of frame, of image, of text), which the decoder takes off unread."""
+"""Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
 
 
 class Emu3Painter:

@@ -60,7 +60,7 @@ def configured(model: Any, config: Any) -> Iterator[None]:
 
 
 def channels_first(pixels: torch.Tensor) -> torch.Tensor:
-    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w): image processors of transformers 5 take no other."""
+    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w), which transformers 5 requires."""
     return pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)
 
 
@@ -113,7 +113,7 @@ def _warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
 
 
 def only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Scores, of the shape and kind of `like`, that leave a sampler nothing but the chosen tokens."""
+    """Scores like `like`, in shape and kind, that leave a sampler only the chosen tokens."""
     import torch
 
     scores = torch.full_like(like, -torch.inf)
