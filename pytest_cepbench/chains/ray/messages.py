@@ -20,7 +20,7 @@ class ActorSetup:
     """The model of an actor, and what the actor needs from the driver to load it.
 
     role: of the model.
-    spec: names the model, as the user typed it.
+    spec: names the model, as the user typed it; parsed again in the actor.
     force: whether the role is taken on trust where the spec does not show it.
     threads: CPU threads of the model; None leaves the library's choice.
     gpus: the actor's part of an accelerator; 0 hides accelerators from it.

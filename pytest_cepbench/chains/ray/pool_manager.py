@@ -48,8 +48,8 @@ from pytest_cepbench.errors import (
     StoppedError,
 )
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import API, parse_spec
+from pytest_cepbench.models.registry import SCHEMES, bind
+from pytest_cepbench.models.spec import ModelSpec
 
 PREFETCH = 2
 """Batches that an actor has at most: one that it works on, one that is on its way there."""
@@ -226,7 +226,7 @@ class PoolManager:
         Raises SpecError where the cluster is too small.
         """
         with self._lock:
-            self._planned = [place for place in places if parse_spec(place[1]).scheme != API]
+            self._planned = [place for place in places if not SCHEMES[place[1].scheme].served]
             roles = [role for role, _ in self._planned]
             self._allocations = allocate(roles, self.requests, self.cluster.nodes())
             return dict(self._allocations)
@@ -237,7 +237,7 @@ class PoolManager:
         return 2 * max((pool.actors for pool in self._allocations.values()), default=1)
 
     def bound(
-        self, role: RoleName, spec: str, stopped: Callable[[], bool], *, force: bool = False
+        self, role: RoleName, spec: ModelSpec, stopped: Callable[[], bool], *, force: bool = False
     ) -> BoundRole:
         """A role bound on the cluster; its model is that of a pool there.
 
@@ -279,9 +279,8 @@ class PoolManager:
 
     def _bind(self, place: Place, *, force: bool) -> BoundRole:
         role, spec = place
-        parsed = parse_spec(spec)
-        if parsed.scheme == API:  # its key lies here, and no device is needed for it
-            bound = bind(parsed, role, self.context, force=force)
+        if SCHEMES[spec.scheme].served:  # its key lies here, and no device is needed for it
+            bound = bind(spec, role, self.context, force=force)
             self._served[place] = SerializedModel(bound.load)
             return bound
         node, setup = self._node(role), self._setup(place, force=force)
@@ -330,7 +329,7 @@ class PoolManager:
         else:
             gpus = 1.0 if devices else 0.0
         threads = allocation.threads if allocation else None
-        return ActorSetup(role, spec, force, threads, gpus, dict(self._digests))
+        return ActorSetup(role, spec.text, force, threads, gpus, dict(self._digests))
 
     # -- loading ---------------------------------------------------------------------------------
 
@@ -338,7 +337,7 @@ class PoolManager:
         self._begin()
         with self._lock:
             bound = self._bound[place]
-            name = bound.shares or " ".join(place)
+            name = bound.shares or f"{place[0]} {place[1]}"
             if name not in self._pools:
                 self._pools[name] = self._pool(place, bound, force=force)
             pool = self._pools[name]

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_cepbench.chains.ray.cluster import Node, list_nodes
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec
 
 _OPTION = "--cep-ray-pool"
 
@@ -21,7 +22,7 @@ _MOST_ACTORS = 16  # of a role without a request, where there are no accelerator
 
 _PARTS = 1000  # of a CPU or GPU; finer requests are not made
 
-Place = tuple[RoleName, str]
+Place = tuple[RoleName, ModelSpec]
 """A role, and the spec of its model."""
 
 

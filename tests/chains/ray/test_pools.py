@@ -41,6 +41,7 @@ from pytest_cepbench.errors import (
     StoppedError,
 )
 from pytest_cepbench.models.protocols import BindContext, CountsTokens
+from pytest_cepbench.models.spec import parse_spec
 from tests.chains.ray.local_actors import (
     NOT_YET,
     READY,
@@ -265,10 +266,10 @@ def _manager(*nodes: Node, **requests: ResourceRequest) -> PoolManager:
 def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None:
     """One with accelerators, unless the role has none; provenance and build name the engine."""
     manager = _manager(SMALL, DEVICES, LARGE, encoder=ResourceRequest(gpus=0.0))
-    manager.plan([("describer", "shapes:"), ("encoder", "pixels:")])
+    manager.plan([("describer", parse_spec("shapes:")), ("encoder", parse_spec("shapes:?miss=0"))])
     for _ in range(2):
-        bound = manager.bound("describer", "shapes:", _never)
-    manager.bound("encoder", "pixels:", _never)
+        bound = manager.bound("describer", parse_spec("shapes:"), _never)
+    manager.bound("encoder", parse_spec("shapes:?miss=0"), _never)
 
     assert [(node, setup.gpus) for node, setup in bound_on] == [("id3", 1.0), ("id2", 0.0)]
     assert bound.provenance["engine"] == "ray"
@@ -278,9 +279,11 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
 
 def test_a_role_that_was_not_planned_has_what_was_asked_for(bound_on: list[Any]) -> None:
     """A whole device where there are some, else none."""
-    _manager(DEVICES).bound("describer", "shapes:", _never)
-    _manager(LARGE).bound("describer", "shapes:", _never)
-    _manager(DEVICES, describer=ResourceRequest(gpus=0.5)).bound("describer", "shapes:", _never)
+    _manager(DEVICES).bound("describer", parse_spec("shapes:"), _never)
+    _manager(LARGE).bound("describer", parse_spec("shapes:"), _never)
+    _manager(DEVICES, describer=ResourceRequest(gpus=0.5)).bound(
+        "describer", parse_spec("shapes:"), _never
+    )
 
     assert [setup.gpus for _, setup in bound_on] == [1.0, 0.0, 0.5]
 
@@ -290,9 +293,9 @@ def test_a_fault_of_binding_names_its_node(bound_on: list[Any]) -> None:
     manager = _manager(LARGE)
     for _ in range(2):
         with pytest.raises(SpecError, match=r"^not understood \(looked up on node node2 of the "):
-            manager.bound("describer", "shapes:?bad=1", _never)
+            manager.bound("describer", parse_spec("shapes:?bad=1"), _never)
     with pytest.raises(ModelError, match=r"^describer shapes:\?bad=2 could not be bound on node n"):
-        manager.bound("describer", "shapes:?bad=2", _never)
+        manager.bound("describer", parse_spec("shapes:?bad=2"), _never)
     assert len(bound_on) == 2
 
 
@@ -302,9 +305,11 @@ def test_pools_are_made_when_a_model_is_needed(local: LocalCluster, bound_on: li
     manager = PoolManager(
         _Nodes(LARGE), {}, BindContext(str, None), begin=lambda: begun.append(len(local.actors))
     )
-    manager.plan([("describer", "shapes:")])
+    manager.plan([("describer", parse_spec("shapes:"))])
     assert manager.helpers == 16
-    first, again = (manager.bound("describer", "shapes:", _never).load() for _ in range(2))
+    first, again = (
+        manager.bound("describer", parse_spec("shapes:"), _never).load() for _ in range(2)
+    )
 
     assert begun == [0]
     assert len(local.actors) == 8
@@ -323,8 +328,8 @@ def test_a_model_beyond_the_plan_has_one_actor_beside_the_others(
 ) -> None:
     """The plan has given every core away."""
     manager = _manager(LARGE)
-    manager.plan([("describer", "shapes:")])
-    manager.bound("encoder", "pixels:", _never).load()
+    manager.plan([("describer", parse_spec("shapes:"))])
+    manager.bound("encoder", parse_spec("shapes:?miss=0"), _never).load()
 
     assert [(actor.cpus, actor.group) for actor in local.actors] == [(0.0, None)]
     assert bound_on[0][1].role == "encoder"
@@ -351,9 +356,9 @@ def test_models_of_servers_are_asked_from_here(
         module, "bind", lambda *_, **__: replace(READY.bound, load=load, provenance={})
     )
     manager = _manager(LARGE)
-    assert manager.plan([("describer", "openai:m")]) == {}
+    assert manager.plan([("describer", parse_spec("openai:m"))]) == {}
     assert manager.helpers == 2
-    models = [manager.bound("describer", "openai:m", _never).load() for _ in range(2)]
+    models = [manager.bound("describer", parse_spec("openai:m"), _never).load() for _ in range(2)]
 
     assert [model.describe([], "p", []) for model in models] == [["yes"]] * 2  # type: ignore[union-attr]
     assert loads == [1]

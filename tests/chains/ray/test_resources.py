@@ -14,6 +14,7 @@ from pytest_cepbench.chains.ray.resources import (
     reserve,
 )
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.spec import parse_spec
 
 ROLES = ["describer", "generator", "encoder"]
 
@@ -172,11 +173,11 @@ def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.Mo
     placement = pytest.importorskip("ray.util.placement_group")
     monkeypatch.setattr(placement, "placement_group", tuple)
     places: list[Place] = [
-        ("describer", "a"),
-        ("encoder", "b"),
-        ("encoder", "c"),
-        ("generator", "d"),
-        ("detector", "e"),
+        ("describer", parse_spec("a")),
+        ("encoder", parse_spec("b")),
+        ("encoder", parse_spec("c")),
+        ("generator", parse_spec("d")),
+        ("detector", parse_spec("e")),
     ]
     requests = {
         "generator": ResourceRequest(1, 1.0, 2.0),
@@ -186,10 +187,10 @@ def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.Mo
 
     groups = reserve(places, pools)
 
-    shared = groups["describer", "a"]
+    shared = groups["describer", parse_spec("a")]
     assert len(shared) == 2
-    assert shared is groups["encoder", "b"] is groups["encoder", "c"]
+    assert shared is groups["encoder", parse_spec("b")] is groups["encoder", parse_spec("c")]
     assert shared[0][0]["GPU"] == 0.999
-    assert groups["generator", "d"] == [({"GPU": 1.0, "CPU": 2.0},)]
-    assert groups["detector", "e"] == [None, None]
+    assert groups["generator", parse_spec("d")] == [({"GPU": 1.0, "CPU": 2.0},)]
+    assert groups["detector", parse_spec("e")] == [None, None]
     assert bundle(0.0, 0.5) == {"CPU": 0.5}
