@@ -6,13 +6,14 @@ import shutil
 
 import pytest
 
-from pytest_cepbench.chains import Chain, ChainGroup, ChainModels
+from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner
 from pytest_cepbench.errors import DamagedChainsError, StoreError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     SmallDescriber,
     SmallGenerator,
+    bound,
     inputs_of,
     make_runners,
     samples,
@@ -84,3 +85,21 @@ def test_images_that_keep_getting_lost_end_in_an_error(store: Store) -> None:
     with pytest.raises(StoreError, match=r"keep getting lost: is the disk failing\?"):
         group.read(use)  # type: ignore[arg-type] # a list is what it gets
     assert tries <= PLAN.generations + 4
+
+
+def test_the_largest_batch_of_any_model_sizes_the_chunks(store: Store) -> None:
+    """Models that a chain lacks do not count; a group of small models on the CPU is small."""
+
+    def runner(batch_size: int, *, small: bool) -> RoleRunner:
+        return RoleRunner(
+            bound("describer", SmallDescriber(), batch_size=batch_size, small=small), store
+        )
+
+    few, many = runner(4, small=True), runner(50, small=False)
+    assert ChainModels(None, None, store).largest_batch == 0
+    assert ChainModels(few, None, store).largest_batch == 4
+    assert ChainModels(few, many, store).largest_batch == 50
+    assert ChainModels(few, None, store, {("image", 1): many}).largest_batch == 50
+    assert not ChainModels(None, None, store).small
+    assert ChainModels(few, None, store).small
+    assert not ChainModels(few, None, store, {("image", 1): many}).small
