@@ -1,10 +1,10 @@
-"""Models that play on a cluster in another way: two roles by one object, and those behind a server."""
+"""Unified models and models behind a server, in runs on a cluster."""
 
 from __future__ import annotations
 
 import pytest
 
-# As in test_playing.py: what may be imported only once is imported here.
+# As in test_cluster_runs.py: what may be imported only once is imported here.
 pytest.importorskip("ray")
 pytest.importorskip("openai")
 
@@ -42,7 +42,7 @@ def _describe(seen: Seen) -> Answer:
 def test_a_model_behind_a_server_is_asked_from_here(
     project: Project, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its key stays with the driver: nodes were never told of it. Nobody asks twice for the same."""
+    """Its key stays with the driver: no node gets it. No request is made twice."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-only-here")
     project.suite(SHAPES)
     with serving() as server:

@@ -1,4 +1,4 @@
-"""Runs on a cluster of two nodes: what they find is what a run in one process finds."""
+"""Runs on a cluster of two nodes: same numbers as in one process, and losses are told."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def _here(photos: Project, model: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Arguments) -> None:
-    """Verdicts and numbers of a worse model are the same; the header says who plays where.
+    """Verdicts and numbers of a worse model are the same; the header names the pools.
 
-    A second run finds everything in the store and asks nobody.
+    A second run finds everything in the store and asks no model.
     """
     attribution = (
         "--cep-attribute=0"  # follows the chains of the baseline, which lie in another store
@@ -72,7 +72,7 @@ def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Argumen
 
 @pytest.mark.slow
 def test_what_a_model_raises_arrives_as_it_is(photos: Project, describing: Arguments) -> None:
-    """A batch that does not fit is halved, and an exception over one input is that chain's failure."""
+    """A batch that does not fit is halved; an exception over one input fails its chain."""
     near = _here(photos, "moody")
     assert [case["failures"] for case in near if case["part"] == "d"] == [{"exception": 1}]
 
@@ -83,7 +83,7 @@ def test_what_a_model_raises_arrives_as_it_is(photos: Project, describing: Argum
 
 @contextmanager
 def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
-    """Kill a node, with its processes, once both have made a few batches; gives how many by then."""
+    """Kill a node once both have made a few batches; gives how many were made by then."""
     node = two_nodes.raw.worker_nodes
     (second,) = node
     done: list[int] = []
@@ -111,7 +111,7 @@ def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
 def test_a_node_may_die_on_the_way(
     photos: Project, two_nodes: TwoNodes, describing: Arguments
 ) -> None:
-    """What it had in hand goes to the other one: same verdicts, same numbers, and the loss is told."""
+    """Its batches go to the other one: same verdicts and numbers; the report names the loss."""
     near = _here(photos, "slow")
     near_inputs = 4 * 6 * 2  # describing: four categories of six, two iterations
 
@@ -150,7 +150,7 @@ def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Argum
 
 @pytest.mark.slow
 def test_the_first_failure_may_end_the_run(photos: Project, describing: Arguments) -> None:
-    """Under -x nobody waits for what helpers and actors are at, and nothing is left of them."""
+    """Under -x the run does not wait for helpers and actors, and nothing is left of them."""
     _here(photos, "slow")
     started = time.monotonic()
 
@@ -165,7 +165,7 @@ def test_the_first_failure_may_end_the_run(photos: Project, describing: Argument
 
 
 def test_models_that_differ_are_told_apart(photos: Project, describing: Arguments) -> None:
-    """An actor whose weights are others than those that were bound plays for nobody."""
+    """An actor with other weights than those that were bound makes no result."""
     photos.run_here(MODEL.format("fickle"), *describing)
 
     assert set(photos.verdicts().values()) == {"error"}
@@ -178,7 +178,7 @@ def test_models_that_differ_are_told_apart(photos: Project, describing: Argument
 def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
     photos: Project, describing: Arguments
 ) -> None:
-    """It was fingerprinted when the run began, on a node; actors load it when the first batch comes."""
+    """It was fingerprinted when the run began; actors load it for the first batch."""
     shutil.copy(Path(__file__).parents[1] / "marked_models.py", photos.path)
     photos.write("weights", "A")
     photos.write(
@@ -198,10 +198,10 @@ def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
         assert len(store) == 0
 
 
-def test_nobody_waits_for_actors_for_ever(
+def test_no_run_waits_for_actors_for_ever(
     photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where others have taken the cores, that is said; a connection that was there before stays."""
+    """Where others have taken the cores, the error says so; an earlier connection stays."""
     monkeypatch.setattr(supervisor, "PATIENCE", 0.5)
     ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
     taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
