@@ -41,7 +41,7 @@ from pytest_cepbench.suites.measures import (
     make_measures,
     read_table,
 )
-from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, blocks, column, tables
+from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, column, tables
 
 REFERENCE = DOCS / "reference.md"
 MODELS = DOCS / "models.md"
@@ -299,12 +299,18 @@ def test_public_names_are_documented() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link of a page leads to a file of the repository."""
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    """Every relative link of a page leads to a file of the repository, and to a heading of it."""
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
 
-    lost = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    lost = [link for link in links if "://" not in link and not _leads_somewhere(page, link)]
 
     assert not lost
+
+
+def _leads_somewhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not anchor or anchor in anchors(target))
 
 
 def test_pages_name_no_machine() -> None:
