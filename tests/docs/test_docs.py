@@ -78,6 +78,7 @@ _FOREIGN_OPTIONS = {
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
+    "--group", "--strict",  # of pip and mypy
     "--continue-on-collection-errors", "--forked", "--timeout-method",
     "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
