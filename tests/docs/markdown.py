@@ -15,6 +15,7 @@ PAGES = (
     *sorted(DOCS.glob("*.md")),
     *sorted(DOCS.glob("decisions/*.md")),
     *sorted(RESULTS.glob("*.md")),
+    ROOT / "reference" / "README.md",
 )
 
 _BLOCK = re.compile(
