@@ -80,7 +80,7 @@ _FOREIGN_OPTIONS = {
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
     "--group", "--strict",  # of pip and mypy
     "--continue-on-collection-errors", "--forked", "--timeout-method",
-    "--gate", "--from", "--device", "--seed", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
+    "--gate", "--from", "--device", "--help", "--seed", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
