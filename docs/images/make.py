@@ -2,14 +2,15 @@
 
     python docs/images/make.py
 
-failing-run.svg: the terminal of a run that fails, as text. report.png: the first screen of its HTML
-report, photographed by Chromium (`chromium` on the PATH, or the program that CHROMIUM names).
+failing-run.svg: the terminal of a run that fails, as text. report.png: the top of the HTML report of
+such a run, photographed by Chromium (`chromium` on the PATH, or the program that CHROMIUM names).
 Needs the dependency group `images`.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ REPORT = (*SUITE, WORSE, "-k", "crowded-gc or relation-gc or overall-sim or over
 
 COLUMNS = 100
 
-WINDOW = (1180, 1330)
+WINDOW = (1180, 1190)
 """Width and height of the photographed page, in CSS pixels."""
 
 
@@ -72,12 +73,16 @@ def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
 
 
 def draw_terminal(printed: str, target: Path) -> None:
-    """An SVG of a terminal from the first line of the verdict on."""
-    lines = printed.splitlines()
-    start = next(index for index, line in enumerate(lines) if "FAILURES" in line)
-    console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
-    console.print(Text(f"$ {' '.join(TERMINAL)}", style="bold"))
-    console.print(Text.from_ansi("\n".join(lines[start:])))
+    """An SVG of a terminal, from the heading of the failures to the counts of the summary."""
+    text = Text.from_ansi(printed)
+    lines = [line.plain for line in text.split()]
+    first = next(number for number, line in enumerate(lines) if " FAILURES " in line)
+    last = next(number for number, line in enumerate(lines) if line.endswith(" regressed"))
+    shown = Text("\n").join(text.split()[first : last + 1])
+    width = max(len(line) for line in lines[first : last + 1])
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
+    console.print(Text(f"$ {shlex.join(TERMINAL)}", style="bold"))
+    console.print(shown)
     drawn = console.export_svg(title="pytest", theme=MONOKAI, unique_id="failing-run")
     target.write_text(drawn, encoding="utf-8")
 
