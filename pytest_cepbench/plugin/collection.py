@@ -9,8 +9,8 @@ import pytest
 
 from pytest_cepbench.errors import CepError, unknown_name
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.run_settings import updating
 from pytest_cepbench.suites import Case, SuiteNotApplicableError
@@ -25,7 +25,7 @@ def mark_of(node: pytest.Item) -> CepMark:
     return CepMark.from_markers(node.iter_markers("cep"))
 
 
-def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
+def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
     """Give a test function its cases.
 
     A data set that is not here gives one skipped item that says how to get it, a suite that the
@@ -35,9 +35,9 @@ def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
     try:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
-        loaded = process.suites.get(path)
+        loaded = evaluator.suites.get(path)
         # A list of cases and a plan need no models.
-        if not (process.settings.listing or process.settings.plan):
+        if not (evaluator.settings.listing or evaluator.settings.plan):
             check_installed(loaded.suite, loaded.lineup)
         cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
         if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
@@ -52,7 +52,7 @@ def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
 
 
-def assign_policies(items: Sequence[pytest.Item], process: Evaluator) -> None:
+def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     """Divide alpha among the cases that were collected: a case's share is known before it runs."""
     cases, claims = {}, {}
     for item in items:
@@ -61,23 +61,23 @@ def assign_policies(items: Sequence[pytest.Item], process: Evaluator) -> None:
             mark = mark_of(item)
             path = mark.suite_file(item.path)
             cases[item.nodeid] = path, case
-            claim = claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
+            claim = claims[item.nodeid] = evaluator.suites.claim(path, case.key, mark.overrides)
             # What a worker raises here is no usage error of the run: there the cases are refused.
             if not hasattr(item.config, "workerinput"):
-                _check_policy(process, path, case, claim.policy)
+                _check_policy(evaluator, path, case, claim.policy)
     for nodeid, policy in settle(claims).items():
-        process.assigned[nodeid] = AssignedCase(*cases[nodeid], policy)
+        evaluator.assigned[nodeid] = AssignedCase(*cases[nodeid], policy)
 
 
-def _check_policy(process: Evaluator, path: Path, case: Case, policy: Policy) -> None:
+def _check_policy(evaluator: Evaluator, path: Path, case: Case, policy: Policy) -> None:
     """Raise pytest.UsageError for a policy that lets everything pass."""
     try:
-        process.suites.check_policy(path, case.key, policy)
+        evaluator.suites.check_policy(path, case.key, policy)
     except CepError as error:
         raise pytest.UsageError(visible(str(error))) from None
 
 
-def leave_outlines(items: Sequence[pytest.Item], process: Evaluator) -> None:
+def leave_outlines(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     """Leave word of what the collected cases need, for whoever deals them to workers."""
     from pytest_cepbench.plugin.workers import hints
 
@@ -86,7 +86,7 @@ def leave_outlines(items: Sequence[pytest.Item], process: Evaluator) -> None:
         for item in items
         if isinstance(case_of(item), PooledCase)
     }
-    hints.leave_outlines(process, pooled)
+    hints.leave_outlines(evaluator, pooled)
 
 
 def case_of(item: pytest.Item) -> Case | PooledCase | None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 
 from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import SpecError, StoreError, WriteError
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.run_settings import RunSettings
-from pytest_cepbench.plugin.workers.run_dir import run_folder
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
+    from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.gate.acceptance import Change
-    from pytest_cepbench.plugin.evaluator import Evaluator
     from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.report import UsageTotals
 
@@ -32,19 +30,22 @@ if TYPE_CHECKING:
 class Controller:
     """One per run, in the process that the user started.
 
-    process: gives that process's suites, store and models; called only when they are needed.
-    started: when, in seconds since the epoch.
-    lines: who is gated against what, for header and reports. changes: the baselines that were
-    taken over. refused: whether there was reason to take over none. unwritten: whether they could
-    not be written. written: reports. unreported: why there are none. beside: what processes did
-    outside of cases. remarks: on memory, from workers that helped.
-    pools: of a cluster, in a line. pytests_code: the exit code that pytest itself gave the session.
+    context: the run, as this process knows it.
+    evaluator: gives this process's suites, store and models; called only when they are needed.
+    lines: the models and what they are compared with, for header and reports.
+    changes: the baselines that were accepted.
+    refused: whether there was reason to accept none.
+    unwritten: whether they could not be written.
+    written: paths of the reports.
+    unreported: why there are no reports.
+    background_usage: usage of the run's processes outside of cases.
+    remarks: on memory, from workers that helped.
+    pools: the pools of a cluster, in a line.
+    pytests_code: the exit code that pytest itself gave the session.
     """
 
-    settings: RunSettings
-    process: Callable[[], Evaluator]
-    run_id: str = field(default_factory=lambda: uuid4().hex)
-    started: float = field(default_factory=time.time)
+    context: RunContext
+    evaluator: Callable[[], Evaluator]
     ledger: Ledger = field(default_factory=Ledger)
     lines: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
@@ -52,22 +53,22 @@ class Controller:
     unwritten: bool = False
     written: list[Path] = field(default_factory=list)
     unreported: str | None = None
-    beside: list[UsageTotals] = field(default_factory=list)
+    background_usage: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
     pytests_code: int = 0
 
     @cached_property
-    def deaths(self) -> CrashLog:
+    def crashes(self) -> CrashLog:
         """The workers that died."""
         from pytest_cepbench.plugin.workers import crashes
 
         return crashes.CrashLog(self.ledger)
 
     @property
-    def folder(self) -> Path:
-        """Where the processes of this run leave word for one another."""
-        return run_folder(self.settings.home, self.run_id)
+    def settings(self) -> RunSettings:
+        """What the engineer asked for."""
+        return self.context.settings
 
     def start(self, taken: Sequence[str]) -> None:
         """Resolve what the user named, so that a wrong name or parameter stops the run here.
@@ -79,8 +80,8 @@ class Controller:
         ):  # a plain pytest run has none, and imports nothing more
             from pytest_cepbench.replacement import recover
 
-            told = recover(self.settings.baselines)
-            self.remarks += [] if told is None else [told]
+            recovered = recover(self.settings.baselines)
+            self.remarks += [] if recovered is None else [recovered]
         self.lines = list(self._setup(taken))
 
     def _setup(self, taken: Sequence[str]) -> Iterator[str]:
@@ -92,8 +93,9 @@ class Controller:
                     f"--cep-shared {shown_path(place)}: no such folder; that of a store is expected"
                 )
                 raise SpecError(msg)
-        if self.process().engine is not None:
-            yield self.process().cluster_line
+        engine = self.evaluator().engine
+        if engine is not None:
+            yield engine.header
         yield from self._model_lines()
         store = shown_path(self.settings.store)
         publish = self.settings.publish
@@ -115,8 +117,8 @@ class Controller:
         from pytest_cepbench.models.spec import PRESET, SUITE_SCHEMES, parse_spec
         from pytest_cepbench.suites.model_pool import describe_role
 
-        process = self.process()
-        choices = process.suites.choices
+        evaluator = self.evaluator()
+        choices = evaluator.suites.choices
         seats = choices.seats
         gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
         if choices.chains is not None:
@@ -131,7 +133,7 @@ class Controller:
             if elsewhere or parse_spec(seat.spec).scheme == PRESET:
                 yield f"{gated}{name}: {seat.spec}"
                 continue
-            bound = process.roster.runner(seat).bound
+            bound = evaluator.models.runner(seat).bound
             yield f"{gated}{name}: {seat.spec} ({describe_role(bound)})"
         if choices.model is not None and choices.role is None:
             model = parse_spec(choices.model)
@@ -145,21 +147,21 @@ class Controller:
         """The models that were named on the command line, as workers have to find them."""
         if not self.settings.names_models:
             return {}
-        from pytest_cepbench.plugin.workers.model_identity import identities_of
+        from pytest_cepbench.evaluation.model_identity import identities_of
 
-        return identities_of(runner.bound for runner in self.process().runners)
+        return identities_of(runner.bound for runner in self.evaluator().runners)
 
     def plan_pools(self) -> None:
         """Divide the cluster among the models of what was collected. Raises CepError kinds."""
-        self.pools = self.process().plan_pools()
+        self.pools = self.evaluator().plan_pools()
 
-    def lineups(self) -> Iterator[str]:
+    def suite_lines(self) -> Iterator[str]:
         """One line for each suite that is about to be gated."""
         if not self.ledger.expected:
             return
         if self.pools:
             yield f"cepbench: {self.pools}"
-        loaded_suites = self.process().suites.loaded
+        loaded_suites = self.evaluator().suites.loaded
         known = {name for loaded in loaded_suites for name in loaded.suite.table.encoders}
         for name in self.settings.encoders:
             if name not in known and loaded_suites:
@@ -186,7 +188,7 @@ class Controller:
         if not ledger.active:
             return
         self._publish(session)
-        if updating and self.deaths.all:
+        if updating and self.crashes.all:
             ledger.fail(
                 "a worker died, and baselines are accepted only from a run in which none did: run it "
                 "again, what was computed is in the store"
@@ -195,12 +197,12 @@ class Controller:
         session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # an int
         if updating:
             self._accept(session)
-            staged = self.process().staged
+            staged = self.context.staged
             shutil.rmtree(staged, ignore_errors=True)
             with suppress(OSError):  # another run may be staging beside
                 staged.parent.rmdir()
         if ledger.results:
-            self.beside.append(self.process().beside)
+            self.background_usage.append(self.evaluator().background_usage)
             self._write_reports()
 
     def exit_code(self, code: int | str | None) -> int | str | None:
@@ -240,23 +242,23 @@ class Controller:
                     "it to leave them to cepbench store push"
                 )
 
-        self.remarks += self.process().publish(publishing_seconds(session), waiting)
+        self.remarks += self.evaluator().publish(publishing_seconds(session), waiting)
 
-    def hear(self, told: Any) -> None:
-        """What a worker did outside of cases; None where it had none."""
-        if told is not None:
+    def record_worker(self, sent: Any) -> None:
+        """Enter what a worker did outside of cases; None where it had none."""
+        if sent is not None:
             import msgspec
 
             from pytest_cepbench.report import UsageTotals
 
-            self.beside.append(msgspec.convert(told["effort"], UsageTotals))
-            self.remarks += told["remarks"]
+            self.background_usage.append(msgspec.convert(sent["effort"], UsageTotals))
+            self.remarks += sent["remarks"]
 
     @property
     def infrastructure(self) -> list[str]:
         """What went wrong with machines and was made good, a sentence each."""
-        own = self.process().infrastructure if self.ledger.active else []
-        lines = [*self.deaths.lines(), *self.ledger.repeated, *self.remarks, *own]
+        own = self.evaluator().infrastructure if self.ledger.active else []
+        lines = [*self.crashes.lines(), *self.ledger.repeated, *self.remarks, *own]
         return list(dict.fromkeys(lines))
 
     def _accept(self, session: pytest.Session) -> None:
@@ -309,8 +311,8 @@ class Controller:
             self._setup_lines(),
             ledger.problems(),
             self.infrastructure,
-            self.beside,
-            len(self.deaths.all),
+            self.background_usage,
+            len(self.crashes.all),
         )
         results = ledger.results
         documents = {
@@ -330,7 +332,7 @@ class Controller:
     def _stored_image(self, digest: str) -> ImageArtifact | None:
         """An image for the report; the store is opened for the first one only."""
         try:
-            return self.process().store.get_image(digest)
+            return self.evaluator().store.get_image(digest)
         except StoreError:  # the store was removed, or its disk is full: the page does without
             return None
 
@@ -341,7 +343,7 @@ class Controller:
         first = self.ledger.results[0]
         return [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()]
 
-    def tell_junit(self, config: pytest.Config) -> None:
+    def mark_junit(self, config: pytest.Config) -> None:
         """Put the verdict of the run into pytest's JUnit file, if it writes one."""
         from _pytest.junitxml import xml_key  # the stash key that pytest's own fixture uses
 
@@ -350,7 +352,7 @@ class Controller:
             xml.add_global_property("cepbench_verdict", self.ledger.verdict())
             # What a dead worker began stays there as a test without an outcome, beside its retry.
             for (nodeid, _), begun in xml.node_reporters.items():
-                if str(nodeid) in self.deaths.retried and not begun.nodes:
+                if str(nodeid) in self.crashes.retried and not begun.nodes:
                     xml.node_reporters_ordered.remove(begun)
 
 

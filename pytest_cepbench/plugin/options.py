@@ -12,17 +12,14 @@ from itertools import pairwise
 
 import pytest
 
-ROLES = ("describer", "generator", "encoder", "detector", "judge")
-
-GATES = ("regression", "noninferiority", "threshold")
-
-INCONCLUSIVE = ("pass", "fail", "more")
-
-PAIRINGS = ("exact", "common")
-
-RESIDENCIES = ("all", "swap")
-
-ENGINES = ("local", "ray")
+from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.evaluation.settings import (
+    ENGINES,
+    GATES,
+    INCONCLUSIVE,
+    PAIRINGS,
+    RESIDENCIES,
+)
 
 
 @dataclass(frozen=True)

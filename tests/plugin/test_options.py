@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.options import OPTIONS, ROLES
+from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.plugin.options import OPTIONS
 from tests.plugin.project import PHOTOS, SHAPES, Project
 
 # A value for the command line, one for the environment, one for the ini file; each is visible.
@@ -45,9 +46,9 @@ VALUES = {
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    from pytest_cepbench.plugin.run_settings import RunSettings
+    from pytest_cepbench.plugin.run_settings import settings_of
 
-    return vars(RunSettings.from_config(config))
+    return vars(settings_of(config))
 
 
 def _found(settings: dict[str, Any], name: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cepbench.plugin.workers.run_dir import write_message
+from pytest_cepbench.evaluation.run_context import write_message
 
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress

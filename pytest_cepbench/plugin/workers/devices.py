@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.evaluation.settings import RunSettings
 
 THREADS = "OMP_NUM_THREADS"
 """What numpy, torch and tokenizers' libraries all take their number of threads from."""

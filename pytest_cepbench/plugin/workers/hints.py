@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.plugin.workers.run_dir import CASES, make_folder, write_message
+from pytest_cepbench.evaluation.run_context import CASES, write_message
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
+    from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 
 CATEGORY, WHOLE, POOLED = 0, 1, 2
 """When a case has its turn: categories, then what is made of several, then the verdict of all."""
@@ -65,38 +65,40 @@ def guess(nodeid: str) -> CaseHint:
     return CaseHint(unit, nodeid.partition("::")[0] if case else "", turn=turn)
 
 
-def leave_outlines(process: Evaluator, pooled: Mapping[str, Path]) -> None:
+def leave_outlines(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
     """Say of every case that was collected what it asks for. pooled: suite files by node id.
 
     Every worker could say the same; the first one does.
     """
-    folder = process.folder
+    folder = evaluator.context.folder
     if (folder / CASES).exists():
         return
-    outlines = {nodeid: _of_case(process, nodeid, one) for nodeid, one in process.assigned.items()}
+    outlines = {
+        nodeid: _of_case(evaluator, nodeid, one) for nodeid, one in evaluator.assigned.items()
+    }
     for nodeid, path in pooled.items():
-        outlines[nodeid] = CaseHint(nodeid, str(path), _models(process, path), POOLED)
+        outlines[nodeid] = CaseHint(nodeid, str(path), _models(evaluator, path), POOLED)
     text = json.dumps({nodeid: asdict(outline) for nodeid, outline in outlines.items()})
     with suppress(OSError):  # a full disk: without word the scheduler guesses
-        write_message(make_folder(process.settings.home, folder), CASES, text)
+        write_message(evaluator.context.make_folder(), CASES, text)
 
 
-def _of_case(process: Evaluator, nodeid: str, one: AssignedCase) -> CaseHint:
-    loaded, case = process.suites.get(one.suite_file), one.case
+def _of_case(evaluator: Evaluator, nodeid: str, one: AssignedCase) -> CaseHint:
+    loaded, case = evaluator.suites.get(one.suite_file), one.case
     samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
     unit = unit_of(nodeid)
     whole = len(case.categories) > 1 or unit.endswith("[overall")
     return CaseHint(
         unit=unit,
         suite=str(one.suite_file),
-        models=_models(process, one.suite_file),
+        models=_models(evaluator, one.suite_file),
         turn=WHOLE if whole else CATEGORY,
         cost=len(samples) * loaded.suite.table.chain.length,
     )
 
 
-def _models(process: Evaluator, path: Path) -> tuple[str, ...]:
-    lineup = process.suites.get(path).lineup
+def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
+    lineup = evaluator.suites.get(path).lineup
     chosen = {f"{seat.role} {seat.spec}" for seat in lineup.seats.values()}
     return tuple(sorted(chosen | {f"{lineup.under_test} {lineup.subject}"}))
 

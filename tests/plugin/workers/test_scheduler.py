@@ -18,14 +18,14 @@ SLOW = """\
 import time
 from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import caption, perceive
+from pytest_cepbench.datasets.shapes import caption, parse_image
 
 class Slow:
     fingerprint, seeded = "slow/1", False
 
     def describe(self, images, prompt, seeds):
         time.sleep(0.004 * len(images))
-        return [caption(perceive(ImageArtifact.from_pil(image))) for image in images]
+        return [caption(parse_image(ImageArtifact.from_pil(image))) for image in images]
 """
 
 STOPPING = """\

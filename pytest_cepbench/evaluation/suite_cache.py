@@ -1,4 +1,4 @@
-"""The suites of a run: each is loaded once, with its data, its models' names and its cases."""
+"""The suites of a run: each is loaded once, with its data, its roles, its metrics and its cases."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import cast
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.plugin.run_settings import RunSettings
 from pytest_cepbench.suites import (
     Assignments,
     Case,
@@ -54,7 +54,7 @@ class LoadedSuite:
 
 
 class SuiteCache:
-    """Those that were asked for, by path; loaded when they are first needed."""
+    """Suites by path, each loaded when it is first needed."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
@@ -62,7 +62,7 @@ class SuiteCache:
 
     @cached_property
     def choices(self) -> RoleChoices:
-        """What the user said about models."""
+        """The models that the engineer chose."""
         settings = self._settings
         return RoleChoices(
             model=settings.model,
@@ -74,11 +74,11 @@ class SuiteCache:
     def get(self, path: Path) -> LoadedSuite:
         """A suite, its data set listed.
 
-        Raises CepError kinds, DataAbsentError, and NotConcernedError.
+        Raises kinds of CepError, DataAbsentError, and SuiteNotApplicableError.
         """
         if path not in self._loaded:
             suite = load_suite(path)
-            # Before the roles: where the data is not here, nobody is asked for models.
+            # Before the roles: where the data is not here, no model is needed.
             dataset = load_data(suite, self._settings.data, self._settings.samples)
             lineup, measures = cast_suite(suite, self.choices)
             dataset = dataset.repeated(self._seeds(suite))
@@ -94,7 +94,7 @@ class SuiteCache:
         return list(self._loaded.values())
 
     def claim(self, path: Path, key: CaseKey, test: Overrides) -> SettingSource:
-        """How a case is judged before alpha is divided: the run has the word, then the test."""
+        """How a case is judged before alpha is divided: by the run, then the test, then the suite."""
         settings = self._settings
         run = Overrides(
             gate=cast("GateName | None", settings.gate),
@@ -114,10 +114,10 @@ class SuiteCache:
         except ValueError as error:
             raise SuiteError(str(error)) from None
 
-    def measuring(self, path: Path, roster: ModelPool) -> SuiteRun:
-        """The measuring of a suite by the models of a roster."""
+    def measuring(self, path: Path, models: ModelPool) -> SuiteRun:
+        """The measuring of a suite by these models."""
         loaded = self.get(path)
-        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, roster)
+        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, models)
 
     def _seeds(self, suite: Suite) -> int:
         """How often each sample is played."""

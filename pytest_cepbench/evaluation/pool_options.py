@@ -1,15 +1,13 @@
-"""What was said of the Ray engine: its pools, and what does not go together with it.
+"""Settings of the Ray engine: its pools, and what it does not go together with.
 
-Standard library and pytest only: this runs in every pytest that has the plugin installed.
+Standard library only: this is imported in every pytest that has the plugin installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
-from pytest_cepbench.plugin.options import ROLES
+ROLES = ("describer", "generator", "encoder", "detector", "judge")
 
 _KEYS = ("actors", "gpus", "cpus")
 
@@ -17,27 +15,29 @@ _EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
 
 
 def check_engine(
-    config: pytest.Config, values: Mapping[str, str], sources: Mapping[str, str]
+    values: Mapping[str, Sequence[str]], sources: Mapping[str, str], *, workers: bool
 ) -> None:
-    """Raise ValueError for what the engine that was asked for makes no use of.
+    """Raise ValueError for settings that the chosen engine makes no use of.
 
-    values, sources: of the options, by their names.
+    values: setting -> the texts given for it.
+    sources: setting -> where its texts came from.
+    workers: whether xdist's workers are asked for.
     """
-    if values.get("engine") != "ray":
+    if "ray" not in values.get("engine", [])[-1:]:
         for name in ("ray-address", "ray-pool"):
             # What stands in an ini file waits there for the runs that are on a cluster.
             if sources.get(name, "").startswith("--"):
-                msg = f"{sources[name]} {values[name]!r} is for --cep-engine=ray: give that as well, or drop it"
+                text = values[name][-1]
+                msg = f"{sources[name]} {text!r} is for --cep-engine=ray: give that as well, or drop it"
                 raise ValueError(msg)
         return
-    if values.get("residency") == "swap":
+    if "swap" in values.get("residency", [])[-1:]:
         msg = (
             f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; give each "
             "role a device of its own instead, with --cep-ray-pool"
         )
         raise ValueError(msg)
-    workers = getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
-    if workers or hasattr(config, "workerinput"):
+    if workers:
         msg = "--cep-engine=ray brings its own workers: drop -n (and --tx), or the engine"
         raise ValueError(msg)
 
@@ -52,20 +52,20 @@ def _pool(text: str, source: str) -> tuple[str, dict[str, float]]:
     if role not in ROLES:
         msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLES)}), as in {_EXAMPLE}"
         raise ValueError(msg)
-    found: dict[str, float] = {}
+    pool: dict[str, float] = {}
     for part in rest.split(","):
         key, _, value = part.strip().partition("=")
         number = _number(value)
         whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
-        wrong = key not in _KEYS or key in found or not 0 <= number < float("inf")
+        wrong = key not in _KEYS or key in pool or not 0 <= number < float("inf")
         if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
             msg = (
                 f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus (a part "
                 f"of one, or a whole number) and cpus are expected, each once, as in {_EXAMPLE}"
             )
             raise ValueError(msg)
-        found[key] = int(number) if key == "actors" else number
-    return role, found
+        pool[key] = int(number) if key == "actors" else number
+    return role, pool
 
 
 def _number(text: str) -> float:
