@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, named_seat
+from pytest_cepbench.suites.gate_config import Overrides, settle
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.shards import Work
 
@@ -198,6 +199,19 @@ class Evaluator:
     def hash_file(self, path: Path) -> str:
         """SHA-256 of a file's bytes, remembered by the store."""
         return self.models.context.hash_file(path)
+
+    def assign(self, cases: Mapping[str, tuple[Path, Case, Overrides]]) -> None:
+        """Divide alpha among all cases of the run, so that a case's share is known before it runs.
+
+        cases: node id -> suite file, case, and what its test says of how it is judged.
+        """
+        claims = {
+            nodeid: self.suites.claim(path, case.key, overrides)
+            for nodeid, (path, case, overrides) in cases.items()
+        }
+        for nodeid, policy in settle(claims).items():
+            path, case, _ = cases[nodeid]
+            self.assigned[nodeid] = AssignedCase(path, case, policy)
 
     # -- other processes and the cluster -------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from pytest_cepbench.suites.gate_config import (
 )
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.model_options import Part
+from pytest_cepbench.suites.role_assignment import check_installed
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,18 @@ class SuiteCache:
             pooled = pooled_case(suite, cases)
             self._loaded[path] = LoadedSuite(suite, dataset, lineup, measures, cases, pooled)
         return self._loaded[path]
+
+    def cases(self, path: Path, *, pooled: bool) -> list[Case | PooledCase]:
+        """The cases of a suite, whose models' packages are installed.
+
+        pooled: whether to add the verdict of all of it, where the suite wants one.
+        Raises as `get`, and MissingDependencyError.
+        """
+        loaded = self.get(path)
+        # A list of cases and a plan need no models.
+        if not (self._settings.listing or self._settings.plan):
+            check_installed(loaded.suite, loaded.lineup)
+        return [*loaded.cases, *([loaded.pooled] if pooled and loaded.pooled else [])]
 
     @property
     def loaded(self) -> list[LoadedSuite]:

@@ -9,15 +9,13 @@ import pytest
 
 from pytest_cepbench.errors import CepError, unknown_name
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
+from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.run_settings import updating
 from pytest_cepbench.suites import Case, SuiteNotApplicableError
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.data import DataAbsentError
-from pytest_cepbench.suites.gate_config import settle
-from pytest_cepbench.suites.role_assignment import check_installed
 
 
 def mark_of(node: pytest.Item) -> CepMark:
@@ -35,13 +33,8 @@ def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
     try:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
-        loaded = evaluator.suites.get(path)
-        # A list of cases and a plan need no models.
-        if not (evaluator.settings.listing or evaluator.settings.plan):
-            check_installed(loaded.suite, loaded.lineup)
-        cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
-        if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
-            cases.append(loaded.pooled)
+        pooled = not mark.partial and not updating(metafunc.config)
+        cases = _selected(evaluator.suites.cases(path, pooled=pooled), mark)
     except DataAbsentError as absence:
         _skip(metafunc, str(absence), "data-absent")
     except SuiteNotApplicableError as reason:
@@ -53,20 +46,19 @@ def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
 
 
 def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
-    """Divide alpha among the cases that were collected: a case's share is known before it runs."""
-    cases, claims = {}, {}
+    """Divide alpha among the cases that were collected. Raises pytest.UsageError for a useless policy."""
+    cases = {}
     for item in items:
         case = case_of(item)
         if isinstance(case, Case):
             mark = mark_of(item)
-            path = mark.suite_file(item.path)
-            cases[item.nodeid] = path, case
-            claim = claims[item.nodeid] = evaluator.suites.claim(path, case.key, mark.overrides)
-            # What a worker raises here is no usage error of the run: there the cases are refused.
-            if not hasattr(item.config, "workerinput"):
-                _check_policy(evaluator, path, case, claim.policy)
-    for nodeid, policy in settle(claims).items():
-        evaluator.assigned[nodeid] = AssignedCase(*cases[nodeid], policy)
+            cases[item.nodeid] = mark.suite_file(item.path), case, mark.overrides
+    # What a worker raises here is no usage error of the run: there the cases are refused.
+    if not any(hasattr(item.config, "workerinput") for item in items):
+        for path, case, overrides in cases.values():
+            policy = evaluator.suites.claim(path, case.key, overrides).policy
+            _check_policy(evaluator, path, case, policy)
+    evaluator.assign(cases)
 
 
 def _check_policy(evaluator: Evaluator, path: Path, case: Case, policy: Policy) -> None:
@@ -78,7 +70,7 @@ def _check_policy(evaluator: Evaluator, path: Path, case: Case, policy: Policy) 
 
 
 def leave_outlines(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
-    """Leave word of what the collected cases need, for whoever deals them to workers."""
+    """Leave hints on what the collected cases need, for the scheduler."""
     from pytest_cepbench.plugin.workers import hints
 
     pooled = {
@@ -100,7 +92,8 @@ def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
     metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
 
 
-def _selected(cases: tuple[Case, ...], mark: CepMark) -> list[Case]:
+def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | PooledCase]:
+    """The cases that a marker leaves in. Raises CepError for a name that no case has."""
     chosen = list(cases)
     wanted = {"part": mark.categories, "metric": mark.metrics}
     for attribute, names in wanted.items():

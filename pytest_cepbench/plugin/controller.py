@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import SpecError, StoreError, WriteError
+from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
@@ -216,13 +216,11 @@ class Controller:
         harmless = not code or (isinstance(code, int) and code % 256 in (0, nothing))
         if not harmless or self.settings.plan or self.settings.listing:
             return code
-        failing = [result for result in ledger.results if not result.passes]
-        if failing:
-            return max(result.presentation.exit_code for result in failing)
-        if ledger.active and ledger.problems():
-            from pytest_cepbench.gate import PRESENTATIONS, Verdict
-
-            return PRESENTATIONS[Verdict.INCOMPLETE].exit_code
+        worst = run_result.exit_code(
+            ledger.results, lambda: ledger.problems() if ledger.active else ()
+        )
+        if worst:
+            return worst
         # Who names a model wants to know of it, and no test ran.
         unasked = self.settings.names_models and self.pytests_code == nothing
         return nothing if ledger.nothing_compared or unasked else code
@@ -262,30 +260,18 @@ class Controller:
         return list(dict.fromkeys(lines))
 
     def _accept(self, session: pytest.Session) -> None:
-        from pytest_cepbench.gate import CaseKey
-        from pytest_cepbench.gate.acceptance import apply, propose
-
         results = self.ledger.results
         errors = [result for result in results if not result.passes]
         failed = session.exitstatus or self.pytests_code
         self.refused = bool(self.ledger.problems() or errors or failed)
         if not self.refused:
-            root = self.settings.baselines
-            measured = {  # once, where several tests judged a case
-                CaseKey(one.suite, one.part, one.metric): one.measured
-                for one in results
-                if one.accepted and one.measured is not None
-            }
-            proposed = [propose(key, baseline, root) for key, baseline in measured.items()]
-            changes = [change for change in proposed if change is not None]
             try:
-                apply(changes, root)
+                self.changes = run_result.accept_baselines(results, self.settings.baselines)
             except WriteError as error:
                 self.unwritten = True
                 self.ledger.fail(f"nothing was accepted: {error}")
                 session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # as above
             else:
-                self.changes = changes
                 return
         from msgspec.structs import replace
 
@@ -296,13 +282,7 @@ class Controller:
 
     def _write_reports(self) -> None:
         from pytest_cepbench import __version__
-        from pytest_cepbench.report.markdown import markdown_summary
-        from pytest_cepbench.report.writers import (
-            RunFacts,
-            html_page,
-            json_document,
-            write_reports,
-        )
+        from pytest_cepbench.report.writers import RunFacts
 
         ledger = self.ledger
         facts = RunFacts(
@@ -314,20 +294,13 @@ class Controller:
             self.background_usage,
             len(self.crashes.all),
         )
-        results = ledger.results
-        documents = {
-            ".json": json_document(facts, results),
-            ".html": html_page(facts, results, self._stored_image),
-            ".md": markdown_summary(facts, results),
-        }
+        settings = self.settings
         try:
-            # What an earlier run reported would be taken for the report of this one.
-            self.written = write_reports(self.settings.report, documents, stale=False)
+            self.written = run_result.write_run_reports(
+                facts, ledger.results, self._stored_image, settings.report, settings.home
+            )
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
-            return
-        with suppress(OSError):
-            keep_out_of_git(self.settings.home, self.settings.report)
 
     def _stored_image(self, digest: str) -> ImageArtifact | None:
         """An image for the report; the store is opened for the first one only."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
+
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
 
@@ -251,15 +253,11 @@ class Ledger:
     @property
     def nothing_compared(self) -> bool:
         """Whether cases were there and none was judged that could have failed: skipped, or informational."""
-        return bool(self.skipped or self.results) and not any(
-            result.primary or result.accepted for result in self.results
-        )
+        return nothing_compared(self.results, self.skipped)
 
     def verdict(self) -> str:
         """Of the whole run: passed, failed, or incomplete."""
-        if self.problems() or not self.results:
-            return "incomplete"
-        return "passed" if all(result.passes for result in self.results) else "failed"
+        return run_verdict(self.results, self.problems())
 
 
 def read_results(payload: Mapping[str, Any]) -> list[tuple[str, CaseResult]]:
