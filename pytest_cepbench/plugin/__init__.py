@@ -154,12 +154,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item for item in session.items if is_case(item)]
     if not cases:
         return
-    from pytest_cepbench.plugin.collection import assign_policies, leave_outlines
+    from pytest_cepbench.plugin.collection import assign_policies, write_case_hints
 
     config, evaluator = session.config, evaluator_of(session.config)
     assign_policies(cases, evaluator)
     if hasattr(config, "workerinput"):
-        leave_outlines(cases, evaluator)
+        write_case_hints(cases, evaluator)
     if evaluator.settings.listing or evaluator.settings.plan:
         return
     controller = config.stash.get(CONTROLLER, None)
@@ -176,10 +176,12 @@ def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
 
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
-        live.show(config, lambda: live.own(evaluator.progress, evaluator.cluster_progress))
+        live.show(
+            config, lambda: live.own_snapshots(evaluator.progress, evaluator.cluster_progress)
+        )
     elif worker["cepbench_live"]:
         folder = evaluator.context.make_folder()
-        live.tell(config, evaluator.progress, folder, worker["workerid"])
+        live.write_snapshots(config, evaluator.progress, folder, worker["workerid"])
 
 
 def _clear_terminal(config: pytest.Config) -> None:

@@ -69,7 +69,7 @@ def _check_policy(evaluator: Evaluator, path: Path, case: Case, policy: Policy) 
         raise pytest.UsageError(visible(str(error))) from None
 
 
-def leave_outlines(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
+def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     """Leave hints on what the collected cases need, for the scheduler."""
     from pytest_cepbench.plugin.workers import hints
 
@@ -78,7 +78,7 @@ def leave_outlines(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
         for item in items
         if isinstance(case_of(item), PooledCase)
     }
-    hints.leave_outlines(evaluator, pooled)
+    hints.write_hints(evaluator, pooled)
 
 
 def case_of(item: pytest.Item) -> Case | PooledCase | None:

@@ -13,7 +13,7 @@ from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.memory_estimate import weights_bytes
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.plugin.terminal.live import spoken
+from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.devices import Leases
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.report.text import number, printable
@@ -152,7 +152,7 @@ def _total_lines(
     workers = max(1, len(leases.variables))
     yield f"{_loads(evaluator, busy)}{' on each worker' if workers > 1 else ''}"
     if workers > 1:
-        yield f"{workers} workers{': ' if leases.said else ' on the same cores'}{'; '.join(leases.said)}"
+        yield f"{workers} workers{': ' if leases.lines else ' on the same cores'}{'; '.join(leases.lines)}"
     unknown = {_name(need) for need in busy if need.seconds is None}
     if unknown:
         of = counted(len({_name(need) for need in busy}), "model")
@@ -194,4 +194,4 @@ def _size(count: int | None) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else spoken(seconds)
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)

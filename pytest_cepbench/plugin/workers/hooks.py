@@ -1,6 +1,6 @@
 """The hooks of a run on several workers, on xdist's controller and in its workers.
 
-All of them are optional: nothing here is called where xdist is not installed or not at work.
+All of them are optional: nothing here is called where xdist is not installed or not used.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     from pytest_cepbench.plugin.workers.devices import count_workers
 
     settings = settings_of(config)
-    said = _COUNT in os.environ or config.option.numprocesses == "logical"
-    if said or not settings.names_models:
+    set_by_hand = _COUNT in os.environ or config.option.numprocesses == "logical"
+    if set_by_hand or not settings.names_models:
         return None  # xdist's own number
     try:
         count, why = count_workers(settings)
@@ -53,7 +53,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Decide who may use what: in time for the header, after wrong specs were told of."""
+    """Lease devices and cores: in time for the header, after wrong specs were reported."""
     config = session.config
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and config.getoption("tx", None):
@@ -63,16 +63,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say how many workers there are and why, and who is on which device."""
+    """Say how many workers there are and why, and the device of each."""
     leases = config.stash.get(_LEASES, None)
     counted = [config.stash[_COUNTED]] if _COUNTED in config.stash else []
-    said = () if leases is None else leases.said
-    return [f"cepbench: {line}" for line in (*counted, *said)]
+    leased = () if leases is None else leases.lines
+    return [f"cepbench: {line}" for line in (*counted, *leased)]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Lease devices and cores to workers, and hear of it when the run is to stop."""
+    """Lease devices and cores to workers, and watch whether the run is to stop."""
     leases = config.stash.get(_LEASES, None)
     if leases is not None:
         from pytest_cepbench.plugin.workers.devices import apply_leases
@@ -95,27 +95,27 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
-    """Deal cases by what they need, in runs that are about models of ours."""
+    """Schedule cases by what they need, in runs that gate models."""
     controller = config.stash.get(CONTROLLER, None)
     if controller is None or config.getoption("dist") != "load":
-        return None  # another way of dealing is the user's choice
+        return None  # another scheduler is the engineer's choice
     from pytest_cepbench.plugin.workers.devices import concerns
 
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.workers.hints import CaseHint, read_outlines
+    from pytest_cepbench.plugin.workers.hints import CaseHint, read_hints
     from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
 
-    def outlines(nodeids: Sequence[str]) -> list[CaseHint]:
-        found = read_outlines(controller.context.folder, nodeids)
-        # Also those outside a suite's folder, which no id gives away.
+    def hints(nodeids: Sequence[str]) -> list[CaseHint]:
+        found = read_hints(controller.context.folder, nodeids)
+        # Also cases outside a suite's folder, which no id gives away.
         pairs = zip(nodeids, found, strict=True)
-        controller.ledger.expect({nodeid: None for nodeid, one in pairs if one.models})
+        controller.ledger.expect({nodeid: None for nodeid, hint in pairs if hint.models})
         return found
 
-    made = CaseScheduling(config, outlines)
-    config.pluginmanager.register(made, "cepbench_scheduler")
-    return made
+    scheduler = CaseScheduling(config, hints)
+    config.pluginmanager.register(scheduler, "cepbench_scheduler")
+    return scheduler
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -127,7 +127,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
         refuse_modes(node.config)
         from pytest_cepbench.plugin.terminal import live
 
-        live.show(node.config, lambda: live.read_moments(controller.context.folder))
+        live.show(node.config, lambda: live.read_snapshots(controller.context.folder))
 
 
 # -- while they work ---------------------------------------------------------------------------------
@@ -140,17 +140,17 @@ class StopSignal:
     config: pytest.Config
 
     def pytest_runtest_logfinish(self) -> None:
-        """After each test; xdist makes up its mind about `-x` and `--maxfail` just before."""
+        """After each test; xdist decides about `-x` and `--maxfail` just before."""
         if getattr(self.config.pluginmanager.getplugin("dsession"), "shouldstop", False):
-            self.say()
+            self.write()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Before xdist ends its workers, who may be helping still when the run was interrupted."""
-        self.say()
+        """Before xdist ends its workers, which may still help when the run was interrupted."""
+        self.write()
 
-    def say(self) -> None:
-        """Leave the word, where there is anybody who reads it."""
+    def write(self) -> None:
+        """Write the message, where the run has a folder."""
         folder = self.config.stash[CONTROLLER].context.folder
         if folder.exists() and not (folder / STOP).exists():
             try:
@@ -163,14 +163,14 @@ class StopSignal:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """A worker that has no test left helps those that have: they share the chains of all cases."""
-    done = yield
+    result = yield
     if hasattr(session.config, "workerinput") and not (session.shouldfail or session.shouldstop):
         evaluator = session.config.stash.get(EVALUATOR, None)
         if evaluator is not None and evaluator.assigned:
             from pytest_cepbench.evaluation.work_stealing import help_others
 
             help_others(evaluator)
-    return done
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -205,7 +205,7 @@ def pytest_report_teststatus(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker, tell what was done outside of cases; it is lost where the worker dies."""
+    """In a worker, send what was done outside of cases; it is lost where the worker dies."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     evaluator = session.config.stash.get(EVALUATOR, None)
     if output is not None and evaluator is not None:

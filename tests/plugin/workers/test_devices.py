@@ -131,7 +131,7 @@ def test_a_spec_that_says_where_is_obeyed(
     """cuda:1 is not there for who sees one device only; on the cpu nobody needs one."""
     leases = _planned(machine, "--tx", "2*popen", *models)
     assert _on(leases) == expected
-    assert said in leases.said[0]
+    assert said in leases.lines[0]
 
 
 def test_cores_are_shared_unless_the_user_did(
