@@ -1,8 +1,8 @@
-"""What the gate found in the tests of this process, on its way to the ledger.
+"""Results of the gate in the tests of this process, on their way to the ledger.
 
 Verdicts travel on pytest's reports, but other plugins and a user's conftest.py replace reports, change
 their outcome, keep them back and run tests again. So results are kept here, apart from any report, and
-go out with the next report of their test, whatever became of the reports before it.
+go out with the next report of their test, whatever happened to the reports before it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORKED = (
 class Record:
     """One test, in its latest attempt: other plugins run a test again.
 
-    case: what it was given to judge (`suite/part/metric`); None where it was given nothing.
+    case: the case that it was given to judge (`suite/part/metric`); None where it was given none.
     attempt: a name for this attempt that no other attempt in any process has.
-    results: what the gate found in this attempt.
-    shown: how many of them a phase has answered for that is over.
-    skipped: why the test was skipped, if it was.
+    results: of the gate, in this attempt.
+    shown: how many of them belong to phases that are over.
+    skipped: why the test was skipped; None where it was not.
     cut_short: whether the test failed, for whatever reason, or was not called.
     after_error: whether the attempt before met an error, so that what it left in memory is stale.
     waiting: results that no report has carried yet, with their attempt.
@@ -51,7 +51,7 @@ class Record:
     waiting: list[tuple[str, CaseResult]] = field(default_factory=list)
 
     def add(self, result: CaseResult) -> None:
-        """The gate judged a case in this test."""
+        """Enter the result of a case that the gate judged in this test."""
         self.results.append(result)
         self.waiting.append((self.attempt, result))
 
@@ -63,14 +63,14 @@ class Record:
             self.skipped = None if skip is None else skip.msg or ""
         if call.when == "call":
             self.cut_short = raised is not None
-        # A teardown answers for its own results; what a call answered for is not told twice.
+        # A teardown answers for its own results; those of the call are reported already.
         begun = self.shown if call.when == "teardown" else 0
         self.shown = len(self.results)
-        return next((one for one in self.results[begun:] if not one.passes), None)
+        return next((result for result in self.results[begun:] if not result.passes), None)
 
 
 class Records:
-    """The tests of this process that have to do with the gate, by node id."""
+    """The tests of this process that gate cases, by node id."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
@@ -93,7 +93,7 @@ class Records:
         record = Record(case_name(item), f"{self._pid}.{self._attempts}")
         if before is not None:
             record.waiting = before.waiting
-            record.after_error = any(one.verdict == "error" for one in before.results)
+            record.after_error = any(result.verdict == "error" for result in before.results)
             if before.results:
                 from pytest_cepbench.report.junit import PREFIX
 
@@ -104,7 +104,7 @@ class Records:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Every attempt at a test begins here, and knows nothing of the one before."""
+        """Begin an attempt at a test, without what the one before left."""
         if is_case(item):
             self._begin(item)
             if os.getpid() != self._pid:
@@ -113,7 +113,7 @@ class Records:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Put what is known of the test on its report, whoever made that; results go out once."""
+        """Put the record of the test on its report, whichever plugin made that; results go out once."""
         record = self._records.get(report.nodeid)
         if record is None:
             return

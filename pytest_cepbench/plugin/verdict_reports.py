@@ -1,4 +1,4 @@
-"""Test reports that say what the gate found: hooks between a test and whoever reads its outcome."""
+"""Test reports that show verdicts: hooks between a test and the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _XFAIL = "  an xfail mark excuses no verdict: accept the checkpoint, or leave th
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail the phase in which a verdict came that does not pass, whatever the test made of it.
+    """Fail the phase with a verdict that does not pass, whatever the test did with it.
 
     A test can catch what the gate raises, a fixture can skip after it, and an xfail mark expects it.
     """
