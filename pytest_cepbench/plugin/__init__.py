@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
-from pytest_cepbench.plugin import exit_code, verdict_reports
+from pytest_cepbench.plugin import exit_code, records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
     EVALUATOR,
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Register `--cep-...` and the ini keys, and the hooks that have modules of their own."""
     add_options(parser)
     pluginmanager.register(workers_hooks, "cepbench_workers")
-    pluginmanager.register(verdict_reports, "cepbench_verdict_reports")
+    pluginmanager.register(records, "cepbench_verdict_reports")
 
 
 @pytest.hookimpl(wrapper=True)
