@@ -67,16 +67,16 @@ class StoreError(CepError):
     """The store cannot be used."""
 
 
+class DamagedIndexError(StoreError):
+    """The store's database file is damaged; what can be read of it can be saved."""
+
+
 class StoreVersionError(StoreError):
     """The store was written by another, incompatible version."""
 
 
 class StoreFullError(StoreError):
     """The store could not write: no space left."""
-
-
-class DamagedIndexError(StoreError):
-    """The database file of a store is broken; what can be read of it can be saved."""
 
 
 class NotInStoreError(CepError):

@@ -62,7 +62,7 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    image = store.recent.get(link.digest)
+    image = store.image_cache.get(link.digest)
     if image is None and link.source is None:
         image = store.get_image(link.digest)
     elif image is None and link.source is not None:
@@ -79,7 +79,7 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
             raise ImageError(msg)
     if image is None:
         return None
-    store.recent.add(image)
+    store.image_cache.add(image)
     return image.to_pil()
 
 

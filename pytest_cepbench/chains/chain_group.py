@@ -88,7 +88,7 @@ class ChainGroup:
                 self._abandon()
                 raise
             finally:
-                store.recent.clear()
+                store.image_cache.clear()
         msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 

@@ -30,7 +30,7 @@ from pytest_cepbench.evaluation.run_result import (
     write_run_reports,
 )
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
-from pytest_cepbench.models.spec import PRESET, parse_spec
+from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.identities import two_identities
@@ -215,7 +215,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
 def _bind_models(evaluator: Evaluator) -> None:
     """Bind the models that the options name, so that a mistake costs a second, not a night."""
     for seat in evaluator.suites.choices.seats.values():
-        if parse_spec(seat.spec).scheme != PRESET:  # which model a preset is, each suite says
+        if seat.spec.scheme != PRESET:  # which model a preset is, each suite says
             evaluator.models.runner(seat)
 
 

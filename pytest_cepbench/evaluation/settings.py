@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_cepbench.conventions import at_least_one, is_url, named_specs, split_pair
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.evaluation.pool_options import ROLES, read_pools
+from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
 
 GATES = ("regression", "noninferiority", "threshold")
 

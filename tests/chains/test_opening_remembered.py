@@ -36,6 +36,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield opened
 
 
+@pytest.mark.slow
 @given(
     role=st.sampled_from(["describer", "generator"]),
     params=st.dictionaries(st.text(), PLAIN, max_size=4),

@@ -132,6 +132,7 @@ def frechet(x: Array, y: Array, blocks: Labels, count: int) -> tuple[float, list
     return frechet_distance(x, y), frechet_distances_without(x, y, blocks, blocks, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "dimension"), [(120, 6), (40, 64)], ids=["n > D", "n < D"])
 @pytest.mark.parametrize("far", [0.0, 0.3], ids=["equal", "drifted"])
 def test_the_error_of_a_paired_difference_is_the_true_one(

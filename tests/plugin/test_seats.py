@@ -242,6 +242,7 @@ def test_a_curve_that_tells_no_rate_is_an_error_verdict(project: Project) -> Non
     result.stdout.fnmatch_lines(["  SDR text-to-text: no rate, *"])
 
 
+@pytest.mark.slow
 def test_several_suites_in_one_folder(project: Project, mode: tuple[str, ...]) -> None:
     """One module, a suite file for each test, every case judged and named by its own suite."""
     project.write("suite.toml", SHAPES)

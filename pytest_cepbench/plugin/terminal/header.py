@@ -73,8 +73,7 @@ def _always(text: str) -> HeaderLine:
 
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
     from pytest_cepbench.models.protocols import ROLE_NAMES
-    from pytest_cepbench.models.registry import detect
-    from pytest_cepbench.models.spec import SUITE_SCHEMES, parse_spec
+    from pytest_cepbench.models.registry import SCHEMES, detect
 
     choices = evaluator.suites.choices
     assignments = choices.seats
@@ -84,7 +83,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     for name in sorted(
         assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
     ):
-        spec = assignments[name].spec
+        spec = str(assignments[name].spec)
         bound = _bound_here(settings, evaluator, assignments[name])
         if name in gated_roles:
             full, short = _identities(bound)
@@ -92,9 +91,9 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
             yield HeaderLine(f"{label}{spec}{full}", f"{label}{short_name(spec)}{short}")
         else:
             yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")
-    if choices.model is not None and choices.role is None:
-        model = parse_spec(choices.model)
-        known = () if model.scheme in SUITE_SCHEMES else detect(model).roles
+    model = choices.model_spec
+    if model is not None and choices.role is None:
+        known = detect(model).roles if SCHEMES[model.scheme].module else ()
         free = [role for role in known if role not in assignments]
         if free:
             yield HeaderLine(f"it could also play {' or '.join(free)}: choose with --cep-role", "")
@@ -104,10 +103,10 @@ def _bound_here(
     settings: RunSettings, evaluator: Evaluator, assignment: RoleAssignment
 ) -> BoundRole | None:
     """None for a preset, whose model each suite names, and for a model on a cluster that is only listed."""
-    from pytest_cepbench.models.spec import PRESET, parse_spec
+    from pytest_cepbench.models.registry import PRESET
 
     on_cluster = settings.listing and settings.engine == "ray"
-    if on_cluster or parse_spec(assignment.spec).scheme == PRESET:
+    if on_cluster or assignment.spec.scheme == PRESET:
         return None
     return evaluator.models.runner(assignment).bound
 
@@ -152,7 +151,7 @@ def _roles(assignments: Assignments, *, verbose: bool) -> str:
         return spec if verbose else short_name(spec)
 
     fixed = ", ".join(
-        f"{role} {shown(assignment.spec)}"
+        f"{role} {shown(str(assignment.spec))}"
         for role, assignment in assignments.seats.items()
         if role not in assignments.gated
     )

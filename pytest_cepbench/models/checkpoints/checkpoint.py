@@ -1,4 +1,5 @@
-"""Checkpoints on disk: where a spec's folder or hub id is, what lies there, which roles it can play.
+"""Checkpoints on disk: where a spec's folder or hub id is, what lies there, its roles and its
+fingerprint.
 
 Reads JSON and file headers only; no model library is imported.
 """
@@ -6,11 +7,12 @@ Reads JSON and file headers only; no model library is imported.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
@@ -112,8 +114,8 @@ def check_configuration(checkpoint: Checkpoint) -> None:
     kind, config = _identify(checkpoint.path)
     if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
         msg = (
-            f"{checkpoint.path}: its configuration is another one than a moment before: let no trainer "
-            "write there"
+            f"{checkpoint.path}: its configuration is another one than a moment before: let no "
+            "trainer write there"
         )
         raise CheckpointError(msg)
 
@@ -228,5 +230,62 @@ def _no_checkpoint(folder: Path) -> str:
 def _adapter(folder: Path) -> str:
     return (
         f"{folder}: a PEFT adapter, whose base weights lie elsewhere, so no fingerprint can vouch "
-        "for what would be loaded. Merge it into its base (merge_and_unload) and save the whole model"
+        "for what would be loaded. Merge it into its base (merge_and_unload) and save the whole "
+        "model"
     )
+
+
+_VERSION = 1
+
+
+def fingerprint(
+    checkpoint: Checkpoint,
+    hash_file: Callable[[Path], str],
+    *,
+    variant: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> str:
+    """Digest (64 hexadecimal digits) of everything that loading the checkpoint can read.
+
+    Hashed are the bytes of weights, configurations (model, generation, scheduler), tokenizers,
+    processors and chat templates, each under its path, by which loaders find it. Names and dates
+    tell
+    nothing: two checkpoints of one training have the same names, and a copy has other dates. A
+    configuration file that some loaders ignore is hashed all the same: at worst results are
+    computed once more, where a missed file would give a wrong number.
+
+    Left out are READMEs and licences, trainer and optimizer states, pictures, and weights that
+    loading passes over (pickled twins of safetensors, a pipeline's single-file weights, other
+    variants): they change no answer. Library versions are provenance, kept beside results.
+
+    hash_file: SHA-256 of a file's bytes, hexadecimal. The flags are those the model will be loaded
+    with: pickled weights count where they are allowed, Python files where they are run.
+    Raises CheckpointError for a checkpoint whose code would come from another repository.
+    """
+    if trust_remote_code:
+        _refuse_foreign_code(checkpoint)
+    names = readable_files(
+        list_files(checkpoint.path),
+        checkpoint.kind,
+        checkpoint.config,
+        variant=variant,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )
+    files = [[name, hash_file(checkpoint.path / name)] for name in names]
+    return digest_json({"version": _VERSION, "kind": checkpoint.kind, "files": files})
+
+
+def _refuse_foreign_code(checkpoint: Checkpoint) -> None:
+    references = checkpoint.config.get("auto_map") or {}
+    for reference in references.values():
+        for name in reference if isinstance(reference, list) else [reference]:
+            repository, separator, target = str(name).partition("--")
+            if separator:
+                msg = (
+                    f"{checkpoint.path}: its code lies in another repository ({repository}), so no "
+                    f"fingerprint can vouch for it. Copy the Python files beside the weights and "
+                    f'shorten the entry in auto_map to "{target}"'
+                )
+                raise CheckpointError(msg)

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.models.api.error_codes import wait_asked
-from pytest_cepbench.models.api.limiter import RequestLimiter
+from pytest_cepbench.models.api.api_errors import requested_wait
+from pytest_cepbench.models.api.transport import RequestLimiter
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, Seen, document, fault
 
@@ -37,7 +37,7 @@ def test_retry_after_is_read_in_all_its_forms(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     """Seconds, milliseconds, a date; nonsense is nothing."""
-    assert wait_asked(headers, now=lambda: 1000.0) == seconds
+    assert requested_wait(headers, now=lambda: 1000.0) == seconds
 
 
 def test_too_many_requests_hold_all_back(server: FakeServer, load: Load) -> None:
@@ -79,23 +79,23 @@ def test_the_limit_halves_once_for_requests_that_went_together_and_grows_back() 
         limiter, seen = RequestLimiter(16), []
         taken = []
         for _ in range(16):
-            async with limiter.place() as now:
+            async with limiter.slot() as now:
                 taken.append(now)
         for now in taken:
-            limiter.throttled(now, 0.0)
+            limiter.record_throttling(now, 0.0)
         seen.append(limiter.limit)
-        async with limiter.place() as now:
-            limiter.throttled(now, 0.0)
+        async with limiter.slot() as now:
+            limiter.record_throttling(now, 0.0)
         seen.append(limiter.limit)
         for _ in range(9):
-            limiter.went_well()
+            limiter.record_success()
         seen.append(limiter.limit)
         for _ in range(500):
-            limiter.went_well()
+            limiter.record_success()
         seen.append(limiter.limit)
         for _ in range(9):
-            async with limiter.place() as now:
-                limiter.throttled(now, 0.0)
+            async with limiter.slot() as now:
+                limiter.record_throttling(now, 0.0)
         seen.append(limiter.limit)
         return seen
 

@@ -14,9 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.models.api.credentials import Secret, public_url, without_secrets
-from pytest_cepbench.models.api.endpoint import find_endpoint
-from pytest_cepbench.models.api.request_params import ServerParams
+from pytest_cepbench.models.api.endpoint import ServerParams, find_endpoint
+from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
 from pytest_cepbench.models.protocols import Battle
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, document, fault, said
@@ -83,7 +82,7 @@ def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: s
     repeated = FORMS[form](key)
     # Letters of base64 right before or behind may hold a bit of the key, and go with it.
     text = f"{before}\n{repeated}\n{after}"
-    found = Secret(key).out_of(text)
+    found = Secret(key).remove_from(text)
     assert "[key]" in found
     assert repeated not in found
     assert found.replace("\n", "").startswith(before.replace("\n", ""))
@@ -102,7 +101,7 @@ def test_a_key_is_found_inside_what_was_encoded(
 ) -> None:
     """At any place in groups of three bytes, in both alphabets: nothing that is left decodes to it."""
     encoded = (urlsafe_b64encode if for_urls else b64encode)(before + key.encode() + after).decode()
-    found = Secret(key).out_of(f"got {encoded if padded else encoded.rstrip('=')} from you")
+    found = Secret(key).remove_from(f"got {encoded if padded else encoded.rstrip('=')} from you")
     assert found.startswith("got ")
     assert found.endswith(" from you")
     left = found.removeprefix("got ").removesuffix(" from you").split("[key]")
@@ -116,9 +115,9 @@ def test_a_key_is_found_inside_what_was_encoded(
 def test_a_long_key_is_found_over_line_ends_and_gaps(gap: str) -> None:
     """In lines of 76 letters as mails have them, or one letter at a time."""
     text = f"no such key: {gap.join(KEY)}!"
-    assert Secret(KEY).out_of(text) == "no such key: [key]!"
+    assert Secret(KEY).remove_from(text) == "no such key: [key]!"
     encoded = b64encode(f"Bearer {KEY}".encode()).decode()
-    found = Secret(KEY).out_of(gap.join((encoded[:12], encoded[12:])))
+    found = Secret(KEY).remove_from(gap.join((encoded[:12], encoded[12:])))
     assert found.endswith("[key]")
     assert encoded[16:24] not in found
 
@@ -128,33 +127,33 @@ def test_a_long_key_is_found_over_line_ends_and_gaps(gap: str) -> None:
 @settings(max_examples=20)
 def test_a_short_key_changes_no_text(key: str, text: str) -> None:
     """Servers without keys are given words; captions hold them."""
-    assert Secret(key).out_of(text) == text
+    assert Secret(key).remove_from(text) == text
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
     """Escapes and gaps are read to find the key, and not to change anything."""
     assume("0" not in text)
-    assert Secret(KEY).out_of(text) == text
+    assert Secret(KEY).remove_from(text) == text
 
 
 def test_words_are_not_joined_to_a_short_key() -> None:
     """Below 16 letters a key with gaps may be what somebody said."""
-    assert Secret("redbuses").out_of("two red buses") == "two red buses"
-    assert Secret("redbuses").out_of("two redbuses") == "two [key]"
+    assert Secret("redbuses").remove_from("two red buses") == "two red buses"
+    assert Secret("redbuses").remove_from("two redbuses") == "two [key]"
 
 
 @pytest.mark.parametrize("text", ["\\" * 50_000, "%25" * 30_000, '\\"' * 30_000, " " * 50_000])
 def test_looking_for_a_key_takes_no_longer_than_the_text(text: str) -> None:
     """A server that sends nothing but escapes keeps nobody busy."""
     started = time.perf_counter()
-    assert Secret(KEY * 8).out_of(text) == text
+    assert Secret(KEY * 8).remove_from(text) == text
     assert time.perf_counter() - started < 20
 
 
 def test_a_word_that_stands_for_no_key_is_no_secret() -> None:
     """EMPTY is what many servers without keys are given; captions may hold it."""
-    assert Secret("EMPTY").out_of("an EMPTY room") == "an EMPTY room"
+    assert Secret("EMPTY").remove_from("an EMPTY room") == "an EMPTY room"
 
 
 @pytest.mark.parametrize(
