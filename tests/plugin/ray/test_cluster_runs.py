@@ -17,7 +17,7 @@ ray = pytest.importorskip("ray")
 
 from ray.util.placement_group import placement_group  # noqa: E402
 
-import pytest_cepbench.plugin.ray_pools  # noqa: E402, F401 - see above
+import pytest_cepbench.evaluation.ray_engine  # noqa: E402, F401 - see above
 from pytest_cepbench.chains.ray import supervisor  # noqa: E402
 from pytest_cepbench.store import Store  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("openai")
 
-import pytest_cepbench.plugin.ray_pools  # noqa: F401 - see above
+import pytest_cepbench.evaluation.ray_engine  # noqa: F401 - see above
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.models.rule_based import ShapesDescriber
 from tests.models.api.fake_server import Answer, Seen, said, serving

@@ -1,4 +1,4 @@
-"""Measuring a case as far as its verdict needs, and judging what was measured."""
+"""Measurement of a case as far as its verdict needs, and the judgement of it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import REMEDY, load_baseline
 from pytest_cepbench.gate.paths import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
-from pytest_cepbench.plugin.evaluator import Evaluator
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import Work
 
 
 @dataclass(frozen=True)
 class References:
-    """What a case is compared with: the last accepted baseline, and the anchor behind it.
+    """The last accepted baseline of a case, and the anchor behind it; None where there is none.
 
-    pairing: by which samples.
+    pairing: the samples by which they are compared.
     """
 
     baseline: Baseline | None
@@ -32,7 +32,10 @@ class References:
     pairing: Pairing = "exact"
 
     def judge(self, measurement: Measurement, policy: Policy, *, partial: bool) -> Judgement:
-        """A measurement against both; partial: as in `judge`."""
+        """A measurement judged against both.
+
+        partial: whether more samples can be looked at.
+        """
         return judge(
             measurement,
             self.baseline,
@@ -47,7 +50,9 @@ class References:
 class EvaluatedCase:
     """A case, measured and judged.
 
-    looks: samples at each look. partial: whether there are more. share: of alpha at the last look.
+    looks: samples at each look.
+    partial: whether there are more samples.
+    share: of alpha, at the last look.
     references: what it was compared with.
     """
 
@@ -59,17 +64,17 @@ class EvaluatedCase:
     references: References
 
     def judge(self, policy: Policy) -> Judgement:
-        """What was measured, judged by another policy; alpha is that of the last look."""
+        """The measurement judged by another policy, whose alpha is that of the last look."""
         return self.references.judge(self.measurement, policy, partial=self.partial)
 
 
-def read_references(process: Evaluator, case: Case) -> References:
+def read_references(evaluator: Evaluator, case: Case) -> References:
     """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
-    root = process.settings.baselines
+    root = evaluator.settings.baselines
     return References(
         _read(baseline_path(root, case.key), case),
         _read(anchor_path(root, case.key), case),
-        cast("Pairing", process.settings.pairing),
+        cast("Pairing", evaluator.settings.pairing),
     )
 
 
@@ -85,8 +90,8 @@ def _read(path: Path, case: Case) -> Baseline | None:
     return load_baseline(text, case.key, name)
 
 
-def examine(
-    process: Evaluator,
+def evaluate_case(
+    evaluator: Evaluator,
     suite_file: Path,
     case: Case,
     policy: Policy,
@@ -94,66 +99,67 @@ def examine(
     *,
     whole: bool,
 ) -> EvaluatedCase:
-    """Measure a case and judge it, looking at more samples while nothing is decided.
+    """Measure a case and judge it, looking at more samples while it is undecided.
 
-    whole: measure all samples at once, whatever the settings. Raises what measuring raises.
+    whole: whether to measure all samples at once, whatever the settings.
+    Raises what measuring raises.
     """
-    run = process.run(suite_file)
-    sizes = [run.samples(case)] if whole else planned_looks(process, suite_file, case, policy)
+    run = evaluator.suite_run(suite_file)
+    sizes = [run.samples(case)] if whole else planned_looks(evaluator, suite_file, case, policy)
     shares = look_shares(len(sizes))
     looks: list[int] = []
-    found: EvaluatedCase | None = None
-    for size, share in _affordable(process, sizes, shares):
+    evaluated: EvaluatedCase | None = None
+    for size, share in _affordable(evaluator, sizes, shares):
         depth = run.depth(case, size)
         partial = depth is not None
-        work = work_of(process)
-        process.offer(suite_file, case, depth)
-        work.ready(suite_file, case, depth)
+        shards = enlisted_shards(evaluator)
+        evaluator.offer(suite_file, case, depth)
+        shards.ready(suite_file, case, depth)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
         judgement = references.judge(measurement, level, partial=partial)
-        found = EvaluatedCase(measurement, judgement, tuple(looks), partial, share, references)
+        evaluated = EvaluatedCase(measurement, judgement, tuple(looks), partial, share, references)
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
-    assert found is not None  # the first look is always taken
-    return found
+    assert evaluated is not None  # the first look is always taken
+    return evaluated
 
 
-def work_of(process: Evaluator) -> Work:
-    """The shards of the run, those of every case that was collected among them."""
-    work = process.work
-    if not work.enlisted:
-        for one in process.assigned.values():
-            run = process.run(one.suite_file)
-            first = planned_looks(process, one.suite_file, one.case, one.policy)[0]
-            needed = (one.suite_file, one.case, run.depth(one.case, first))
-            work.enlist(*needed)
-            process.offer(*needed)
-    return work
+def enlisted_shards(evaluator: Evaluator) -> Work:
+    """The shards of the run, with those of every collected case."""
+    shards = evaluator.shards
+    if not shards.enlisted:
+        for assigned in evaluator.assigned.values():
+            path, case = assigned.suite_file, assigned.case
+            first = planned_looks(evaluator, path, case, assigned.policy)[0]
+            depth = evaluator.suite_run(path).depth(case, first)
+            shards.enlist(path, case, depth)
+            evaluator.offer(path, case, depth)
+    return shards
 
 
-def planned_looks(process: Evaluator, suite_file: Path, case: Case, policy: Policy) -> list[int]:
+def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy) -> list[int]:
     """Samples at each look that a case may take; categories add to them alike.
 
     More than one look is for what is decided by statistics and can fail the run; what has a score
     of a whole set is measured whole.
     """
-    run = process.run(suite_file)
+    run = evaluator.suite_run(suite_file)
     every = run.samples(case)
-    if process.settings.inconclusive != "more" or not run.per_sample(case):
+    if evaluator.settings.inconclusive != "more" or not run.per_sample(case):
         return [every]
-    budget = process.settings.budget.samples
+    budget = evaluator.settings.budget.samples
     sizes = look_sizes(every if budget is None else min(every, budget))
     return list(sizes) if policy.primary and policy.statistical else list(sizes[:1])
 
 
 def _affordable(
-    process: Evaluator, sizes: list[int], shares: tuple[float, ...]
+    evaluator: Evaluator, sizes: list[int], shares: tuple[float, ...]
 ) -> Iterator[tuple[int, float]]:
     """The looks, as long as the time of the run lasts."""
-    seconds = process.settings.budget.seconds
+    seconds = evaluator.settings.budget.seconds
     for number, look in enumerate(zip(sizes, shares, strict=True)):
-        if number and seconds is not None and time.time() - process.started > seconds:
+        if number and seconds is not None and time.time() - evaluator.context.started > seconds:
             return
         yield look

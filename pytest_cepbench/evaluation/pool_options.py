@@ -1,16 +1,15 @@
-"""Options of the Ray engine: its pools, and what it does not go together with.
+"""Settings of the Ray engine: its pools, and what it does not go together with.
 
-Standard library and pytest only: this runs in every pytest that has the plugin installed.
+Standard library only: this is imported in every pytest that has the plugin installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from pytest_cepbench.errors import did_you_mean
-from pytest_cepbench.plugin.options import ROLES
+
+ROLES = ("describer", "generator", "encoder", "detector", "judge")
 
 _KEYS = ("actors", "gpus", "cpus")
 
@@ -18,27 +17,29 @@ _EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
 
 
 def check_engine(
-    config: pytest.Config, values: Mapping[str, str], sources: Mapping[str, str]
+    values: Mapping[str, Sequence[str]], sources: Mapping[str, str], *, workers: bool
 ) -> None:
-    """Raise ValueError for options that have no effect with the engine of the run.
+    """Raise ValueError for settings that the chosen engine makes no use of.
 
-    values, sources: of the options, by their names.
+    values: setting -> the texts given for it.
+    sources: setting -> where its texts came from.
+    workers: whether xdist's workers are asked for.
     """
-    if values.get("engine") != "ray":
+    if "ray" not in values.get("engine", [])[-1:]:
         for name in ("ray-address", "ray-pool"):
             # In an ini file they may stay for the runs that are on a cluster.
             if sources.get(name, "").startswith("--"):
-                msg = f"{sources[name]} {values[name]!r} is for --cep-engine=ray: give that as well, or drop it"
+                text = values[name][-1]
+                msg = f"{sources[name]} {text!r} is for --cep-engine=ray: give that as well, or drop it"
                 raise ValueError(msg)
         return
-    if values.get("residency") == "swap":
+    if "swap" in values.get("residency", [])[-1:]:
         msg = (
             f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; give each "
             "role a device of its own instead, with --cep-ray-pool"
         )
         raise ValueError(msg)
-    workers = getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
-    if workers or hasattr(config, "workerinput"):
+    if workers:
         msg = "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
         raise ValueError(msg)
 

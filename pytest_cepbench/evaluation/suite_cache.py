@@ -1,4 +1,4 @@
-"""The suites of a run: each is loaded once, with its data, its models' names and its cases."""
+"""The suites of a run: each is loaded once, with its data, its roles, its metrics and its cases."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import cast
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.plugin.run_settings import RunSettings
 from pytest_cepbench.suites import (
     Assignments,
     Case,
@@ -36,6 +36,7 @@ from pytest_cepbench.suites.gate_config import (
 )
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.model_options import Part
+from pytest_cepbench.suites.role_assignment import check_installed
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class LoadedSuite:
 
 
 class SuiteCache:
-    """Those that were asked for, by path; loaded when they are first needed."""
+    """Suites by path, each loaded when it is first needed."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
@@ -62,7 +63,7 @@ class SuiteCache:
 
     @cached_property
     def choices(self) -> RoleChoices:
-        """What the user said about models."""
+        """The models that the engineer chose."""
         settings = self._settings
         return RoleChoices(
             model=settings.model,
@@ -78,7 +79,7 @@ class SuiteCache:
         """
         if path not in self._loaded:
             suite = load_suite(path)
-            # Before the roles: where the data is not here, nobody is asked for models.
+            # Before the roles: where the data is not here, no model is needed.
             dataset = load_data(suite, self._settings.data, self._settings.samples)
             lineup, measures = cast_suite(suite, self.choices)
             dataset = dataset.repeated(self._seeds(suite))
@@ -88,13 +89,25 @@ class SuiteCache:
             self._loaded[path] = LoadedSuite(suite, dataset, lineup, measures, cases, pooled)
         return self._loaded[path]
 
+    def cases(self, path: Path, *, pooled: bool) -> list[Case | PooledCase]:
+        """The cases of a suite, whose models' packages are installed.
+
+        pooled: whether to add the verdict of all of it, where the suite wants one.
+        Raises as `get`, and MissingDependencyError.
+        """
+        loaded = self.get(path)
+        # A list of cases and a plan need no models.
+        if not (self._settings.listing or self._settings.plan):
+            check_installed(loaded.suite, loaded.lineup)
+        return [*loaded.cases, *([loaded.pooled] if pooled and loaded.pooled else [])]
+
     @property
     def loaded(self) -> list[LoadedSuite]:
         """The suites that were loaded so far."""
         return list(self._loaded.values())
 
     def claim(self, path: Path, key: CaseKey, test: Overrides) -> SettingSource:
-        """How a case is judged before alpha is divided: the run has the word, then the test."""
+        """How a case is judged before alpha is divided: by the run, then the test, then the suite."""
         settings = self._settings
         run = Overrides(
             gate=cast("GateName | None", settings.gate),
@@ -114,10 +127,10 @@ class SuiteCache:
         except ValueError as error:
             raise SuiteError(str(error)) from None
 
-    def measuring(self, path: Path, roster: ModelPool) -> SuiteRun:
-        """The measuring of a suite by the models of a roster."""
+    def measuring(self, path: Path, models: ModelPool) -> SuiteRun:
+        """The measuring of a suite by these models."""
         loaded = self.get(path)
-        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, roster)
+        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, models)
 
     def _seeds(self, suite: Suite) -> int:
         """How often each sample is played."""

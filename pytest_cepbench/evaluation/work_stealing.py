@@ -1,4 +1,4 @@
-"""A worker that has no test left: it works on what the cases of others need, until the run stops."""
+"""Work of a process that has no case left: it grows what the cases of others need."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from pytest_cepbench.plugin.evaluate import work_of
-from pytest_cepbench.plugin.evaluator import Evaluator
+from pytest_cepbench.evaluation.case_evaluation import enlisted_shards
+from pytest_cepbench.evaluation.evaluator import Evaluator
 
-_LOOK = 0.2  # seconds
+_INTERVAL = 0.2  # seconds
 
 
-def help_others(process: Evaluator) -> None:
-    """Grow and read what nobody has taken; left in the middle of a shard when the run is to stop."""
+def help_others(evaluator: Evaluator) -> None:
+    """Grow and read shards that no process has, until none is left or the run is to stop."""
     try:
-        # Whoever judges the case meets the same error and tells it there; here it would end the worker.
-        with suppress(Exception), interrupted(process.stopped):
-            work_of(process).help()
+        # The process that judges the case meets the same error and reports it; here it would end
+        # the worker.
+        with suppress(Exception), interrupted(evaluator.stop.is_set):
+            enlisted_shards(evaluator).help()
     except KeyboardInterrupt:
-        if not process.stopped():
-            raise  # the user's own
+        if not evaluator.stop.is_set():
+            raise  # the engineer's own
 
 
 @contextmanager
@@ -30,14 +31,14 @@ def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
 
     A shard of a large model takes minutes, and what is lost of it is one batch.
     """
-    turn, over = threading.Lock(), threading.Event()
+    ending, over = threading.Lock(), threading.Event()
     main = threading.main_thread().ident
     assert main is not None
 
     def watch() -> None:
-        while not over.wait(_LOOK):
+        while not over.wait(_INTERVAL):
             if stopped():
-                with turn:  # not after the work has ended of itself
+                with ending:  # not after the work has ended of itself
                     if not over.is_set():
                         # A signal also ends a sleep and a wait, as no exception from outside does.
                         signal.pthread_kill(main, signal.SIGINT)
@@ -50,7 +51,7 @@ def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     finally:
-        with turn:
+        with ending:
             over.set()
         if handler == signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
