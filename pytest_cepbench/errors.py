@@ -71,10 +71,10 @@ class StoreFullError(StoreError):
     """The store could not write: no space left."""
 
 
-class RedirectError(Exception):
+class RedirectError(StoreError):
     """A web server redirects to another place; the text says where, without secrets.
 
-    Raised inside of an HTTP library, and turned into a StoreError by the room of remote stores.
+    Raised inside of an HTTP library; the user sees it as the reason of another StoreError.
     """
 
 
