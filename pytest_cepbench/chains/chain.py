@@ -9,9 +9,8 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains.chain_plan import Modality
-from pytest_cepbench.chains.role_runner import DamagedInputsError
 from pytest_cepbench.datasets.sample import Sample, SeedImage
-from pytest_cepbench.errors import ImageError
+from pytest_cepbench.errors import DamagedChainsError, DamagedInputsError, ImageError
 from pytest_cepbench.store import Store
 
 
@@ -52,14 +51,6 @@ class Chain:
     def has(self, generation: int) -> bool:
         """Whether the artifact of a generation is there."""
         return generation < len(self.links) and self.links[generation].recorded
-
-
-class DamagedChainsError(Exception):
-    """Images that chains need are damaged; keys: of the steps that made them."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        super().__init__(f"{len(keys)} images are damaged")
-        self.keys = tuple(keys)
 
 
 def load_link(chain: Chain, index: int, store: Store) -> Any:

@@ -161,6 +161,7 @@ def test_a_ruined_index_starts_anew(root: Path, index: Path, spoil: object) -> N
         assert store.damage == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(place=st.integers(0, 2**20))
 def test_no_flipped_bit_gives_a_wrong_result(sound_index: Path, place: int) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.sync import inspect_objects, push
@@ -29,6 +31,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_only_what_was_not_uploaded(tmp_path: Path) -> None:
     """Its own store has everything, the shared one sound objects only; a push brings the rest."""
     own, shared = tmp_path / "own", tmp_path / "shared"

@@ -51,6 +51,7 @@ def reach(url: str) -> ObjectStore:
     return objects
 
 
+@pytest.mark.slow
 def test_runs_share_a_bucket(tmp_path: Path, owner: Server) -> None:
     """Results, provenance and images go there and come back; the second write of a name is refused."""
     results = published(tmp_path / "first", URL, range(3))
@@ -110,6 +111,7 @@ def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
     objects.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("user", "url", "said"),
     [
