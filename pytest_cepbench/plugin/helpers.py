@@ -23,7 +23,7 @@ import msgspec
 
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.system_limits import free_memory, usable_cores
-from pytest_cepbench.models.torch_runtime import set_threads, threads_said
+from pytest_cepbench.models.torch_runtime import set_threads, threads_set_by_user
 from pytest_cepbench.plugin.workers.model_identity import identities_of
 from pytest_cepbench.plugin.workers.run_dir import make_folder
 from pytest_cepbench.report import UsageTotals
@@ -92,7 +92,7 @@ class Helpers:
         process.work.processes = count + 1
         for number in range(1, count + 1):
             self._start(f"helper{number}", count + 1)
-        if not threads_said():
+        if not threads_set_by_user():
             set_threads(max(1, usable_cores() // (count + 1)))
 
     def _wanted(self) -> int:
@@ -114,7 +114,7 @@ class Helpers:
             most = min(most, memory // _MEMORY)
         # A user who says how many threads there may be means this process. Uploads are the slower part
         # of a run that publishes.
-        if most < 1 or threads_said() or settings.publish or settings.residency == "swap":
+        if most < 1 or threads_set_by_user() or settings.publish or settings.residency == "swap":
             return 0
         try:
             return most if self._all_small() and self._missing() >= _WORTH else 0
