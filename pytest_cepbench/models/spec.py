@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
 from pytest_cepbench.models.registry import SCHEMES
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -58,6 +58,9 @@ def parse_spec(text: str) -> ModelSpec:
         return ModelSpec(text, "", text, {})
     body, _, query = text.partition("?")
     scheme, colon, rest = body.partition(":")
+    if colon and scheme not in SCHEMES and nearest_name(scheme, SCHEMES, cutoff=0.75):
+        msg = f"model spec '{scheme}:...': {unknown_name('scheme', scheme, SCHEMES)}"
+        raise SpecError(msg)
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
     try:

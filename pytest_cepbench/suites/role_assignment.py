@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
-from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
+from pytest_cepbench.errors import (
+    MissingDependencyError,
+    SpecError,
+    SuiteNotApplicableError,
+    unknown_name,
+)
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.models.registry import check_installed as check_libraries
@@ -25,10 +30,6 @@ _ARTICLES: Mapping[RoleName, str] = {
     "detector": "a",
     "judge": "a",
 }
-
-
-class SuiteNotApplicableError(Exception):
-    """The models that were named are not for this suite: its cases are skipped with this reason."""
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ def test_perfect_chains_stay_at_one(dataset: Dataset) -> None:
     assert similarities == pytest.approx(np.ones((len(dataset.samples), STEPS)), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["miss", "recolor", "reshape", "resize", "move", "swap", "blank"])
 def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
     """The mean over some samples of each category falls strictly with each knob by itself."""

@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import SpecError
-from pytest_cepbench.suites import (
-    Assignments,
-    RoleChoices,
-    SuiteNotApplicableError,
-    cast_suite,
-    load_suite,
-    named_seat,
-)
+from pytest_cepbench.errors import SpecError, SuiteNotApplicableError
+from pytest_cepbench.suites import Assignments, RoleChoices, cast_suite, load_suite, named_seat
 from tests.datasets.replay.files import put
 
 HEAD = """\

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.datasets.mme import CATEGORIES
 from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.suites import (
     Case,
     RoleChoices,
@@ -18,7 +19,6 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from pytest_cepbench.suites.data import DataAbsentError
 from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, divide_alpha
 
 SUITES = Path(__file__).parents[2] / "suites"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.locations import place_of
+from pytest_cepbench.escapes import redirect_target
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
 
 FaultKind = Literal["again", "throttled", "content", "parameter", "rejected", "fatal"]
@@ -209,7 +209,7 @@ def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ())
 
 def _redirect_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of a server that points to another address."""
-    target = endpoint.clean(place_of(fault.redirect, f"{endpoint.url}/"))
+    target = endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/"))
     return ModelError(
         f"{endpoint.name}: {endpoint.url} points to {target} ({fault.status}), and "
         "redirects are not followed: images and prompts would go wherever a server says. If the "

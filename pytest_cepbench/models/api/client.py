@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import NoAnswerError, PointerError
 from pytest_cepbench.models.api import api_errors
 from pytest_cepbench.models.api.api_errors import (
     ApiFault,
@@ -20,12 +21,7 @@ from pytest_cepbench.models.api.api_errors import (
 )
 from pytest_cepbench.models.api.endpoint import Endpoint, ServerParams
 from pytest_cepbench.models.api.redaction import without_secrets
-from pytest_cepbench.models.api.responses import (
-    ApiResponse,
-    NoAnswerError,
-    PointerError,
-    read_models,
-)
+from pytest_cepbench.models.api.responses import ApiResponse, read_models
 from pytest_cepbench.models.api.transport import Connection, RequestLimiter, What
 from pytest_cepbench.models.protocols import Reply, RoleName, Usage
 

@@ -9,17 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, decode_image
-from pytest_cepbench.errors import ImageError
+from pytest_cepbench.errors import ImageError, NoAnswerError, PointerError
 
 _MOST_TOKENS = 10**9
-
-
-class NoAnswerError(Exception):
-    """A body without the requested answer; another request may help."""
-
-
-class PointerError(Exception):
-    """An answer that holds the address of an image instead of the image."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
     check_weights,
@@ -164,10 +164,19 @@ def _locate(spec: ModelSpec) -> tuple[Path, str | None]:
         )
         raise CheckpointError(msg)
     if not is_hub_id(spec.target):
-        msg = f"{folder}: no such folder (and not of the form of a hub id, org/name)"
+        hint = did_you_mean(folder.name, _folders_beside(folder))
+        msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
         raise CheckpointError(msg)
     snapshot = fetch_index(spec.target, revision)
     return snapshot, snapshot.name
+
+
+def _folders_beside(folder: Path) -> list[str]:
+    """Names of the folders where one was looked for; none where that cannot be read."""
+    try:
+        return [path.name for path in folder.parent.iterdir() if path.is_dir()]
+    except (OSError, ValueError):  # ValueError: a path with a NUL byte
+        return []
 
 
 def _is_sentence(checkpoint: Checkpoint) -> bool:

@@ -12,19 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import NoAnswerError, PointerError
 from pytest_cepbench.models.api.api_errors import (
     classify_response,
     describe_body,
     fault_in_document,
     read_json,
 )
-from pytest_cepbench.models.api.responses import (
-    NoAnswerError,
-    PointerError,
-    read_chat,
-    read_image,
-    read_models,
-)
+from pytest_cepbench.models.api.responses import read_chat, read_image, read_models
 
 _NAMES = st.sampled_from(
     [

@@ -218,6 +218,7 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_an_absent_torchvision_is_explained(tiny_describer: Build) -> None:
     """Most processors work without torchvision; where one does not, the message must name it."""
     folders = [str(tiny_describer(name)) for name in ("llava", "qwen2-vl")]

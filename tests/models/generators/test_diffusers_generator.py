@@ -44,6 +44,7 @@ def with_checker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.build_stable_diffusion(folder, safety_checker=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILDERS)
 def test_an_image_depends_on_its_text_and_seed_and_not_on_its_batch(
     folders: dict[str, Path], name: str
@@ -256,6 +257,7 @@ def test_a_tokenizer_of_another_model_is_explained(copy: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by a pipeline of diffusers
 def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
     """Leaving the auto class out, which imports every pipeline, changes no class that is loaded."""
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING

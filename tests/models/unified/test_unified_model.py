@@ -69,6 +69,7 @@ def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
     assert roles[0].shares != bind_text(spec(folders[family]), "describer").shares
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(
     "query", ["", "image_do_sample=false", "guidance_scale=1&image_top_k=8&image_temperature=0.7"]

@@ -1,10 +1,9 @@
-"""What the pytest plugin and the command line read and write alike; standard library only."""
+"""Values of options that plugin and command line read alike; standard library only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
@@ -13,7 +12,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[a-z0-9]+::")
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """Name and spec of `NAME=SPEC`; no name where there is none, or the text is a path that exists.
+    """Name and spec of `NAME=SPEC`; no name where there is none, or the text is an existing path.
 
     A name is made of lower-case letters, digits, - and _.
     """
@@ -34,7 +33,11 @@ def named_specs(texts: Iterable[str]) -> tuple[str | None, dict[str, str]]:
 
 
 def split_pair(text: str, source: str) -> tuple[str, str]:
-    """Name and path of `NAME=PATH`. source: who said it. Raises ValueError when it is none."""
+    """Name and path of `NAME=PATH`.
+
+    source: the option or setting that the text comes from, for the error.
+    Raises ValueError for any other form.
+    """
     name, equals, path = text.partition("=")
     if not (name and equals and path):
         msg = f"{source} {text!r}: NAME=PATH is expected, such as folder=photos"
@@ -43,33 +46,17 @@ def split_pair(text: str, source: str) -> tuple[str, str]:
 
 
 def at_least_one(text: str, source: str) -> int:
-    """A count. source: who said it. Raises ValueError for anything but a number of at least 1."""
+    """A count.
+
+    source: the option or setting that the text comes from, for the error.
+    Raises ValueError for anything but a number of at least 1.
+    """
     if not text.isdecimal() or int(text) < 1:
         msg = f"{source} {text!r}: a number of at least 1 is expected"
         raise ValueError(msg)
     return int(text)
 
 
-def keep_out_of_git(home: Path, path: Path) -> None:
-    """Put a `.gitignore` into the folder of everything that runs leave behind.
-
-    home: that folder. path: what was written; nothing is done where it lies elsewhere.
-    """
-    ignore = home / ".gitignore"
-    if path.absolute().is_relative_to(home.absolute()) and not ignore.exists():
-        write_whole(ignore, "*\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file that is not there yet; nothing is left of it where that fails."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        raise
-
-
 def is_url(text: str) -> bool:
-    """Whether a place is named by a URL, as a bucket is, and not by a path."""
+    """True for a URL, as buckets have; False for a path."""
     return _URL.match(text) is not None

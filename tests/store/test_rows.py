@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.store import Result
-from pytest_cepbench.store.stored_result import is_sealed, pack, seal, unpack
+from pytest_cepbench.store.rows import is_sealed, pack, seal, unpack
 from tests.store.strategies import KEYS, RESULTS, TEXTS, same
 
 

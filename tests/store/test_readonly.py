@@ -106,7 +106,7 @@ def test_a_shared_index_that_breaks_is_given_up(tmp_path: Path, shared: Path) ->
             assert store.get([TEXT, "k"]) == {"k": "own"}
         (note,) = store.damage
         assert note.startswith(f"--cep-shared {str(shared)!r} cannot be read: ")
-        assert note.endswith("nothing of it is used any more")
+        assert note.endswith("this run does not use it any more")
 
 
 def test_a_frozen_store_is_read_without_locks(tmp_path: Path, shared: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.image_cache import ImageCache
+from pytest_cepbench.store.images import ImageCache
 from tests.artifacts.files import noise
 
 
@@ -29,9 +29,9 @@ def test_what_was_cleared_is_read_from_disk(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         image = ImageArtifact(noise(4, 5))
         store.put_image(image)
-        assert store.recent.get(image.digest) is image
-        store.recent.clear()
-        assert store.recent.get(image.digest) is None
+        assert store.image_cache.get(image.digest) is image
+        store.image_cache.clear()
+        assert store.image_cache.get(image.digest) is None
         found = store.get_image(image.digest)
         assert found is not None
         assert found is not image
