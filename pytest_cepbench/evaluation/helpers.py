@@ -25,7 +25,7 @@ from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.models.system_limits import free_memory, usable_cores
-from pytest_cepbench.models.torch_runtime import set_threads, threads_said
+from pytest_cepbench.models.torch_runtime import set_threads, threads_set_by_user
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.estimate import forecast
@@ -91,7 +91,7 @@ def count_helpers(
         most = min(most, memory // _MEMORY)
     # A number of threads that the engineer set means this process. Uploads are the slower part of a
     # run that publishes.
-    if most < 1 or threads_said() or settings.publish or settings.residency == "swap":
+    if most < 1 or threads_set_by_user() or settings.publish or settings.residency == "swap":
         return 0
     cases: dict[Path, list[tuple[Case, int | None]]] = {}
     for path, case, samples in shards.needed:
@@ -145,7 +145,7 @@ class HelperProcesses:
                 worker=f"helper{number}",
             )
             self._start(HelperTask(context, tuple(needed), models))
-        if not threads_said():
+        if not threads_set_by_user():
             set_threads(max(1, usable_cores() // (count + 1)))
 
     def _start(self, task: HelperTask) -> None:

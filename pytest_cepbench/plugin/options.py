@@ -88,7 +88,8 @@ OPTIONS = (
         "model",
         "models",
         "SPEC",
-        "Model under test: a checkpoint folder, a hub id, or another spec",
+        "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, python:, "
+        "openai:, unicom:, cleanfid:, preset: or replay:",
         short=True,
     ),
     Option(
