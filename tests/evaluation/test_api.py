@@ -22,6 +22,9 @@ SUITES = Path(__file__).parents[2] / "suites"
 
 GENERATOR: Any = {"model": "shapes:", "role": "generator", "samples": 4}
 
+SUITE, ONE = "suites/instrument/suite.toml", ("-k", "test_drift")
+"""One suite file, and the tests that gate it."""
+
 _DIFFER = ("nodeid", "effort", "origins", "chains")
 """Fields of a case that tell who asked, and what the store held already."""
 
@@ -69,23 +72,23 @@ def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "verdict"),
+    ("suites", "selection", "model", "options", "verdict"),
     [
-        ("shapes:", {}, "held"),
-        ("shapes:?miss=0.5&recolor=0.5", {"attribute": 0}, "regressed"),
-        ("shapes:", {"seeds": 2}, "incomparable"),
-        ("shapes:", {"baselines": "none"}, "no-baseline"),
+        ("suites", (), "shapes:", {}, "held"),
+        (SUITE, ONE, "shapes:?miss=0.5&recolor=0.5", {"attribute": 0}, "regressed"),
+        (SUITE, ONE, "shapes:", {"seeds": 2}, "incomparable"),
+        (SUITE, ONE, "shapes:", {"baselines": "none"}, "no-baseline"),
     ],
     ids=["held", "regressed", "incomparable", "no-baseline"],
 )
 def test_it_gives_the_verdicts_and_numbers_of_pytest(
-    project: Path, model: str, options: Any, verdict: str
+    project: Path, suites: str, selection: tuple[str, ...], model: str, options: Any, verdict: str
 ) -> None:
     """Every field of every case, and the exit code, whatever the verdict."""
     given = [f"--cep-{name}={value}" for name, value in options.items()]
-    code, expected = by_pytest(project, f"--model={model}", *given)
+    code, expected = by_pytest(project, *selection, f"--model={model}", *given)
 
-    result = gate_checkpoint("suites/instrument", **{**GENERATOR, "model": model, **options})
+    result = gate_checkpoint(suites, **{**GENERATOR, "model": model, **options})
 
     assert verdict in {case.verdict for case in result.cases if case.primary}
     assert numbers(result) == expected
@@ -163,7 +166,7 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
     """A measurement that may not become a baseline keeps all others from it too."""
     before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
     result = gate_checkpoint(
-        "suites/instrument",
+        SUITE,
         snapshot_update=True,
         **{**GENERATOR, "model": "shapes:?miss=1.0"},
     )
