@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_cepbench.datasets.paths import list_folder, some_of
-from pytest_cepbench.datasets.replay import genception, geneval, mgg, mmgenbench, sdp
+from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
+from pytest_cepbench.datasets.replay.tables import MMGENBENCH
 from pytest_cepbench.errors import DatasetError, SpecError, unknown_name
 
 __all__ = ["LAYOUTS", "Artifact", "Layout", "Replay", "Start", "open_replay"]
 
 LAYOUTS: Mapping[str, Layout] = {
-    layout.name: layout
-    for layout in (sdp.LAYOUT, mgg.LAYOUT, geneval.LAYOUT, mmgenbench.LAYOUT, genception.LAYOUT)
+    layout.name: layout for layout in (SDP, MGG, GENEVAL, MMGENBENCH, GENCEPTION)
 }
 """The layouts that can be read, by name."""
 
@@ -52,8 +52,8 @@ def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> R
 def _detect(path: Path) -> Layout:
     fitting = [layout for layout in LAYOUTS.values() if layout.fits(path)]
     # GenCeption marks its files by a number at the end only, which files of other layouts can have.
-    if len(fitting) > 1 and genception.LAYOUT in fitting:
-        fitting.remove(genception.LAYOUT)
+    if len(fitting) > 1 and GENCEPTION in fitting:
+        fitting.remove(GENCEPTION)
     if len(fitting) > 1:
         names = " and ".join(layout.name for layout in fitting)
         msg = f"replay:{path}: this looks like {names}: say which with the parameter layout"
