@@ -22,23 +22,20 @@ from pytest_cepbench.suites import (
     Assignments,
     Case,
     ModelPool,
+    PreparedSuite,
     RoleChoices,
     Suite,
-    SuiteRun,
-    cast_suite,
-    list_cases,
     load_data,
-    load_suite,
+    load_prepared_suite,
+    prepare_suite,
 )
-from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures.base import GROWERS
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
 _SEEDS = 1_000_000
 
 _FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
-
-_GROWERS = ("describer", "generator")
 
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("samples", "clauses")}
 """Fields of an identity that differ because of the table in which the suite is amended."""
@@ -70,10 +67,13 @@ class AcceptedCheckpoint:
 
 @dataclass(frozen=True)
 class RemeasuredModels:
-    """A model that is measured again: its line-up, and the cases that it is measured for."""
+    """A model that is measured again.
 
-    lineup: Assignments
-    measures: Mapping[str, Measure]
+    prepared: the suite as it is from now on, with that model under test.
+    keys: the cases that it is measured for.
+    """
+
+    prepared: PreparedSuite
     keys: frozenset[CaseKey]
 
 
@@ -81,17 +81,17 @@ class RemeasuredModels:
 class PreparedRemeasurement:
     """A choice that can be measured again.
 
-    before: the suite as it is. suite: as it is from now on. setting: what changes in it. dataset: its samples. said: what is
-    fresh, in words. chosen: the model that was chosen. anchors: those that the anchors are of.
+    before: the suite as it is.
+    setting: what changes in it.
+    said: what is fresh, in words.
+    chosen: the model that was chosen.
+    anchors: the models that the anchors are of.
     """
 
     choice: AcceptedCheckpoint
     before: Suite
-    suite: Suite
     setting: SuiteNumber
-    dataset: Dataset
     said: str
-    cases: tuple[Case, ...]
     chosen: RemeasuredModels
     anchors: tuple[RemeasuredModels, ...]
 
@@ -104,52 +104,53 @@ class Remeasurement:
     anchors: Mapping[CaseKey, Baseline]
 
 
-def get_ready(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
+def prepare_remeasurement(
+    choice: AcceptedCheckpoint, model_pool: ModelPool
+) -> PreparedRemeasurement:
     """Find out what is fresh, and whether everything else is as in the results.
 
-    Raises SpecError where it is not, or where nothing fresh is left, and what `load_suite`,
-    `load_data`, `cast_suite` and binding raise.
+    Raises SpecError where it is not, or where nothing fresh is left, and what `load_prepared_suite`
+    and binding raise.
     """
-    suite = load_suite(choice.suite)
     times = _times(choice.records)
-    dataset = load_data(suite, choice.data, choice.samples).repeated(times)
-    lineup, measures = cast_suite(suite, choice.choices)
-    cases = list_cases(measures, suite.name, dataset, suite.table.groups)
-    _require_same_cases(choice, suite, cases)
+    before = load_prepared_suite(
+        choice.suite, choice.choices, choice.data, choice.samples, seeds=times
+    )
+    suite, dataset = before.suite, before.dataset
+    _require_same_cases(choice, suite, before.cases)
     _require_same_seed(choice, suite)
-    _require_same_samples(choice, cases, dataset)
+    _require_same_samples(choice, before.cases, dataset)
     first = next(iter(choice.records.values()))
-    _require_same_model(lineup, roster, first.model, "the results are")
-    setting, said = _fresh(choice, suite, dataset, lineup, roster)
+    _require_same_model(before.lineup, model_pool, first.model, "the results are")
+    setting, said = _fresh(choice, suite, dataset, before.lineup, model_pool)
     changed = amended(suite, setting)
-    chosen = RemeasuredModels(*cast_suite(changed, choice.choices), frozenset(choice.records))
     fresh = load_data(changed, choice.data, choice.samples).repeated(times)
+    prepared = prepare_suite(changed, fresh, choice.choices)
     return PreparedRemeasurement(
         choice=choice,
         before=suite,
-        suite=changed,
         setting=setting,
-        dataset=fresh,
         said=said,
-        cases=tuple(list_cases(chosen.measures, suite.name, fresh, suite.table.groups)),
-        chosen=chosen,
-        anchors=tuple(_anchors(choice, changed, roster)),
+        chosen=RemeasuredModels(prepared, frozenset(choice.records)),
+        anchors=tuple(_anchors(choice, prepared, model_pool)),
     )
 
 
-def measure_again(ready: PreparedRemeasurement, roster: ModelPool, tell: Tell) -> Remeasurement:
+def measure_again(ready: PreparedRemeasurement, model_pool: ModelPool, tell: Tell) -> Remeasurement:
     """Measure the chosen model, and those that the anchors are of, all cases of each.
 
     tell: is given a line for each model. Raises SpecError where what was measured is not what the
     results are of, or where the scores are the same once more; else what measuring raises.
     """
-    records = _measure(ready, ready.chosen, ready.choice.records, roster, tell)
-    if all(_scores(one) == _scores(ready.choice.records[key]) for key, one in records.items()):
+    records = _measure(ready, ready.chosen, ready.choice.records, model_pool, tell)
+    if all(
+        _scores(record) == _scores(ready.choice.records[key]) for key, record in records.items()
+    ):
         msg = f"every score is the same as before: {ready.said} changes nothing. {_REMEDY}"
         raise SpecError(msg)
     anchors: dict[CaseKey, Baseline] = {}
-    for play in ready.anchors:
-        anchors |= _measure(ready, play, ready.choice.anchors, roster, tell)
+    for remeasured in ready.anchors:
+        anchors |= _measure(ready, remeasured, ready.choice.anchors, model_pool, tell)
     return Remeasurement(records, anchors)
 
 
@@ -170,20 +171,21 @@ def _scores(record: Baseline) -> list[list[float]]:
 
 def _measure(
     ready: PreparedRemeasurement,
-    play: RemeasuredModels,
+    remeasured: RemeasuredModels,
     before: Mapping[CaseKey, Baseline],
-    roster: ModelPool,
+    model_pool: ModelPool,
     tell: Tell,
 ) -> dict[CaseKey, Baseline]:
-    tell(f"{play.lineup.under_test} {play.lineup.subject}: {ready.said}")
-    run = SuiteRun(ready.suite, ready.dataset, play.lineup, play.measures, roster)
-    found = {}
-    for case in ready.cases:
-        if case.key in play.keys:
+    prepared = remeasured.prepared
+    tell(f"{prepared.lineup.under_test} {prepared.lineup.subject}: {ready.said}")
+    run = prepared.run(model_pool)
+    records = {}
+    for case in prepared.cases:
+        if case.key in remeasured.keys:
             record = record_of(run.measure(case))
             _require_same_conditions(case.key, before[case.key], record, ready.setting)
-            found[case.key] = record
-    return found
+            records[case.key] = record
+    return records
 
 
 # -- what is fresh -----------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ def _fresh(
     suite: Suite,
     dataset: Dataset,
     lineup: Assignments,
-    roster: ModelPool,
+    model_pool: ModelPool,
 ) -> tuple[SuiteNumber, str]:
     """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
     if choice.samples is not None:
@@ -209,8 +211,8 @@ def _fresh(
             return setting, f"on {choice.samples} held-out samples of each category"
     seeded = [
         name
-        for name in _GROWERS
-        if name in lineup.seats and roster.runner(lineup.seats[name]).bound.seeded
+        for name in GROWERS
+        if name in lineup.seats and model_pool.runner(lineup.seats[name]).bound.seeded
     ]
     if not seeded:
         msg = (
@@ -296,10 +298,10 @@ def _require_same_samples(
 
 
 def _require_same_model(
-    lineup: Assignments, roster: ModelPool, model: Mapping[str, str], whose: str
+    lineup: Assignments, model_pool: ModelPool, model: Mapping[str, str], whose: str
 ) -> None:
     found = " + ".join(
-        describe_role(roster.runner(lineup.seats[role]).bound) for role in lineup.gated
+        describe_role(model_pool.runner(lineup.seats[role]).bound) for role in lineup.gated
     )
     if found != model.get("identity"):
         msg = (
@@ -324,7 +326,7 @@ def _require_same_conditions(
 
 
 def _anchors(
-    choice: AcceptedCheckpoint, suite: Suite, roster: ModelPool
+    choice: AcceptedCheckpoint, prepared: PreparedSuite, model_pool: ModelPool
 ) -> Sequence[RemeasuredModels]:
     """The models that the anchors are of, other than the chosen one."""
     chosen = next(iter(choice.records.values())).model.get("identity")
@@ -332,18 +334,22 @@ def _anchors(
     for key, anchor in choice.anchors.items():
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
-    return [_anchor(choice, suite, roster, spec, keys) for spec, keys in specs.items()]
+    return [_anchor(choice, prepared, model_pool, spec, keys) for spec, keys in specs.items()]
 
 
 def _anchor(
-    choice: AcceptedCheckpoint, suite: Suite, roster: ModelPool, spec: str, keys: Sequence[CaseKey]
+    choice: AcceptedCheckpoint,
+    prepared: PreparedSuite,
+    model_pool: ModelPool,
+    spec: str,
+    keys: Sequence[CaseKey],
 ) -> RemeasuredModels:
     """The model of some anchors. Raises SpecError where it is not there as it was any more."""
     choices = RoleChoices(spec, choice.choices.role, choice.choices.roles, choice.choices.encoders)
     try:
-        lineup, measures = cast_suite(suite, choices)
+        anchor = prepare_suite(prepared.suite, prepared.dataset, choices)
         _require_same_model(
-            lineup, roster, choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
+            anchor.lineup, model_pool, choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
         )
     except CepError as error:
         msg = (
@@ -351,4 +357,4 @@ def _anchor(
             "forget the steps until here with --move-anchor"
         )
         raise SpecError(msg) from error
-    return RemeasuredModels(lineup, measures, frozenset(keys))
+    return RemeasuredModels(anchor, frozenset(keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,6 @@ import msgspec
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
 from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.studies.length_prompts import other_length, prompt_for
 from pytest_cepbench.studies.spec import StudySpec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
@@ -18,6 +18,8 @@ from pytest_cepbench.suites.measures.measure_options import FailuresTable, Simil
 
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""
+
+_STATED = re.compile(r"[^.\n]*\b\d+\s+words\b[^.\n]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,41 +40,41 @@ class Variant:
     band: LengthBand | None = None
 
 
-def list_variants(question: StudySpec, suite: Suite) -> tuple[Variant, ...]:
+def list_variants(spec: StudySpec, suite: Suite) -> tuple[Variant, ...]:
     """The columns of a study.
 
     Raises SuiteError where the suite has nothing that the study could vary, SpecError for an
     encoder's seat that the suite does not have.
     """
-    if question.study == "seeds":
-        return tuple(_seeds(question, suite))
-    if question.study == "generators":
+    if spec.study == "seeds":
+        return tuple(_seeds(spec, suite))
+    if spec.study == "generators":
         return tuple(
             Variant(
                 one.name, f"generator {one.spec}", suite, {"generator": one.spec}, {}, "generator"
             )
-            for one in question.variants
+            for one in spec.variants
         )
-    if question.study == "encoders":
-        return tuple(_encoders(question, suite))
-    if question.study == "lengths":
+    if spec.study == "encoders":
+        return tuple(_encoders(spec, suite))
+    if spec.study == "lengths":
         return tuple(_lengths(suite))
     return (Variant("as it is", "nothing", suite),)
 
 
-def choose_metrics(question: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
+def choose_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
     """The suite with the metrics that a study needs, and the names of those that it looks at.
 
     Failures are counted over all that a suite reads: where they are looked at, all metrics stay.
     Raises SpecError for a metric that the suite does not have, SuiteError as `_both_weightings`.
     """
-    names = tuple(suite.metrics) if question.metrics is None else question.metrics
+    names = tuple(suite.metrics) if spec.metrics is None else spec.metrics
     for name in names:
         if name not in suite.metrics:
             msg = f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}"
             raise SpecError(msg)
-    if question.study == "weighting":
-        metrics = _both_weightings(suite, names, asked=question.metrics is not None)
+    if spec.study == "weighting":
+        metrics = _both_weightings(suite, names, asked=spec.metrics is not None)
         return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
     if any(isinstance(suite.metrics[name], FailuresTable) for name in names):
         return suite, names
@@ -80,9 +82,9 @@ def choose_metrics(question: StudySpec, suite: Suite) -> tuple[Suite, tuple[str,
     return msgspec.structs.replace(suite, metrics=chosen), names
 
 
-def remarks(question: StudySpec, suite: Suite) -> Iterator[str]:
+def remarks(spec: StudySpec, suite: Suite) -> Iterator[str]:
     """What a reader should know of a suite in a study, a sentence each."""
-    if question.study != "lengths":
+    if spec.study != "lengths":
         return
     prompts = suite.table.prompts
     stated = other_length(prompts.describe)
@@ -95,19 +97,19 @@ def remarks(question: StudySpec, suite: Suite) -> Iterator[str]:
         )
 
 
-def _seeds(question: StudySpec, suite: Suite) -> Iterator[Variant]:
-    for one in question.variants:
+def _seeds(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
+    for one in spec.variants:
         chain = msgspec.structs.replace(suite.table.chain, seed=int(one.spec))
         yield Variant(one.name, f"seed {one.spec}", _with(suite, chain=chain))
 
 
-def _encoders(question: StudySpec, suite: Suite) -> Iterator[Variant]:
-    seat = question.seat
+def _encoders(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
+    seat = spec.seat
     known = (ENCODER, *suite.table.encoders)
     if seat not in known:
         msg = f"suite {suite.name!r}: {unknown_name('encoder', seat, known)}"
         raise SpecError(msg)
-    for one in question.variants:
+    for one in spec.variants:
         setting = f"{seat} {one.spec}"
         if seat == ENCODER:
             yield Variant(one.name, setting, suite, {"encoder": one.spec}, {}, seat)
@@ -165,3 +167,37 @@ def _last(suite: Suite, name: str, table: SimilarityTable) -> int:
     if table.at is not None:
         return table.at
     return 1 if (table.kind or name) == "sim" else suite.table.chain.length // 2
+
+
+# -- the describe prompt in three lengths -----------------------------------------------------------
+
+
+def prompt_for(prompt: str, band: LengthBand) -> str:
+    """The prompt, asking for a description within the band.
+
+    Where it asks for one of the bands in MMGenBench's words ("it should be between 20 to 60 words",
+    Figure 16), that clause is replaced, and for its own band the prompt stays as it is. Elsewhere a
+    sentence is added at its end.
+    """
+    for known in LENGTH_BANDS:
+        clause = _clause(known)
+        if clause.search(prompt):
+            return prompt if known == band else clause.sub(band.constraint, prompt)
+    return f"{prompt.rstrip()} As for the length of the description, {band.constraint}."
+
+
+def other_length(prompt: str) -> str | None:
+    """What a prompt says of a number of words otherwise than a band does; None where it does not.
+
+    The sentence of a band may contradict it: which of the two a model follows is its own affair.
+    """
+    if any(_clause(band).search(prompt) for band in LENGTH_BANDS):
+        return None
+    stated = _STATED.search(prompt)
+    return stated[0].strip() if stated else None
+
+
+def _clause(band: LengthBand) -> re.Pattern[str]:
+    """The band's words, wherever a suite file breaks its lines."""
+    words = map(re.escape, band.constraint.split())
+    return re.compile(r"\b" + r"\s+".join(words) + r"\b", re.IGNORECASE)

@@ -83,8 +83,8 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
     """
     read = list(_readings(run, cases))
     wanted: dict[Modality, dict[str, Sample]] = {}
-    for reading, samples in read:
-        own = wanted.setdefault(reading.plan.start, {})
+    for required, samples in read:
+        own = wanted.setdefault(required.plan.start, {})
         own.update((sample.id, sample) for sample in samples)
     books: dict[int, tuple[RoleRunner, _Book]] = {}
 
@@ -93,25 +93,25 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
 
     outlooks: dict[tuple[Modality, str], PendingChain] = {}
     for start, own in wanted.items():
-        for one in run.evidence.look_ahead(start, list(own.values())):
+        for one in run.chain_data.look_ahead(start, list(own.values())):
             outlooks[start, one.chain.sample.id] = one
             for runner, key in one.there:
                 book(runner).there.add(key)
             for runner, key in one.ahead:
                 book(runner).missing.add(key)
-    for reading, samples in read:
-        if reading.seat is None:
+    for required, samples in read:
+        if required.seat is None:
             continue
-        runner = run.evidence.runner(reading.seat)
-        if reading.inside:
+        runner = run.chain_data.runner(required.seat)
+        if required.cutouts:
             book(runner).open |= _unseen(books)
             continue
-        chains = [outlooks[reading.plan.start, sample.id] for sample in samples]
-        _enter(book(runner), reading, chains, runner)
+        chains = [outlooks[required.plan.start, sample.id] for sample in samples]
+        _enter(book(runner), required, chains, runner)
     return Forecast(
         samples=len({sample_id for own in wanted.values() for sample_id in own}),
         chains=len(outlooks),
-        needs=tuple(_need(*pair, run.evidence.store) for pair in books.values()),
+        needs=tuple(_need(*pair, run.chain_data.store) for pair in books.values()),
     )
 
 
@@ -120,8 +120,8 @@ def _readings(
 ) -> Iterator[tuple[RequiredFeatures, tuple[Sample, ...]]]:
     for case, most in cases:
         samples = run.looked_at(case, most)
-        for reading in run.measures[case.key.metric].readings(case):
-            yield reading, samples
+        for required in run.measures[case.key.metric].required_features(case):
+            yield required, samples
 
 
 def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
@@ -130,27 +130,27 @@ def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
 
 
 def _enter(
-    book: _Book, reading: RequiredFeatures, chains: Sequence[PendingChain], runner: RoleRunner
+    book: _Book, required: RequiredFeatures, chains: Sequence[PendingChain], runner: RoleRunner
 ) -> None:
     """Enter what a reader is to do for some chains."""
-    for low in range(0, len(chains), _READ // len(reading.generations) + 1):
-        part = chains[low : low + _READ // len(reading.generations) + 1]
-        keys = [list(_keys(reading, one, runner)) for one in part]
+    for low in range(0, len(chains), _READ // len(required.generations) + 1):
+        part = chains[low : low + _READ // len(required.generations) + 1]
+        keys = [list(_keys(required, one, runner)) for one in part]
         found = runner.store.get(key for own in keys for key in own)
         for own in keys:
             for key in own:
                 (book.there if key in found else book.missing).add(key)
-                if reading.ends and isinstance(found.get(key), Failure):
+                if required.stops_chain and isinstance(found.get(key), Failure):
                     break
 
 
-def _keys(reading: RequiredFeatures, one: PendingChain, runner: RoleRunner) -> Iterator[str]:
+def _keys(required: RequiredFeatures, one: PendingChain, runner: RoleRunner) -> Iterator[str]:
     """Of the steps that read a chain, as far as it goes."""
-    asked = reading.asks(one.chain.sample, runner.bound)
-    for generation in reading.generations:
+    asked = required.query(one.chain.sample, runner.bound)
+    for generation in required.generations:
         digest = one.digests[generation] if generation < len(one.digests) else None
         if digest is not None:
-            yield runner.key(asked, 0, reading.plan.modality(generation), digest)
+            yield runner.key(asked, 0, required.plan.modality(generation), digest)
 
 
 def _need(runner: RoleRunner, book: _Book, store: Store) -> ModelEstimate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey, Policy
@@ -13,6 +13,8 @@ from pytest_cepbench.suites.cases import POOLED, Case, PooledCase
 from pytest_cepbench.suites.definition import GateTable, Suite
 
 _DEFAULTS = GateTable()
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:
     return PooledCase(CaseKey(suite.name, *POOLED), "pooled verdict", members)
 
 
-def divide_alpha(claims: Mapping[str, SettingSource]) -> dict[str, float]:
+def divide_alpha(claims: Mapping[K, SettingSource]) -> dict[K, float]:
     """The alpha of every case of a run.
 
     claims: of all cases that the run will judge, by any name. Those that share get their part of
@@ -136,7 +138,7 @@ def divide_alpha(claims: Mapping[str, SettingSource]) -> dict[str, float]:
     }
 
 
-def settle(claims: Mapping[str, SettingSource]) -> dict[str, Policy]:
+def settle(claims: Mapping[K, SettingSource]) -> dict[K, Policy]:
     """How every case of a run is judged, its alpha included; claims as in `divide_alpha`."""
     return {
         name: replace(claims[name].policy, alpha=alpha)

@@ -134,7 +134,7 @@ class RoleChoices:
 def named_seat(choices: RoleChoices, role: RoleName) -> RoleAssignment:
     """The seat of a role that the user named. Raises SpecError when nobody was named for it."""
     if role not in choices.seats:
-        msg = f"nobody plays the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
+        msg = f"no model is given for the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
         raise SpecError(msg)
     return choices.seats[role]
 

@@ -130,7 +130,8 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
         if clause.color is not None and clause.color not in COLORS:
             msg = f"include[{place}]: color: {clause.color!r} is none of {', '.join(COLORS)}"
             raise ValueError(msg)
-    names = [clause.name for clause in (*prompt.include, *prompt.exclude)]
+    names = [clause.name for clause in prompt.include]
+    names += [exclusion.name for exclusion in prompt.exclude]
     for name in names:
         _check_encodable("class", name)
     text = fields.get(text_field)

@@ -113,7 +113,7 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
         image=DrawnImage(partial(render, scene, _derived(seed, sample_id))),
         text=caption(scene),
         metadata={
-            "scene": [asdict(one) for one in scene.objects],
+            "scene": [asdict(scene_object) for scene_object in scene.objects],
             **remarks(category, index, scene),
         },
     )
@@ -121,7 +121,7 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
 
 def sample_scene(sample: Sample) -> Scene:
     """The scene of a sample of these data sets, read from its metadata."""
-    return Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
+    return Scene(tuple(SceneObject(**scene_object) for scene_object in sample.metadata["scene"]))
 
 
 def _derived(seed: int, name: str) -> int:

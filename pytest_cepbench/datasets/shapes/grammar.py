@@ -73,5 +73,5 @@ def parse_caption(text: str) -> Scene:
     return Scene(tuple(found.values()))
 
 
-def _phrase(one: SceneObject) -> str:
-    return f"{one.size} {one.color} {one.shape} {ROWS[one.row]} {COLUMNS[one.column]}"
+def _phrase(scene_object: SceneObject) -> str:
+    return f"{scene_object.size} {scene_object.color} {scene_object.shape} {ROWS[scene_object.row]} {COLUMNS[scene_object.column]}"

@@ -110,7 +110,11 @@ def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
         return Prompt(task, (Clause(target.shape), Clause(subject.shape, position=place)))
     colored = task in ("colors", "color_attr")
     return Prompt(
-        task, tuple(Clause(one.shape, color=one.color if colored else None) for one in objects)
+        task,
+        tuple(
+            Clause(scene_object.shape, color=scene_object.color if colored else None)
+            for scene_object in objects
+        ),
     )
 
 

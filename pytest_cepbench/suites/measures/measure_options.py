@@ -100,7 +100,7 @@ class MappingTable(MetricTable, frozen=True, kw_only=True):
 
 
 class ComplianceTable(MetricTable, frozen=True, kw_only=True):
-    """geneval, mgg: whether what the prompt names is in the picture, by GenEval's rules.
+    """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
 
     rules: "geneval", or "mgg-code" for what the Telephone Game's released code does instead, in which
     only threshold and position_threshold have a part. Numbers that are left out are those of the rules.

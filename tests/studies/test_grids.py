@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.studies.study_result import ModelSpread, StudyCell
-from pytest_cepbench.studies.summary_statistics import (
+from pytest_cepbench.studies.grids import (
     agreements,
     chain_agreement,
     correlate,
     mean_spread,
     spread_over,
 )
+from pytest_cepbench.studies.study_result import ModelSpread, StudyCell
 
 SCORES = st.lists(
     st.integers(min_value=-1000, max_value=1000).map(lambda n: n / 1000), min_size=2, max_size=8
