@@ -28,7 +28,8 @@ _DIGITS = 6
 def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None = None) -> Dataset:
     """The images of a table, whose rows are looked through once and read when they are needed.
 
-    path: the table, or its folder. file: the table's name in its folder, which may hold several.
+    path: the table, or its folder.
+    file: the table's name in its folder, which may hold several.
     labels: name of the label index in the table's folder (`{"Surreal": [0, 7, ...], ...}`); an
     image is in each pattern that lists it, patterns in alphabetical order. Without one (Domain has
     none) all images are in one category, "images".

@@ -1,10 +1,11 @@
 """Nocaps+Docci400, the Semantic Drift Protocol's 400 pairs of image and caption, in both its forms.
 
-Either in the layout of the authors' code: `text-first/gen-0.csv` holds the captions (columns filename,
-caption), `image-first/gen-0/` the images, and later generations of chains lie beside them. Or as the
-published list of 400 ids (200 of each source), joined to local copies of NoCaps and DOCCI.
-The authors' code passes over ids that it does not find, and pairs files by position; here unknown ids
-are refused and files are paired by name.
+Either in the layout of the authors' code: `text-first/gen-0.csv` holds the captions (columns
+filename, caption), `image-first/gen-0/` the images, and later generations of chains lie beside
+them. Or as the published list of 400 ids (200 of each source), joined to local copies of NoCaps and
+DOCCI.
+The authors' code passes over ids that it does not find, and pairs files by position; here unknown
+ids are refused and files are paired by name.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def load_pairs(
     """The pairs in the layout of the authors' code, or their list of ids joined to local copies.
 
     path: a folder with text-first/ and image-first/ (see `load_sdp`: category, encoding), else the
-    list or its folder (see `load_nd400`: docci, nocaps, ids). Raises DatasetError as they do.
+    list or its folder (see `load_nd400`: docci, nocaps, ids).
+    Raises DatasetError as they do.
     """
     if (path / "text-first").is_dir() or (path / "image-first").is_dir():
         return load_sdp(path, category=category, encoding=encoding)
@@ -62,9 +64,10 @@ def load_sdp(
     The authors' code sorts the two by name and matches them by position, so that a missing row
     shifts all that follow; here a caption without an image, or an image without a caption, is
     refused.
-    path: the folder that holds text-first/ and image-first/. category: of all samples, unless
-    category_column names a column of the CSV that tells. encoding: of the CSV, "utf-8" or "latin-1"
-    (the authors' code reads UTF-8 files as Latin-1, which spoils every accent).
+    path: the folder that holds text-first/ and image-first/.
+    category: of all samples, unless category_column names a column of the CSV that tells.
+    encoding: of the CSV, "utf-8" or "latin-1" (the authors' code reads UTF-8 files as Latin-1,
+    which spoils every accent).
     Captions lose the white space around them.
     Raises DatasetError for what is missing, unpaired or there twice, for an empty caption or
     category, and for file names that are absolute or lead out of the folder.
@@ -95,8 +98,9 @@ class Caption:
 def read_captions(path: Path, encoding: str, columns: tuple[str, ...] = ()) -> dict[str, Caption]:
     """The captions of a CSV with columns filename and caption, by file name without suffix.
 
-    columns: further ones that must be there. Raises DatasetError for a table that cannot be read, a
-    name that is unsafe or there twice; an empty caption is given as it is.
+    columns: further ones that must be there.
+    Raises DatasetError for a table that cannot be read, a name that is unsafe or there twice; an
+    empty caption is given as it is.
     """
     found: dict[str, Caption] = {}
     for row in read_rows(path, ",", ("filename", "caption", *columns), encoding):
@@ -150,9 +154,10 @@ def load_nd400(
     """The listed pairs; ids are the list's image ids, categories its sources.
 
     path: the list (CSV or JSON Lines with source and image_id) or its folder, where ids names the
-    list if there are several. docci: folder with docci_descriptions.jsonlines and images/. nocaps:
-    folder with the one .json of the captions (COCO style), or that file; the images lie beside it
-    or in images/. Both may be relative to the list's folder.
+    list if there are several.
+    docci: folder with docci_descriptions.jsonlines and images/.
+    nocaps: folder with the one .json of the captions (COCO style), or that file; the images lie
+    beside it or in images/. Both may be relative to the list's folder.
     A NoCaps id is the annotations' image id or the name of the image's file; of its ten captions
     the first in the file counts. Captions lose the white space around them.
     Raises DatasetError for a source that is unknown, ids that are there twice or not found in the

@@ -41,8 +41,9 @@ class DrawnImage:
 class EmbeddedImage:
     """A seed image inside a larger file, as base64; read when it is needed.
 
-    path: the file. offset, length: of the base64 text, in bytes. where: names row and field in
-    errors. `data:image/...;base64,` before it is allowed.
+    path: the file.
+    offset, length: of the base64 text, in bytes.
+    where: names row and field in errors. `data:image/...;base64,` before it is allowed.
     """
 
     path: Path
@@ -153,7 +154,8 @@ class Dataset:
     def without(self, first: int) -> Dataset | None:
         """All samples but those that `limited` would choose as so many first ones; None if none is left.
 
-        So what is chosen of these is never among the first ones, also of samples in several categories.
+        So what is chosen of these is never among the first ones, also of samples in several
+        categories.
         """
         chosen = {sample.id for sample in self.limited(first).samples} if first else set()
         kept = tuple(sample for sample in self.samples if sample.id not in chosen)

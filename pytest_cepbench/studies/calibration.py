@@ -90,8 +90,10 @@ class PreparedCalibration:
 class Calibrated:
     """What was found of a case.
 
-    policy: with its share of alpha. measured: under the suite's own seed. noise: None where it
-    cannot be told, for a reason. broken: whether that is because the case could not be measured.
+    policy: with its share of alpha.
+    measured: under the suite's own seed.
+    noise: None where it cannot be told, for a reason.
+    broken: whether that is because the case could not be measured.
     """
 
     key: CaseKey
@@ -141,7 +143,8 @@ def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibrat
 def calibrate(prepared: PreparedCalibration, model_pool: ModelPool, tell: Tell) -> list[Calibrated]:
     """Measure every case under every seed, and find its noise.
 
-    tell: is given one line for each seed. Raises StoreError, which concerns all cases.
+    tell: is given one line for each seed.
+    Raises StoreError, which concerns all cases.
     """
     columns: list[list[Measurement | str]] = []
     for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):

@@ -195,8 +195,8 @@ def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | N
 def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgreement, ...]:
     """How far the variants agree on the models, by several coefficients.
 
-    columns: of at least `FEWEST` models. Source: MMGenBench, Tables 9-13 (generators) and 16-19
-    (encoders), by Spearman and Kendall.
+    columns: of at least `FEWEST` models.
+    Source: MMGenBench, Tables 9-13 (generators) and 16-19 (encoders), by Spearman and Kendall.
     """
     arrays = {name: np.array(values) for name, values in columns.items()}
     found = []

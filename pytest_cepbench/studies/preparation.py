@@ -57,8 +57,8 @@ class PreparedStudy:
 def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     """Read the suite and its data, and bind every model.
 
-    Raises what `load_suite`, `load_data`, `prepare_suite`, `list_variants` and `choose_metrics` raise,
-    what binding raises, and SpecError where the models under test have different roles.
+    Raises what `load_suite`, `load_data`, `prepare_suite`, `list_variants` and `choose_metrics`
+    raise, what binding raises, and SpecError where the models under test have different roles.
     """
     suite, chosen_metrics = choose_metrics(spec, load_suite(spec.suite))
     dataset = load_data(suite, spec.data, spec.samples)
@@ -138,8 +138,8 @@ def _chosen_cases(
         ]
         if not names:
             msg = (
-                f"suite {suite.name!r}: none of the metrics {', '.join(chosen_metrics)} reads the encoder "
-                f"{variant.seat!r}; choose another with --seat"
+                f"suite {suite.name!r}: none of the metrics {', '.join(chosen_metrics)} reads the "
+                f"encoder {variant.seat!r}; choose another with --seat"
             )
             raise SuiteError(msg)
     return tuple(c for c in prepared.cases if c.key.metric in names and c.key.part in spec.places)

@@ -45,10 +45,14 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("sample
 class AcceptedCheckpoint:
     """What is to be measured again.
 
-    suite: its file. choices: the model that was chosen, and who else plays. records: what the
-    results say of every case of the suite. digest: of the results. data: data set name -> path.
-    samples: most of each category, as in the run. anchors: records that the accepted baselines are
-    held to, measured under the conditions of the results.
+    suite: its file.
+    choices: the model that was chosen, and who else plays.
+    records: what the results say of every case of the suite.
+    digest: of the results.
+    data: data set name -> path.
+    samples: most of each category, as in the run.
+    anchors: records that the accepted baselines are held to, measured under the conditions of the
+    results.
     """
 
     suite: Path
@@ -139,8 +143,9 @@ def prepare_remeasurement(
 def measure_again(ready: PreparedRemeasurement, model_pool: ModelPool, tell: Tell) -> Remeasurement:
     """Measure the chosen model, and those that the anchors are of, all cases of each.
 
-    tell: is given a line for each model. Raises SpecError where what was measured is not what the
-    results are of, or where the scores are the same once more; else what measuring raises.
+    tell: is given a line for each model.
+    Raises SpecError where what was measured is not what the results are of, or where the scores are
+    the same once more; else what measuring raises.
     """
     records = _measure(ready, ready.chosen, ready.choice.records, model_pool, tell)
     if all(
@@ -191,8 +196,9 @@ def _measure(
 # -- what is fresh -----------------------------------------------------------------------------------
 
 _REMEDY = (
-    "What helps: samples that the choice did not see (gate with pytest --cep-samples=N, N at most half "
-    "of the smallest category, or add samples to the data set), or a model that draws with its seed"
+    "What helps: samples that the choice did not see (gate with pytest --cep-samples=N, N at most "
+    "half of the smallest category, or add samples to the data set), or a model that draws with "
+    "its seed"
 )
 
 
@@ -216,8 +222,8 @@ def _fresh(
     ]
     if not seeded:
         msg = (
-            "nothing that plays uses its seed, and no samples are left that the choice did not see: "
-            f"measured again, the score would be the same. {_REMEDY}"
+            "nothing that plays uses its seed, and no samples are left that the choice did not "
+            f"see: measured again, the score would be the same. {_REMEDY}"
         )
         raise SpecError(msg)
     seed = _seed(choice.digest, suite.table.chain.seed)
@@ -258,8 +264,8 @@ def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequenc
     if missing or other:
         what = f"lack {missing[0]}" if missing else f"hold {other[0]}, which it does not have"
         msg = (
-            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, and "
-            f"the results {what}: run the whole suite"
+            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, "
+            f"and the results {what}: run the whole suite"
         )
         raise SpecError(msg)
 
@@ -272,8 +278,8 @@ def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
     if not all(chain.endswith(own) for chain in chains):
         msg = (
             f"{key}: the results are of chains {'; '.join(chains)}, and the suite has seed "
-            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the suite "
-            "as it is"
+            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the "
+            "suite as it is"
         )
         raise SpecError(msg)
 
@@ -291,8 +297,8 @@ def _require_same_samples(
             scored = set(record.scores.get(category, record.scores.get(case.key.part, {})))
             if ids != scored:
                 msg = (
-                    f"{case.key}: the results score {len(scored)} samples of {category!r}, here are "
-                    f"{len(ids)}, not the same: give --samples and --data as in the run"
+                    f"{case.key}: the results score {len(scored)} samples of {category!r}, here "
+                    f"are {len(ids)}, not the same: give --samples and --data as in the run"
                 )
                 raise SpecError(msg)
 
@@ -305,8 +311,8 @@ def _require_same_model(
     )
     if found != model.get("identity"):
         msg = (
-            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {found} now: the checkpoint "
-            "that was measured is needed (--model, or the roles as in the run)"
+            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {found} now: the "
+            "checkpoint that was measured is needed (--model, or the roles as in the run)"
         )
         raise SpecError(msg)
 
@@ -353,8 +359,8 @@ def _anchor(
         )
     except CepError as error:
         msg = (
-            f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} back, or "
-            "forget the steps until here with --move-anchor"
+            f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} "
+            "back, or forget the steps until here with --move-anchor"
         )
         raise SpecError(msg) from error
     return RemeasuredModels(anchor, frozenset(keys))

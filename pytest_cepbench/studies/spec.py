@@ -30,12 +30,17 @@ class Named:
 class StudySpec:
     """One study of one suite.
 
-    study: which. suite: the suite's file. models: those under test, each a row.
+    study: which.
+    suite: the suite's file.
+    models: those under test, each a row.
     variants: the seeds, generators or encoders that are compared; the other studies have their own.
     seat: the encoder that `encoders` exchanges: "encoder", or the name of a further one.
-    role: what the models under test play, where it is said. roles, encoders: specs that hold for
-    all, as in `RoleChoices`. data: data set name -> path. samples: most of each category.
-    metrics: names of the suite's metrics; all when None. parts: looked at beside the whole.
+    role: what the models under test play, where it is said.
+    roles, encoders: specs that hold for all, as in `RoleChoices`.
+    data: data set name -> path.
+    samples: most of each category.
+    metrics: names of the suite's metrics; all when None.
+    parts: looked at beside the whole.
     Raises SpecError for a study without models or with fewer than two variants, for names that do
     not tell rows or columns apart, and for a model that is there under two names.
     """

@@ -33,8 +33,8 @@ class StudiedModel:
 class StudyCell:
     """One number: a model under a variant.
 
-    value: None where it could not be measured; error says why. n, failures, identity, notes: as in
-    `Measurement`.
+    value: None where it could not be measured; error says why.
+    n, failures, identity, notes: as in `Measurement`.
     """
 
     model: str
@@ -51,8 +51,9 @@ class StudyCell:
 class ModelSpread:
     """One model over the variants that could be measured.
 
-    spread: None where those are fewer than two. low, high: ends of the confidence interval of the
-    mean; None where the variants are no random sample of anything, or all scored the same.
+    spread: None where those are fewer than two.
+    low, high: ends of the confidence interval of the mean; None where the variants are no random
+    sample of anything, or all scored the same.
     """
 
     model: str
@@ -65,9 +66,10 @@ class ModelSpread:
 class VariantAgreement:
     """How far the variants agree on the models.
 
-    variants: rows and columns of the matrix. matrix: one coefficient for each two variants, over
-    the models; None where a variant scored all models the same. mean: over all pairs of different
-    variants; None where a pair has no coefficient.
+    variants: rows and columns of the matrix.
+    matrix: one coefficient for each two variants, over the models; None where a variant scored all
+    models the same.
+    mean: over all pairs of different variants; None where a pair has no coefficient.
     """
 
     method: Method
@@ -80,9 +82,12 @@ class VariantAgreement:
 class Grid:
     """One case over all models and variants.
 
-    label: the metric's name for people. cells: model by model. spreads: one per model. complete:
-    the models that were measured wherever any was, over which the rest is computed: mean_std,
-    mean_range, agreements. undefined: why there are no agreements, where there are none.
+    label: the metric's name for people.
+    cells: model by model.
+    spreads: one per model.
+    complete: the models that were measured wherever any was, over which the rest is computed:
+    mean_std, mean_range, agreements.
+    undefined: why there are no agreements, where there are none.
     """
 
     part: str
@@ -115,8 +120,9 @@ class LengthStatistics:
 class ChainAgreement:
     """One model's GC@T and s(T): values over the part, correlations over its chains.
 
-    chains: how many. pearson, spearman: None for fewer than three chains, or where all score the
-    same. error: why there is nothing.
+    chains: how many.
+    pearson, spearman: None for fewer than three chains, or where all score the same.
+    error: why there is nothing.
     """
 
     model: str
@@ -132,8 +138,10 @@ class ChainAgreement:
 class Weighting:
     """GC@T against s(T) in one part.
 
-    weighted, last: names of the two metrics for people. rows: one per model. models: correlations
-    of the two columns of values over the models; undefined: why there are none.
+    weighted, last: names of the two metrics for people.
+    rows: one per model.
+    models: correlations of the two columns of values over the models; undefined: why there are
+    none.
     """
 
     part: str
@@ -163,10 +171,16 @@ class StudyUsage:
 class Study:
     """A finished study.
 
-    suite, version, file: what was measured on. samples: how many. confidence: level of the
-    intervals. under_test: the role of the models. models: those under test. variants: the columns.
-    players: everybody who took part. grids, words, weightings: what was found. notes:
-    what a reader should know. damage: what the store found broken meanwhile.
+    suite, version, file: what was measured on.
+    samples: how many.
+    confidence: level of the intervals.
+    under_test: the role of the models.
+    models: those under test.
+    variants: the columns.
+    players: everybody who took part.
+    grids, words, weightings: what was found.
+    notes: what a reader should know.
+    damage: what the store found broken meanwhile.
     """
 
     study: StudyName

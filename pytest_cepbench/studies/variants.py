@@ -26,7 +26,9 @@ _STATED = re.compile(r"[^.\n]*\b\d+\s+words\b[^.\n]*", re.IGNORECASE)
 class Variant:
     """One column.
 
-    name: its head. setting: what was changed, in full. suite: the suite with the change.
+    name: its head.
+    setting: what was changed, in full.
+    suite: the suite with the change.
     roles, encoders: specs that belong to the change; seat: the seat that they fill, if any.
     band: the length that was asked for.
     """
@@ -92,8 +94,8 @@ def remarks(spec: StudySpec, suite: Suite) -> Iterator[str]:
         yield f"the suite's prompt says of the length itself: {stated!r}; the band's sentence follows it"
     if prompts.max_words is not None:
         yield (
-            f"descriptions are cut at {prompts.max_words} words before they are drawn, as the suite "
-            "says; the word counts are those before the cut"
+            f"descriptions are cut at {prompts.max_words} words before they are drawn, as the "
+            "suite says; the word counts are those before the cut"
         )
 
 
@@ -137,8 +139,8 @@ def _with(suite: Suite, **tables: object) -> Suite:
 def _both_weightings(suite: Suite, names: Sequence[str], *, asked: bool) -> dict[str, MetricTable]:
     """GC@T and s(T) on the same chains, by the same encoder, for each metric of similarities.
 
-    Of metrics that were not asked for by name, those that cannot be compared are passed over, and so
-    are those over the same similarities as an earlier one.
+    Of metrics that were not asked for by name, those that cannot be compared are passed over, and
+    so are those over the same similarities as an earlier one.
     Raises SuiteError where none is left, or one that was asked for is none.
     """
     metrics: dict[str, MetricTable] = {}

@@ -25,8 +25,10 @@ _MOST_OTHERS = 3
 class Hop:
     """One hop of a role that differs from the baseline's.
 
-    start: of its chains. generation: from 1 on. cost: what was lost there, in the metric's own
-    unit; above 0 for a loss, whichever direction of the metric is better.
+    start: of its chains.
+    generation: from 1 on.
+    cost: what was lost there, in the metric's own unit; above 0 for a loss, whichever direction of
+    the metric is better.
     """
 
     start: Modality
@@ -39,11 +41,12 @@ class Hop:
 class Attribution:
     """Where a case lost its score.
 
-    samples: how many were looked at. drop: what was lost over them, above 0 for a loss; None where
-    nothing can be said. hops: of the roles that differ, chain by chain; their costs add up to the
-    drop. first_difference: the earliest generation at which an artifact differs from the
-    baseline's, and how many chains differ from there on; None where none does. said: the same in
-    words, or why nothing can be said.
+    samples: how many were looked at.
+    drop: what was lost over them, above 0 for a loss; None where nothing can be said.
+    hops: of the roles that differ, chain by chain; their costs add up to the drop.
+    first_difference: the earliest generation at which an artifact differs from the baseline's, and
+    how many chains differ from there on; None where none does.
+    said: the same in words, or why nothing can be said.
     """
 
     samples: int
@@ -61,9 +64,9 @@ def attribute(run: SuiteRun, case: Case, step: str, sample_ids: Sequence[str]) -
     hybrid k scores better than hybrid k - 1. The baseline's hops come from the store, its model is
     never loaded; the candidate's are computed where they are not stored.
 
-    step: the baseline's model, by `remember`; empty where it has none. sample_ids: of the case; all when empty, which is
-    what distances between sets need. Over given samples each counts once, in however many
-    categories it is.
+    step: the baseline's model, by `remember`; empty where it has none.
+    sample_ids: of the case; all when empty, which is what distances between sets need. Over given
+    samples each counts once, in however many categories it is.
     Raises ValueError for an id that is not the case's; DatasetError, CheckpointError, ModelError
     and StoreError as they come. What cannot be found out is said, not raised.
     """
@@ -101,8 +104,8 @@ def _baseline_models(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
     readers = [role for role in remembered if role not in GROWERS]
     if readers:
         return (
-            f"The {' and '.join(readers)} under test only reads: the chains are the baseline's own, "
-            "and what was lost was lost in reading them."
+            f"The {' and '.join(readers)} under test only reads: the chains are the baseline's "
+            "own, and what was lost was lost in reading them."
         )
     differing: dict[str, RoleRunner] = {
         role: RoleRunner(bound, run.chain_data.store)
@@ -122,8 +125,8 @@ def _attribute(
     if not known:
         return _without_result(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
-            "be said: use the store of the run that measured the baseline (--cep-store), or measure "
-            "its model once with this one."
+            "be said: use the store of the run that measured the baseline (--cep-store), or "
+            "measure its model once with this one."
         )
     values = hybrids.values(known, whole=whole)
     sign = 1.0 if hybrids.measure.higher_is_better else -1.0
@@ -168,8 +171,8 @@ def _describe_hops(hops: Sequence[Hop], drop: float, samples: int, *, both: bool
     worst = max(hops, key=lambda hop: hop.cost)
     others = sorted((h for h in hops if h.cost and h is not worst), key=lambda h: -abs(h.cost))
     said = (
-        f"Lost {drop:.4f} {over}: {worst.cost:.4f} ({worst.cost / drop:.0%}) by the {worst.role} at "
-        f"{_where(worst, both=both)}"
+        f"Lost {drop:.4f} {over}: {worst.cost:.4f} ({worst.cost / drop:.0%}) by the {worst.role} "
+        f"at {_where(worst, both=both)}"
     )
     for hop in others[:_MOST_OTHERS]:
         said += f", {hop.cost:.4f} at {_where(hop, both=both)}"

@@ -121,7 +121,8 @@ class ChainData:
     ) -> ChainData:
         """Data of its own on some of the samples, by their ids, with other models at some hops.
 
-        plans: by start, as far as its chains are to go. stand_ins: see `ChainModels`.
+        plans: by start, as far as its chains are to go.
+        stand_ins: see `ChainModels`.
         """
         models = replace(self._models, stand_ins=stand_ins)
         ordered = tuple(sorted(samples, key=lambda sample: sample.id))

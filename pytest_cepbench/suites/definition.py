@@ -79,8 +79,8 @@ class ChainTable(_Strict, frozen=True):
 class PromptsTable(_Strict, frozen=True):
     """What the models are asked.
 
-    generate holds `{description}`. clean, max_words: what is done to a description before it is
-    drawn; see `Wording`.
+    generate holds `{description}`.
+    clean, max_words: what is done to a description before it is drawn; see `Wording`.
     """
 
     describe: str = ""
@@ -105,7 +105,8 @@ class RolesTable(_Strict, frozen=True):
 class PresetTable(_Strict, frozen=True):
     """A model with the settings that a paper used it with; written `preset:NAME` as a model spec.
 
-    model: its spec. parameters: further parameters of the spec.
+    model: its spec.
+    parameters: further parameters of the spec.
     """
 
     model: str

@@ -21,7 +21,8 @@ K = TypeVar("K")
 class Overrides:
     """What goes before the suite's own words; None where nothing is said.
 
-    gate, tolerance, alpha: as in `Policy`. sources: setting -> who said it.
+    gate, tolerance, alpha: as in `Policy`.
+    sources: setting -> who said it.
     """
 
     gate: GateName | None = None
@@ -45,7 +46,9 @@ class Overrides:
 class SettingSource:
     """How a case is judged before the alpha of the run is divided.
 
-    policy: with the whole alpha. weight: in the division. own_alpha: whether its alpha is its own.
+    policy: with the whole alpha.
+    weight: in the division.
+    own_alpha: whether its alpha is its own.
     """
 
     policy: Policy

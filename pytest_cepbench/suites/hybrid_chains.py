@@ -83,8 +83,9 @@ class HybridChains:
         """The case's value over the samples by every hybrid, from the candidate's own on.
 
         whole: as the case pools its categories, which is also how scores of whole sets are pooled;
-        else the mean over the samples. Raises MeasurementError where a hybrid cannot be measured,
-        or only by other means than the candidate (sets of images that are smaller).
+        else the mean over the samples.
+        Raises MeasurementError where a hybrid cannot be measured, or only by other means than the
+        candidate (sets of images that are smaller).
         """
         measured = [self._measure(swapped, samples) for swapped in range(len(self.hops) + 1)]
         if any(hybrid.identity != measured[0].identity for hybrid in measured):

@@ -67,10 +67,10 @@ def load_prepared_suite(
     choices: the models that the user named.
     data: data set name -> path.
     samples: most of each category; all where None.
-    seeds: how often each sample is measured, each time with seeds of its own; as the suite says where
-    None.
-    Raises what `load_suite`, `load_data`, `prepare_suite` and `check_names` raise, and SpecError for
-    several seeds of chains that were made elsewhere.
+    seeds: how often each sample is measured, each time with seeds of its own; as the suite says
+    where None.
+    Raises what `load_suite`, `load_data`, `prepare_suite` and `check_names` raise, and SpecError
+    for several seeds of chains that were made elsewhere.
     """
     suite = load_suite(path)
     # Before the roles: where the data is not here, no model needs to be named.

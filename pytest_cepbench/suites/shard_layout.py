@@ -8,8 +8,8 @@ from pytest_cepbench.datasets.sample import Sample
 
 SHARD = 64
 """Most samples that are grown together, and that one process takes at a time. Shards lie within a
-category and at fixed places in it, so batches, and with them the last bits of results, do not depend on
-how many processes there are."""
+category and at fixed places in it, so batches, and with them the last bits of results, do not
+depend on how many processes there are."""
 
 PACK = 32
 """Most samples of small categories that are grown together, where small models run on the CPU: calls

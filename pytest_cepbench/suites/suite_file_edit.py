@@ -36,8 +36,8 @@ def amended(suite: Suite, setting: SuiteNumber) -> Suite:
 def amended_text(suite: Suite, setting: SuiteNumber) -> str:
     """The text of the suite's file with another value of a setting.
 
-    Raises SuiteError where the file is not what the suite was read from any more, or is written in a
-    way in which the number cannot be set without touching more.
+    Raises SuiteError where the file is not what the suite was read from any more, or is written in
+    a way in which the number cannot be set without touching more.
     """
     try:
         text = read_text(suite.file)
@@ -51,8 +51,8 @@ def amended_text(suite: Suite, setting: SuiteNumber) -> str:
         found = None
     if found != amended(suite, setting).table:
         msg = (
-            f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} in it "
-            "by hand, run it, and accept the results of that run"
+            f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} "
+            "in it by hand, run it, and accept the results of that run"
         )
         raise SuiteError(msg)
     return made

@@ -2,8 +2,8 @@
 
 Ghosh, Hajishirzi and Schmidt, "GenEval: An object-focused framework for evaluating text-to-image
 alignment", 2023 (arXiv 2310.11513); the prompts are theirs, released under the MIT license.
-The published suite is read from `published.jsonl` beside this module; the generator serves other seeds,
-and a test compares what it makes of seed 43 with that file, byte for byte.
+The published suite is read from `published.jsonl` beside this module; the generator serves other
+seeds, and a test compares what it makes of seed 43 with that file, byte for byte.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def write_prompts(
 
     prompts_per_task: how many are drawn for each task but single_object, which has each of the 80
     classes once, whatever the number; fewer stay, because a prompt that was there is dropped.
-    Seed 43 with 100 is the published suite: 80 single_object, 99 two_object, 80 counting, 94 colors,
-    100 position and 100 color_attr. One stream of choices runs through all tasks, so another number
-    of prompts gives other ones: those of the released `create_prompts.py` with the same seed and `-n`.
+    Seed 43 with 100 is the published suite: 80 single_object, 99 two_object, 80 counting, 94
+    colors, 100 position and 100 color_attr. One stream of choices runs through all tasks, so
+    another number of prompts gives other ones: those of the released `create_prompts.py` with the
+    same seed and `-n`.
     Raises DatasetError unless seed >= 0 and prompts_per_task >= 1.
     """
     if seed < 0 or prompts_per_task < 1:
@@ -157,8 +158,9 @@ class RandomStream:
     def one(self, limit: int) -> int:
         """One of 0..limit-1, all equally likely, as `Generator.choice(limit)`.
 
-        Lemire's method: the high word of a product, drawn again where the low word would favor
-        some numbers. A choice among one takes no bits. limit: 1..2**32-1.
+        Lemire's method: the high word of a product, drawn again where the low word would favor some
+        numbers. A choice among one takes no bits.
+        limit: 1..2**32-1.
         """
         if limit == 1:
             return 0
@@ -170,8 +172,8 @@ class RandomStream:
     def some(self, number: int, limit: int) -> list[int]:
         """Different ones of 0..limit-1 in random order, as `choice(limit, number, replace=False)`.
 
-        Floyd's method, then a shuffle from the end. number: 1..limit; limit: up to 10,000 (beyond,
-        NumPy goes another way).
+        Floyd's method, then a shuffle from the end.
+        number: 1..limit; limit: up to 10,000 (beyond, NumPy goes another way).
         """
         chosen: list[int] = []
         for last in range(limit - number, limit):

@@ -25,9 +25,10 @@ LAYOUTS: Mapping[str, Layout] = {
 def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> Replay:
     """What another tool has generated, at this path.
 
-    target: a folder, or MMGenBench's table. layout: one of `LAYOUTS`; None looks for it. params:
-    the layout's own (`encoding` of SDP and MMGenBench; `predictions` and `images`, tables of
-    MMGenBench; `results`, folder of GenCeption).
+    target: a folder, or MMGenBench's table.
+    layout: one of `LAYOUTS`; None looks for it.
+    params: the layout's own (`encoding` of SDP and MMGenBench; `predictions` and `images`, tables
+    of MMGenBench; `results`, folder of GenCeption).
     All files are listed and tables looked through here, so that what is wrong shows at once; images
     are read when they are needed.
     Raises SpecError for a layout or parameter that does not exist, DatasetError when there is

@@ -29,9 +29,11 @@ Held = Mapping[tuple[Start, int], Mapping[str, Artifact]]
 class Replay:
     """Chains that another tool has generated.
 
-    name: of the layout. path: what the user gave. held: what was found. names: the names under
-    which the artifacts of a sample may be recorded, best first; none where its id cannot be one of
-    this layout's.
+    name: of the layout.
+    path: what the user gave.
+    held: what was found.
+    names: the names under which the artifacts of a sample may be recorded, best first; none where
+    its id cannot be one of this layout's.
     """
 
     name: str
@@ -61,9 +63,9 @@ class Replay:
     def check(self, samples: Iterable[Sample]) -> None:
         """Refuse a data set that these chains cannot belong to.
 
-        samples: all of the data set's. Raises DatasetError when two of them would be given the same
-        artifact (`a.jpg` and `a.png`, or one stem in two categories beside a flat folder), or when
-        there is none for any of them.
+        samples: all of the data set's.
+        Raises DatasetError when two of them would be given the same artifact (`a.jpg` and `a.png`,
+        or one stem in two categories beside a flat folder), or when there is none for any of them.
         """
         owners: dict[tuple[Start, int, str], str] = {}
         ids = []
@@ -96,8 +98,11 @@ class Replay:
 class Layout:
     """One way in which a tool lays out its chains.
 
-    says: what it looks like, for people. params: what a user may set. fits: whether a path looks
-    like it at a glance; raises DatasetError for a folder that cannot be read. read: raises DatasetError where the files are not as it has them.
+    says: what it looks like, for people.
+    params: what a user may set.
+    fits: whether a path looks like it at a glance; raises DatasetError for a folder that cannot be
+    read.
+    read: raises DatasetError where the files are not as it has them.
     """
 
     name: str

@@ -27,8 +27,8 @@ class LocatedObject:
 def object_boxes(image: ImageArtifact) -> tuple[LocatedObject, ...]:
     """The objects that `perceive` sees, sorted by cell, each with its tight box. Never raises.
 
-    A box holds the pixels whose center the object covers; in an image of another size it is as exact
-    as those 64 x 64 pixels are.
+    A box holds the pixels whose center the object covers; in an image of another size it is as
+    exact as those 64 x 64 pixels are.
     """
     width, height = image.size
     found = []

@@ -44,7 +44,8 @@ LOOKS: tuple[Look, ...] = tuple(product(SIZES, COLORS, SHAPES))
 class Family:
     """One category's scenes.
 
-    draw: one scene, all of one number of objects equally likely. size: how many there are.
+    draw: one scene, all of one number of objects equally likely.
+    size: how many there are.
     """
 
     draw: Callable[[np.random.Generator], Scene]
@@ -66,7 +67,8 @@ def build_dataset(
 
     No scene is in a category twice before all of its family's scenes are. The samples of a number
     are also those of every larger number, the same on every machine.
-    metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape; `remarks`.
+    metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape;
+    `remarks`.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     if not 1 <= samples_per_category <= _MOST:

@@ -1,6 +1,7 @@
 """Captions: the exact sentence for a scene, and the scene that a sentence tells of.
 
-The grammar in EBNF (words are lower case, every word and sign is followed by one space but the last):
+The grammar in EBNF (words are lower case, every word and sign is followed by one space but the
+last):
 
     caption = "no shapes" | count ":" object { "," object } ;
     count   = "one" "shape"

@@ -93,9 +93,9 @@ def chance_floors(found: Sequence[Calibrated]) -> Check:
     if blind:
         said += [f"at chance: {line}" for line in _ranges(blind)]
         advice.append(
-            "scores at chance say nothing of the model, and no checkpoint can be seen to be worse: use a "
-            "describer and a generator that know this kind of images, or an encoder that tells them "
-            "apart, and look at a few chains first"
+            "scores at chance say nothing of the model, and no checkpoint can be seen to be worse: "
+            "use a describer and a generator that know this kind of images, or an encoder that "
+            "tells them apart, and look at a few chains first"
         )
     if poor:
         said += [f"near chance: {line}" for line in _ranges(poor)]
@@ -137,8 +137,8 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
     """The smallest drop that each case can show, beside its tolerance and what it has to lose.
 
     The noise is that between the measured seeds; where they change nothing, the one that the
-    accepted baseline holds. A case of the whole suite that could not even show a fall to the worst there is, is a
-    problem.
+    accepted baseline holds. A case of the whole suite that could not even show a fall to the worst
+    there is, is a problem.
     """
     name = "visible drop"
     judged = [
@@ -171,15 +171,16 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
         said.append(f"the tolerance is smaller than the smallest drop that shows: {_listed(small)}")
         number = f" (up to {most} units)" if most else ""
         advice.append(
-            f"give these cases more units{number}, by samples or [chain] seeds, a larger tolerance, or a "
-            "larger share of alpha (fewer primary cases)"
+            f"give these cases more units{number}, by samples or [chain] seeds, a larger "
+            "tolerance, or a larger share of alpha (fewer primary cases)"
         )
     silent = [
         each.calibrated.key.within for each in seen if each.noise is not None and not each.noise.sd
     ]
     if silent:
         said.append(
-            f"not known, since the seeds change nothing and no baseline was calibrated: {_listed(silent)}"
+            "not known, since the seeds change nothing and no baseline was calibrated: "
+            f"{_listed(silent)}"
         )
     unknown = {
         each.calibrated.key.within: each.calibrated.reason for each in seen if each.noise is None
@@ -242,8 +243,9 @@ def cost_of_a_run(measured_suite: MeasuredSuite) -> Check:
     known = [value for value in seconds if value is not None]
     whole = "about" if len(known) == len(seconds) else "at least"
     said = (
-        f"a run of {len(measured_suite.cases)} cases on an empty store: {sum(need.found + need.inputs for need in needs)} "
-        f"model inputs, {whole} {sum(known):.1f} s in models, loading not counted"
+        f"a run of {len(measured_suite.cases)} cases on an empty store: "
+        f"{sum(need.found + need.inputs for need in needs)} model inputs, {whole} {sum(known):.1f} "
+        "s in models, loading not counted"
     )
     lines = [said]
     if len(known) < len(seconds):

@@ -38,10 +38,12 @@ def duplicates(measured_suite: MeasuredSuite) -> Check:
             twice = sum(len(group) - 1 for group in equal)
             gravest = "problem" if twice >= MANY * len(samples) else _at_least(gravest)
             said.append(
-                f"{twice} of {len(samples)} samples have the {start} of another one: {_listed(equal)}"
+                f"{twice} of {len(samples)} samples have the {start} of another one: "
+                f"{_listed(equal)}"
             )
             advice.append(
-                f"drop the copies: each counts as evidence of its own, which {twice} of them are not"
+                f"drop the copies: each counts as evidence of its own, which {twice} of them are "
+                "not"
             )
     comparisons = measured_suite.comparisons()
     for comparison in comparisons:
@@ -49,8 +51,8 @@ def duplicates(measured_suite: MeasuredSuite) -> Check:
         if near:
             gravest = _at_least(gravest)
             said.append(
-                f"pairs of {comparison.kind}s that differ and are near-equal to the {comparison.seat} (cosine of "
-                f"{NEAR:g} or more): {len(near)}, {_listed(near)}"
+                f"pairs of {comparison.kind}s that differ and are near-equal to the "
+                f"{comparison.seat} (cosine of {NEAR:g} or more): {len(near)}, {_listed(near)}"
             )
             advice.append(
                 "look at the near-equal pairs: where they show the same, drop one; where they do "
@@ -136,8 +138,8 @@ def constant_outputs(measured_suite: MeasuredSuite) -> Check:
         quiet = f"no answer is given to more than {COMMON_SHARE:.0%} of different inputs"
         return Check(name, "pass", (quiet,), (), (figures,))
     advice = (
-        "look at what the model that repeats itself is given and answers: its prompt, its weights, its "
-        "image size; nothing can be measured of a constant"
+        "look at what the model that repeats itself is given and answers: its prompt, its weights, "
+        "its image size; nothing can be measured of a constant"
     )
     return Check(name, "problem", tuple(said), (advice,), (figures,))
 

@@ -36,8 +36,10 @@ _WORD = re.compile(r"\w[\w'-]*")
 class Distortion(Generic[A]):
     """One distortion.
 
-    name: in tables. unnoticed: what it is that an encoder does not notice it; "pass" for a change
-    that does not matter. apply: does it.
+    name: in tables.
+    unnoticed: what it is that an encoder does not notice it; "pass" for a change that does not
+    matter.
+    apply: does it.
     """
 
     name: str

@@ -127,8 +127,8 @@ def _repeatable(row: tuple[Cell, ...], comparison: Comparison) -> Finding | None
         return None
     said = f"the same {comparison.kind} encoded twice moves the score by {drop:.6f}"
     advice = (
-        f"make the {comparison.seat} repeatable (evaluation mode, one precision, no sampling): vectors are "
-        "stored and never made again, so scores would depend on who made them first"
+        f"make the {comparison.seat} repeatable (evaluation mode, one precision, no sampling): "
+        "vectors are stored and never made again, so scores would depend on who made them first"
     )
     return ("problem" if drop >= comparison.policy.tolerance else "remark"), said, advice
 
@@ -185,8 +185,8 @@ def _judged(
     if drop < tolerance:
         said = f"{what}: moves the score by {drop:.4f}, less than the tolerance {tolerance:g}"
         advice = (
-            f"use another {comparison.seat}, or a smaller tolerance: a checkpoint that makes such a mistake in "
-            f"every {comparison.kind} would be held"
+            f"use another {comparison.seat}, or a smaller tolerance: a checkpoint that makes such "
+            f"a mistake in every {comparison.kind} would be held"
         )
         return distortion.unnoticed, said, advice if distortion.unnoticed == "problem" else ""
     if comparison.visible is not None and drop < comparison.visible:

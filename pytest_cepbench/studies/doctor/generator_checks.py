@@ -200,8 +200,9 @@ def _between_seeds(
         (("drawings", len(whole), SEEDS, alike, scatter, reader.policy.tolerance),),
     )
     said = (
-        f"two drawings of one text have a similarity of {alike:.4f}; the score of one sample scatters "
-        f"by {_number(scatter)} with the seed alone (tolerance {reader.policy.tolerance:g})"
+        f"two drawings of one text have a similarity of {alike:.4f}; the score of one sample "
+        f"scatters by {_number(scatter)} with the seed alone (tolerance "
+        f"{reader.policy.tolerance:g})"
     )
     if scatter is not None and scatter > 0:
         units = len({sample.unit for sample in measured_suite.dataset.samples})

@@ -33,9 +33,11 @@ STARTS = 24
 class Comparison:
     """An encoder that compares artifacts with starts.
 
-    plan: of the chains. seat: of the encoder. generations: those that are compared with the start.
-    policy: of the case that looks for the smallest drop. visible: the smallest drop that any of its
-    cases sees; None where that is not known.
+    plan: of the chains.
+    seat: of the encoder.
+    generations: those that are compared with the start.
+    policy: of the case that looks for the smallest drop.
+    visible: the smallest drop that any of its cases sees; None where that is not known.
     """
 
     plan: ChainPlan
@@ -136,7 +138,8 @@ def encode(
     """The vector of each artifact, unit length; None for one that the encoder cannot read.
 
     inputs: (digest, what the role takes), so that equal ones are asked once, and what the store
-    knows is not asked at all. Raises what encoding raises.
+    knows is not asked at all.
+    Raises what encoding raises.
     """
     steps = [
         Step(runner.key("", 0, kind, digest), 0, _constant(artifact)) for digest, artifact in inputs
