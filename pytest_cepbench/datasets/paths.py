@@ -44,7 +44,7 @@ def some_of(names: Iterable[str]) -> str:
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """What lies in a folder, hidden files left out, sorted by name.
+    """The entries of a folder, hidden ones left out, sorted by name.
 
     Raises DatasetError when it cannot be listed.
     """

@@ -1,4 +1,4 @@
-"""What a data set is made of."""
+"""Samples and data sets."""
 
 from __future__ import annotations
 

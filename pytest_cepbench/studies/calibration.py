@@ -34,7 +34,7 @@ Scores = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Trial:
-    """What is to be calibrated.
+    """The settings of a calibration.
 
     suite: its file.
     choices: the model, and those of the other roles.
@@ -88,7 +88,7 @@ class PreparedCalibration:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What was found of a case.
+    """The calibration of a case.
 
     policy: with its share of alpha.
     measured: under the suite's own seed.
@@ -106,7 +106,7 @@ class Calibrated:
 
     @property
     def reach(self) -> Reach | None:
-        """How small a drop shows; None without noise or statistics, or where the noise is 0."""
+        """The smallest drop that shows; None without noise or statistics, or where the noise is 0."""
         if self.noise is None or self.noise.sd == 0 or not self.policy.statistical:
             return None
         return reach(self.noise.sd, self.noise.units, self.policy)
@@ -159,7 +159,7 @@ def calibrate(prepared: PreparedCalibration, model_pool: ModelPool, tell: Tell) 
 
 
 def _measure(run: SuiteRun, case: Case) -> Measurement | str:
-    """What was measured, or why it could not be."""
+    """The measurement of a case, or the reason why there is none."""
     try:
         return run.measure(case)
     except StoreError:

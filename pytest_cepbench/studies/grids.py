@@ -193,7 +193,7 @@ def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | N
 
 
 def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgreement, ...]:
-    """How far the variants agree on the models, by several coefficients.
+    """The agreement of the variants on the models, by several coefficients.
 
     columns: of at least `FEWEST` models.
     Source: MMGenBench, Tables 9-13 (generators) and 16-19 (encoders), by Spearman and Kendall.

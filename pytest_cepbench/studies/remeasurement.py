@@ -43,7 +43,7 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("sample
 
 @dataclass(frozen=True)
 class AcceptedCheckpoint:
-    """What is to be measured again.
+    """A checkpoint that is to be measured again.
 
     suite: its file.
     choices: the model that was chosen, and who else plays.
@@ -102,7 +102,7 @@ class PreparedRemeasurement:
 
 @dataclass(frozen=True)
 class Remeasurement:
-    """What was measured again: of the chosen checkpoint, and of what its cases are held to."""
+    """The new records: of the chosen checkpoint, and of the anchors of its cases."""
 
     records: Mapping[CaseKey, Baseline]
     anchors: Mapping[CaseKey, Baseline]
@@ -160,7 +160,7 @@ def measure_again(ready: PreparedRemeasurement, model_pool: ModelPool, tell: Tel
 
 
 def _times(records: Mapping[CaseKey, Baseline]) -> int:
-    """How often the results have each sample, as `Dataset.repeated` names the further seeds."""
+    """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
     clusters = {name: unit for one in records.values() for name, unit in one.clusters.items()}
     further = [
         int(match[1])
@@ -233,7 +233,7 @@ def _fresh(
 def _held_out(
     choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset, setting: SuiteNumber
 ) -> bool:
-    """Whether each category has as many samples again, independent of those that were seen."""
+    """True where each category has as many samples again, independent of those that were seen."""
     whole = load_data(amended(suite, SuiteNumber("data", "skip", 0)), choice.data)
     skipped = whole.without(suite.table.data.skip)
     later = None if skipped is None else whole.without(setting.value)
@@ -271,7 +271,7 @@ def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequenc
 
 
 def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
-    """Of the suite now and in the results; `SuiteRun` writes it at the end of every chain."""
+    """Compare the seed of the suite with the one that `SuiteRun` wrote at the end of every chain."""
     key, record = next(iter(choice.records.items()))
     own = f", seed {suite.table.chain.seed}"
     chains = record.identity.get("chain", "").split("; ")
@@ -287,7 +287,7 @@ def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
 def _require_same_samples(
     choice: AcceptedCheckpoint, cases: Sequence[Case], dataset: Dataset
 ) -> None:
-    """By their ids, where the results have one score for each."""
+    """Compare the samples by their ids, where the results have one score for each."""
     for case in cases:
         record = choice.records[case.key]
         if record.sizes or len(record.scores) != len(case.categories):

@@ -1,4 +1,4 @@
-"""What a study is asked: which suite and models, what is varied, which numbers are looked at."""
+"""The settings of a study: its suite, its models, the variants, the numbers that it shows."""
 
 from __future__ import annotations
 

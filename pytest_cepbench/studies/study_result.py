@@ -1,4 +1,4 @@
-"""What a study found: plain data, from which tables and files are made."""
+"""The results of a study: plain data, from which tables and files are made."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ModelSpread:
 
 @dataclass(frozen=True)
 class VariantAgreement:
-    """How far the variants agree on the models.
+    """The agreement of the variants on the models.
 
     variants: rows and columns of the matrix.
     matrix: one coefficient for each two variants, over the models; None where a variant scored all
@@ -155,7 +155,7 @@ class Weighting:
 
 @dataclass(frozen=True)
 class StudyUsage:
-    """What a study took: models loaded, inputs given to them, results from the store.
+    """The work of a study: models loaded, inputs given to them, results from the store.
 
     usage: what servers counted.
     """

@@ -85,7 +85,7 @@ def choose_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...
 
 
 def remarks(spec: StudySpec, suite: Suite) -> Iterator[str]:
-    """What a reader should know of a suite in a study, a sentence each."""
+    """Notes on a suite for the readers of a study, a sentence each."""
     if spec.study != "lengths":
         return
     prompts = suite.table.prompts
@@ -189,7 +189,7 @@ def prompt_for(prompt: str, band: LengthBand) -> str:
 
 
 def other_length(prompt: str) -> str | None:
-    """What a prompt says of a number of words otherwise than a band does; None where it does not.
+    """A prompt's own words on a number of words, other than those of a band; None where it has none.
 
     The sentence of a band may contradict it: which of the two a model follows is its own affair.
     """

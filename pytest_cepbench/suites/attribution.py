@@ -39,7 +39,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Attribution:
-    """Where a case lost its score.
+    """The hops at which a case lost its score.
 
     samples: how many were looked at.
     drop: what was lost over them, above 0 for a loss; None where nothing can be said.
@@ -92,7 +92,7 @@ def _choose_samples(run: SuiteRun, case: Case, sample_ids: Sequence[str]) -> lis
 
 
 def _baseline_models(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
-    """By role, the baseline's models that differ from the candidate's; or why none can be put back."""
+    """The baseline's models by role, those that differ from the candidate's; or why none can be put back."""
     if run.lineup.replay is not None:
         return "The chains were made elsewhere: there is no model to play them on from a hop."
     if not step:
@@ -184,7 +184,7 @@ def _where(hop: Hop, *, both: bool) -> str:
 
 
 def _describe_roles(run: SuiteRun, hybrids: HybridChains, hops: Sequence[Hop]) -> str:
-    """What each role cost where several differ, and who is the baseline's own."""
+    """The cost of each role where several differ, and the roles with the baseline's own model."""
     costs = {
         role: sum(hop.cost for hop in hops if hop.role == role) for role in hybrids.baseline_models
     }
@@ -195,7 +195,7 @@ def _describe_roles(run: SuiteRun, hybrids: HybridChains, hops: Sequence[Hop]) -
 
 
 def _describe_differences(differences: Mapping[int | None, int]) -> str:
-    """From which generation on how many chains are not the baseline's."""
+    """The generations from which on chains differ from the baseline's, and how many."""
     total = sum(differences.values())
     found = sorted((at, count) for at, count in differences.items() if at is not None)
     if not found:

@@ -49,7 +49,7 @@ class PooledCase:
 
     @property
     def id(self) -> str:
-        """As of a case."""
+        """The parameter id of its pytest item, unique in its suite."""
         return f"{self.key.part}-{self.key.metric}"
 
 

@@ -71,7 +71,7 @@ class ChainData:
 
     @property
     def store(self) -> Store:
-        """Where everything is kept."""
+        """The store of every result."""
         return self._models.store
 
     def narrowed(self, most: int) -> ChainData:
@@ -250,7 +250,7 @@ class ChainData:
         samples: Sequence[Sample],
         read: Callable[[ChainGroup], Mapping[str, V]],
     ) -> dict[str, V]:
-        """What `read` makes of each sample's group, by sample id; remembered under the key."""
+        """The results of `read` on each sample's group, by sample id; kept under the key."""
         known = self._known.setdefault((start, key), {})
         missing = [sample for sample in samples if sample.id not in known]
         for group in self._groups_of(start, missing):
@@ -258,7 +258,7 @@ class ChainData:
         return {sample.id: known[sample.id] for sample in samples}
 
     def once(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
-        """What `make` gives, remembered under the key and a name."""
+        """The result of `make`, kept under the key and a name."""
         known = self._known.setdefault(key, {})
         if name not in known:
             known[name] = make()

@@ -1,4 +1,4 @@
-"""What measuring cases would take: the inputs that each model would get, told without loading one."""
+"""An estimate of a measurement: the inputs of each model, counted without loading one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ = 500  # results looked at together; vectors are large
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """What one model would have to do.
+    """The work of one model.
 
     found: results that are in the store. inputs: what it would be given. habit: how it worked in
     earlier runs on this kind of device. open: whether it gets more than can be told.
@@ -48,7 +48,11 @@ class ModelEstimate:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the cases of one suite would take. samples, chains: how many they read. needs: by model."""
+    """The work that the cases of one suite need.
+
+    samples, chains: how many they read.
+    needs: the work of each model.
+    """
 
     samples: int
     chains: int
@@ -75,7 +79,7 @@ class _Book:
 
 
 def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
-    """What measuring some cases takes, each over no more than so many samples of each category.
+    """Estimate the measurement of some cases, each over at most so many samples of each category.
 
     Steps whose inputs are yet to be made are taken to succeed, and to give artifacts that differ;
     what is found in images, to be cut out and read, is not foreseen. Raises what binding models and
@@ -125,7 +129,7 @@ def _readings(
 
 
 def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
-    """Whether detectors have images to look at: what they will find is read by others."""
+    """True where detectors still have images to read: their findings are read by other models."""
     return any(one.missing for runner, one in books.values() if runner.bound.role == "detector")
 
 
@@ -145,7 +149,7 @@ def _enter(
 
 
 def _keys(required: RequiredFeatures, one: PendingChain, runner: RoleRunner) -> Iterator[str]:
-    """Of the steps that read a chain, as far as it goes."""
+    """The keys of the steps that read a chain, as far as it goes."""
     asked = required.query(one.chain.sample, runner.bound)
     for generation in required.generations:
         digest = one.digests[generation] if generation < len(one.digests) else None

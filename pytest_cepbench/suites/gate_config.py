@@ -1,4 +1,4 @@
-"""How each case of a suite is judged: what the run, the test, the case, the metric and the suite say."""
+"""The rules by which each case is judged: of the run, the test, the case, the metric, the suite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Overrides:
-    """What goes before the suite's own words; None where nothing is said.
+    """Settings that override the suite's; None where one is not set.
 
     gate, tolerance, alpha: as in `Policy`.
     sources: setting -> who said it.
@@ -44,7 +44,7 @@ class Overrides:
 
 @dataclass(frozen=True)
 class SettingSource:
-    """How a case is judged before the alpha of the run is divided.
+    """The rules of a case before the alpha of the run is divided.
 
     policy: with the whole alpha.
     weight: in the division.
@@ -57,12 +57,12 @@ class SettingSource:
 
     @property
     def shares(self) -> bool:
-        """Whether it takes a share of the run's alpha."""
+        """True where it takes a share of the run's alpha."""
         return self.policy.primary and self.policy.statistical and not self.own_alpha
 
 
 def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
-    """What is said of a case: by the run or the test, else `[cases]`, its metric, `[gate]`."""
+    """The rules of a case: of the run or the test, else of `[cases]`, its metric, `[gate]`."""
     case, gate = suite.table.cases.get(key.within), suite.table.gate
     layers: list[tuple[str, Any]] = [
         (f"[cases.{key.within!r}]", case),
@@ -94,7 +94,7 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
 
 
 def is_primary(suite: Suite, key: CaseKey) -> bool:
-    """Whether a case can fail a run."""
+    """True for a case that can fail a run."""
     named = suite.table.gate.primary
     return named is None or any(_matches(pattern, key) for pattern in named)
 
@@ -142,7 +142,7 @@ def divide_alpha(claims: Mapping[K, SettingSource]) -> dict[K, float]:
 
 
 def settle(claims: Mapping[K, SettingSource]) -> dict[K, Policy]:
-    """How every case of a run is judged, its alpha included; claims as in `divide_alpha`."""
+    """The policy of every case of a run, its alpha included; claims as in `divide_alpha`."""
     return {
         name: replace(claims[name].policy, alpha=alpha)
         for name, alpha in divide_alpha(claims).items()

@@ -67,7 +67,7 @@ class HybridChains:
         ]
 
     def in_store(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Those of the samples whose chains by the baseline's model are in the store."""
+        """The samples whose chains by the baseline's model are in the store."""
         if self._has(samples):
             return list(samples)
         return [sample for sample in samples if self._has([sample])]

@@ -1,4 +1,4 @@
-"""What the user said about models, before any suite is known."""
+"""The models that the user named, before any suite is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RoleAssignment:
 
 @dataclass(frozen=True)
 class RoleChoices:
-    """What the user said about models.
+    """The models that the user named.
 
     model: spec of the model under test, if any. role: which role it is to play, if said, or
     "unified" for describer and generator.
@@ -99,7 +99,7 @@ class RoleChoices:
         return self._free(detected.roles, f"a {detected.what}")[:1]
 
     def _free(self, roles: Iterable[RoleName], what: str) -> tuple[RoleName, ...]:
-        """Those that no option of their own was given for, in their usual order.
+        """The roles without an option of their own, in their usual order.
 
         what: the model is. Raises SpecError where there is none.
         """
@@ -140,7 +140,7 @@ def named_seat(choices: RoleChoices, role: RoleName) -> RoleAssignment:
 
 
 def _unknown_role(text: str) -> bool:
-    """Whether a role was named for a checkpoint that shows none: the user knows better."""
+    """True for a checkpoint whose role cannot be detected: the user's choice holds."""
     spec = parse_spec(text)
     if spec.scheme == REPLAY:
         msg = f"{text!r}: chains made elsewhere are given with --model"

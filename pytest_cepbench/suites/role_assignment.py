@@ -35,9 +35,10 @@ class Assignments:
     """All seats of a suite's run, and which of them are under test.
 
     seats: by name: a role's, or a further encoder's. gated: the role under test, both of a unified
-    model, or "replay" where the chains were made elsewhere. subject: the spec of what is under test.
-    replay: those chains. spare: seats that somebody was named for and that no chain or metric needs; a
-    test of the user's own may ask for them.
+    model, or "replay" where the chains were made elsewhere. subject: the spec of what is under
+    test.
+    replay: those chains. spare: seats that somebody was named for and that no chain or metric
+    needs; a test of the user's own may ask for them.
     """
 
     seats: Mapping[str, RoleAssignment]
@@ -48,7 +49,7 @@ class Assignments:
 
     @property
     def under_test(self) -> str:
-        """What is under test, in words."""
+        """The roles under test, in words."""
         return "+".join(self.gated)
 
 
@@ -56,9 +57,9 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[st
     """Fill every seat that the suite's chains and metrics need, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
-    naming the option that is missing, SuiteError for metrics that do not fit the suite and for a folder
-    that it names and that is not there, the errors of `RoleChoices`, and NotConcernedError where the
-    model under test has nothing to do, or a preset is named that the suite does not have.
+    naming the option that is missing, SuiteError for metrics that do not fit the suite and for a
+    folder that it names and that is not there, the errors of `RoleChoices`, and NotConcernedError
+    where the model under test has nothing to do, or a preset is named that the suite does not have.
     """
     known = _known_seats(suite, choices)
     specs = {name: seat.spec for name, seat in known.items()}

@@ -61,7 +61,7 @@ class ShardLayout:
 
 
 def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
-    """Of each sample by id: the number of its category, and its own number therein."""
+    """The number of each sample's category, and its own number therein, by sample id."""
     homes: dict[str, int] = {}
     counts: dict[str, int] = {}
     places = {}

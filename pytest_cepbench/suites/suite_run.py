@@ -71,7 +71,7 @@ class SuiteRun:
 
     @property
     def loaded(self) -> bool:
-        """Whether any of its models is loaded in this process."""
+        """True where any of its models is loaded in this process."""
         seats = self.lineup.seats.values()
         # Models that are not bound yet are not bound here: that would raise their errors too early.
         known = (self._model_pool.runners.get((seat.role, seat.spec)) for seat in seats)
@@ -83,7 +83,7 @@ class SuiteRun:
         return everyone(by_category(case, chain_data))
 
     def reach(self, case: Case) -> list[list[object]]:
-        """What a case reads of each sample's chains, as built-in types."""
+        """The features that a case reads of each sample's chains, as built-in types."""
         return [
             [required.plan.start, list(required.generations), required.seat]
             for required in self.measures[case.key.metric].required_features(case)
@@ -99,7 +99,7 @@ class SuiteRun:
         return list(dict.fromkeys(plan.start for plan in plans))
 
     def steps(self, case: Case) -> int:
-        """How many results a case takes of each sample: of growing its chains, and of reading them."""
+        """The number of results that a case needs of each sample: of growing its chains, and reading them."""
         required = self.measures[case.key.metric].required_features(case)
         read = sum(len(features.generations) for features in required if features.seat is not None)
         grown = {plan.start: plan.generations for plan in plans_of(required)}
@@ -145,15 +145,15 @@ class SuiteRun:
             raise MeasurementError(str(error)) from error
 
     def per_sample(self, case: Case) -> bool:
-        """Whether every sample has a score of its own, so that a part of them can be measured."""
+        """True where every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
 
     def samples(self, case: Case) -> int:
-        """How many samples a case has, counted in each of its categories."""
+        """The number of samples of a case, counted in each of its categories."""
         return sum(self._category_sizes(case))
 
     def depth(self, case: Case, samples: int) -> int | None:
-        """So many samples of each category make so many of the case; None where that is all."""
+        """The samples of each category that make so many of the case; None where that is all."""
         sizes = self._category_sizes(case)
         most = bisect_left(range(max(sizes)), samples, key=lambda k: sum(min(n, k) for n in sizes))
         return None if most >= max(sizes) else most
@@ -239,7 +239,7 @@ class SuiteRun:
             raise MeasurementError(msg)
 
     def _not_under_test(self, outcome: CaseScores) -> bool:
-        """Whether another model than the one under test failed."""
+        """True where another model than the one under test failed."""
         if self.lineup.replay is not None:
             return outcome.blamed not in GROWERS
         return outcome.blamed not in self.lineup.gated
@@ -262,7 +262,7 @@ class SuiteRun:
         }
 
     def _identity(self, case: Case, measure: Measure, samples: Sequence[Sample]) -> dict[str, str]:
-        """What a comparable number must share, as short texts that a reviewer can read."""
+        """The fields that comparable numbers share, as short texts that a reviewer can read."""
         required = measure.required_features(case)
         plans, readers = plans_of(required), readers_of(required)
         identity = {

@@ -23,7 +23,7 @@ LAYOUTS: Mapping[str, Layout] = {
 
 
 def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> Replay:
-    """What another tool has generated, at this path.
+    """Open the chains that another tool has generated, at this path.
 
     target: a folder, or MMGenBench's table.
     layout: one of `LAYOUTS`; None looks for it.

@@ -1,4 +1,4 @@
-"""What every layout is read into: artifacts by start, generation and name; and its files on disk."""
+"""The record that every layout is read into: artifacts by start, generation and name; and its files."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Replay:
         return {"layout": self.name, "version": VERSION}
 
     def records(self, start: Start, generation: int) -> bool:
-        """Whether this generation (from 1) of chains with this start is here at all."""
+        """True where this generation (from 1) of chains with this start was recorded at all."""
         return (start, generation) in self.held
 
     def artifact(self, sample: Sample, start: Start, generation: int) -> Artifact | None:
-        """What the sample's chain holds there; None where it is missing.
+        """The artifact of the sample's chain there; None where it is missing.
 
         A text is given as it was written, perhaps empty; the `load` of an image raises ImageError
         when the file holds none.

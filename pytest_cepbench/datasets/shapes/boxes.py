@@ -1,4 +1,4 @@
-"""Where things are: the objects of a scene with the boxes that they take up in an image."""
+"""The objects of a scene with the boxes that they take up in an image."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
 
 
 def is_blank(knobs: Degradation, seed: int) -> bool:
-    """Whether the whole answer of this seed is lost."""
+    """True where the whole answer of this seed is lost."""
     return knobs.blank > 0 and bool(_draws(seed)[0]["blank"][0] < knobs.blank)
 
 
@@ -122,7 +122,7 @@ def _another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
 
 
 def _swapped(scene: Scene, probability: float, happens: float, which: float) -> dict[int, int]:
-    """Where the object of each cell is after the swap."""
+    """The cell of each cell's object after the swap."""
     places = {scene_object.cell: scene_object.cell for scene_object in scene.objects}
     pairs = [(a, b) for a, b in combinations(scene.objects, 2) if a.look != b.look]
     if pairs and happens < probability:

@@ -138,7 +138,7 @@ def below(rng: np.random.Generator, limit: int) -> int:
 
 
 def some(rng: np.random.Generator, things: Sequence[T], number: int) -> list[T]:
-    """That many different ones of the things, in random order."""
+    """So many different ones of the things, in random order."""
     left = list(things)
     return [left.pop(below(rng, len(left))) for _ in range(number)]
 

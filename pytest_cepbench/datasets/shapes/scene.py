@@ -49,7 +49,7 @@ class SceneObject:
 
     @property
     def look(self) -> tuple[Size, Color, Shape]:
-        """What it is, wherever it is."""
+        """Its size, color and shape, wherever it is."""
         return self.size, self.color, self.shape
 
     @property

@@ -98,7 +98,7 @@ _FAMILIES: dict[str, Family] = {
 
 
 def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
-    """What the task asks of the drawing of these objects."""
+    """The prompt of the task for the drawing of these objects."""
     first = objects[0]
     if task == "counting":
         number = len(objects)

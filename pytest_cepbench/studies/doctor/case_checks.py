@@ -32,7 +32,7 @@ _NAMED = 5
 
 
 def measurability(found: Sequence[Calibrated]) -> Check:
-    """Whether every case could be measured, and how many of its chains came to their end."""
+    """Check that every case was measured, and that its chains came to their end."""
     broken = [
         calibrated for calibrated in found if calibrated.measured is None or calibrated.broken
     ]
@@ -69,7 +69,7 @@ def _failures(calibrated: Calibrated) -> Mapping[str, int]:
 
 
 def chance_floors(found: Sequence[Calibrated]) -> Check:
-    """How far each similarity lies above what chance gives, as a share of the way from there to 1.
+    """Check how far each similarity lies above chance, as a share of the way from there to 1.
 
     The same borders as when a baseline is accepted. What can lose no more than the tolerance until
     it is chance is a problem as well.
@@ -119,7 +119,11 @@ def _ranges(found: Mapping[str, Range]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """How well a case can be told from noise. source: of the noise. noise: None where it is not known."""
+    """The noise of a case.
+
+    noise: None where it is not known.
+    source: of the noise.
+    """
 
     calibrated: Calibrated
     noise: Noise | None
@@ -263,7 +267,7 @@ def cost_of_a_run(measured_suite: MeasuredSuite) -> Check:
 
 
 def _seconds(need: ModelEstimate, runner: RoleRunner | None, inputs: int) -> float | None:
-    """By the pace of earlier calls on this kind of device, else by what the model took just now."""
+    """The seconds of so many inputs, at the pace of earlier calls on this kind of device, else of this run."""
     if need.habit is not None:
         return need.habit.seconds * inputs
     if runner is None or not runner.tally.inputs:
@@ -272,14 +276,14 @@ def _seconds(need: ModelEstimate, runner: RoleRunner | None, inputs: int) -> flo
 
 
 def _counted(usage: Usage) -> tuple[Cell, ...]:
-    """Of a model that no server counts for: not known."""
+    """The tokens and the cost that a server counted; None where no server counts."""
     if not usage.requests:
         return None, None, None
     return usage.input_tokens, usage.output_tokens, usage.cost
 
 
 def _usage(runner: RoleRunner | None, inputs: int) -> Usage:
-    """What so many inputs take of a server, by what those took that it was given just now."""
+    """The usage of a server for so many inputs, at the rate of this run."""
     if runner is None or not runner.tally.inputs or not runner.tally.usage.requests:
         return Usage()
     spent, share = runner.tally.usage, inputs / runner.tally.inputs

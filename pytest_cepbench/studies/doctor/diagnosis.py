@@ -1,4 +1,4 @@
-"""What the checks of a set-up found: plain data, from which the page and the file are made."""
+"""The results of the checks of a set-up: plain data, from which the page and the file are made."""
 
 from __future__ import annotations
 

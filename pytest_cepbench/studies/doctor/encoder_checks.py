@@ -37,12 +37,12 @@ _HALF = 0.5  # of the way to chance: what a faint distortion may move a score
 
 
 def sensitivity_name(comparison: Comparison) -> str:
-    """Of the check of an encoder on changed starts."""
+    """The name of the check of an encoder on changed starts."""
     return f"{comparison.seat} on changed {comparison.kind}s"
 
 
 def encoder_sensitivity(measured_suite: MeasuredSuite, comparison: Comparison) -> Check:
-    """How far known distortions of the starts move their similarity, beside the tolerance.
+    """Check how far known distortions of the starts move their similarity, beside the tolerance.
 
     A distortion that leaves a start as it is, as exchanging the colors of a grey image does, is not
     counted for it. Raises what encoding raises.
@@ -171,7 +171,7 @@ def _drop(moved: Sequence[float]) -> float | None:
 def _judged(
     distortion: Distortion[Any], drop: float, chance: float | None, comparison: Comparison
 ) -> Finding | None:
-    """What is to be said of a distortion that moves the score so far."""
+    """The finding on a distortion that moves the score so far; None where there is nothing to say."""
     what, tolerance = distortion.name, comparison.policy.tolerance
     if distortion.unnoticed == "pass":
         if chance is None or drop <= _HALF * (1 - chance):

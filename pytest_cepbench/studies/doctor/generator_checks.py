@@ -47,7 +47,7 @@ class _Drawn:
 
 
 def generator_repeatability(measured_suite: MeasuredSuite) -> Check:
-    """How far drawings of one text differ between seeds, and whether a seed gives a drawing again.
+    """Check that a seed gives a drawing again, and how far drawings of one text differ between seeds.
 
     Raises what drawing and encoding raise.
     """
@@ -98,7 +98,7 @@ def _steps(
     drawn: Sequence[_Drawn],
     seed: int,
 ) -> list[Step]:
-    """As chains draw them under a run's seed, so that what was drawn is in the store."""
+    """The steps by which chains draw the texts under a seed, so that stored drawings are found."""
     runner = measured_suite.runner("generator")
     steps = []
     for text in drawn:
@@ -119,7 +119,7 @@ def _seed_twice(
     drawn: Sequence[_Drawn],
     reader: Comparison | None,
 ) -> Finding:
-    """Whether the same text and seed give the same drawing, when the model is asked once more."""
+    """The finding on texts that are drawn a second time with the same seed."""
     steps = _steps(measured_suite, plan, generation, drawn, plan.seed)
     first = measured_suite.runner("generator").generate(steps)()
     second = measured_suite.second("generator").generate(steps)()

@@ -48,12 +48,12 @@ class Comparison:
 
     @property
     def kind(self) -> Modality:
-        """Of the starts."""
+        """The modality of the starts."""
         return self.plan.start
 
     @property
     def modalities(self) -> frozenset[Modality]:
-        """Of all that the encoder reads."""
+        """The modalities that the encoder reads."""
         return frozenset(self.plan.modality(g) for g in (0, *self.generations))
 
 

@@ -1,4 +1,4 @@
-"""What a metric is to a suite: its cases, what it reads, its scores; and what all metrics share."""
+"""The interface of metrics: their cases, the features they read, their scores; and shared helpers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
 
 @dataclass(frozen=True)
 class CaseScores:
-    """How one chain that a measure read came out.
+    """The outcome of one chain that a measure read.
 
     sample: its id. failure: what stopped it, if anything. blamed: the seat whose step that was.
     """
@@ -34,9 +34,10 @@ class CaseScores:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measure makes of a case.
+    """The scores of a case, with all that a measurement says of them.
 
-    scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the numbers come from.
+    scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the
+    numbers come from.
     outcomes: one for every chain that was read. identity: what else must be equal for the numbers
     to be comparable, "metric" among it where only a part of the measure was at work.
     floor, warnings: as in `Measurement`.
@@ -80,8 +81,9 @@ class RequiredFeatures:
 
     plan: of the chains. generations: at which they stand, rising, 0 for the start. seat: who reads
     them; None where it counts only how far the chains go. query: what that reader is asked about an
-    artifact of a sample, as it enters the step's key. stops_chain: whether what cannot be read is the end of
-    its chain. cutouts: not the artifacts are read, but what another reader finds in them.
+    artifact of a sample, as it enters the step's key. stops_chain: whether what cannot be read is
+    the end of its chain. cutouts: not the artifacts are read, but what another reader finds in
+    them.
     """
 
     plan: ChainPlan
@@ -116,7 +118,7 @@ class Measure(Protocol):
 
     @property
     def pool(self) -> Pool:
-        """How its categories make a group or the whole."""
+        """The way in which categories make a group or the whole."""
 
     @property
     def parts(self) -> Parts | None:
@@ -128,12 +130,12 @@ class Measure(Protocol):
 
     @property
     def per_sample(self) -> bool:
-        """Whether every sample has a score of its own, rather than all of them one together."""
+        """True where every sample has a score of its own, False where all have one together."""
 
     @property
     def span(self) -> float | None:
-        """How far apart its best and its worst value are: 2 for cosines, 1 for shares, None for
-        what has no end.
+        """The distance of its best from its worst value: 2 for cosines, 1 for shares, None where
+        there is no limit.
         """
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
@@ -164,7 +166,12 @@ def readers_of(required: Iterable[RequiredFeatures]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SuiteContext:
-    """What a suite offers its measures. plans: by start. specs: of the readers that are known, by seat."""
+    """The chains and models of a suite, for its measures.
+
+    suite: its name.
+    plans: of its chains, by start.
+    specs: model specs of the roles that have one, by the role's name.
+    """
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
@@ -186,14 +193,14 @@ class SuiteContext:
 
 
 def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> CaseScores:
-    """Whose step it was that stopped a chain, growing or reading by the seat."""
+    """The role whose step stopped a chain: one that grows it, or the one that reads it."""
     if trace.chain.failure is trace.failure:
         return outcome_of_chain(trace.chain, plan)
     return CaseScores(trace.chain.sample.id, trace.failure, seat)
 
 
 def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:
-    """Whose step it was that stopped a chain growing."""
+    """The role whose step stopped a chain that was grown."""
     if chain.failure is None or chain.failed_at is None:
         return CaseScores(chain.sample.id)
     return CaseScores(chain.sample.id, chain.failure, grower(plan, chain.failed_at))

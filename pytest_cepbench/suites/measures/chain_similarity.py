@@ -32,7 +32,13 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Formula:
-    """How similarities become one score. score: (n, T) -> (n,); pool: of wholes, by default."""
+    """The formula that makes one score of similarities.
+
+    version: part of the identity.
+    label: for people.
+    pool: of wholes, by default.
+    score: (n, T) -> (n,).
+    """
 
     version: int
     label: str
@@ -72,7 +78,7 @@ class SimilarityMeasure:
 
     @property
     def label(self) -> str:
-        """Such as GC@3, with the encoder where it is a further one."""
+        """The name for people, such as GC@3, with the encoder where it is a further one."""
         label = FORMULAS[self.kind].label.format(T=self.at)
         return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
 

@@ -54,7 +54,11 @@ _FED = 1000  # rows widened to float64 at once, about a block of a kernel distan
 
 @dataclass(frozen=True)
 class _Course:
-    """Of one category. steps: one for each iteration that counts. outcomes: of every chain."""
+    """The distances of one category.
+
+    steps: one for each iteration that counts.
+    outcomes: of every chain.
+    """
 
     steps: tuple[SetStep, ...]
     outcomes: tuple[CaseScores, ...]
@@ -66,12 +70,12 @@ class _Course:
 
     @property
     def images(self) -> tuple[int, ...]:
-        """How many starts, then how many images at each step."""
+        """The number of starts, then of images at each step."""
         return (self.steps[0].images[0], *(step.images[1] for step in self.steps))
 
     @property
     def why(self) -> str:
-        """What is in the way of leaving blocks out, if anything."""
+        """The reason why no block can be left out; empty where there is none."""
         return next((step.why for step in self.steps if step.why), "")
 
     def __str__(self) -> str:
@@ -102,7 +106,7 @@ class SetMeasure:
 
     @property
     def label(self) -> str:
-        """Such as GC_FID@3 [Inception]."""
+        """The name for people, such as GC_FID@3 [Inception]."""
         return f"{LABELS[self.kind].format(T=self.at)} [{self.features}]"
 
     @property
@@ -150,7 +154,7 @@ class SetMeasure:
         return (0, *range(2 * first, 2 * self.at + 1, 2))
 
     def _value(self, distances: Sequence[float]) -> float:
-        """Of the distances at the iterations that count."""
+        """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
     def _blocks(self, track: _Course) -> Mapping[str, float]:

@@ -55,7 +55,7 @@ LABELS = {"geneval": "GenEval", "mgg": "MGG"}
 
 @dataclass(frozen=True)
 class JudgedChain:
-    """How the images of one chain were judged.
+    """The judgements of the images of one chain.
 
     correct: at each generation; False too where there is no image. reasons: why not, of the first
     that is wrong. outcome: what stopped the chain, if anything did. seen: digest of each image, and
@@ -118,7 +118,7 @@ class ComplianceMeasure:
         )
 
     def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """What the detector finds in the images."""
+        """Have the detector look at the images, and the encoder at cut-outs."""
         self._judged_chains(chain_data, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:

@@ -78,7 +78,7 @@ class MappingMeasure:
 
     @property
     def span(self) -> float | None:
-        """Of cosines; a rate has no end."""
+        """2, of cosines; a rate has no limit."""
         return None if self.rates else 2.0
 
     @property
@@ -257,8 +257,8 @@ def make_mapping(
         generations = mapping_generations(start, modality, plan.generations)
         if not generations:
             msg = (
-                f"suite {context.suite!r}, metric {name!r}: mapping {mapping!r} has no generation in "
-                f"chains of {plan.generations}"
+                f"suite {context.suite!r}, metric {name!r}: mapping {mapping!r} has no generation "
+                f"in chains of {plan.generations}"
             )
             raise SuiteError(msg)
         tracks[mapping] = MappingTrack(plan, generations, encoder)

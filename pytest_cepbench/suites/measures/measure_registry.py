@@ -122,7 +122,7 @@ def _has_case(measure: Measure, part: str, *, mapping: bool) -> bool:
 
 
 def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
-    """By start, the encoder that compares artifacts of the start's own modality with it."""
+    """The encoder that compares artifacts of the start's modality with it, by start."""
     found: dict[Modality, str] = {}
     for measure in measures.values():
         if isinstance(measure, SimilarityMeasure):
