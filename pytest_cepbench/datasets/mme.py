@@ -47,9 +47,9 @@ def load_mme(path: Path) -> Dataset:
     samples: list[Sample] = []
     empty = []
     for category in CATEGORIES:
-        found = _category(path, category)
-        samples += found
-        if not found:
+        images = _category(path, category)
+        samples += images
+        if not images:
             empty.append(category)
     if empty:
         msg = (

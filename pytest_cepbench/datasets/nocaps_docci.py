@@ -102,18 +102,18 @@ def read_captions(path: Path, encoding: str, columns: tuple[str, ...] = ()) -> d
     Raises DatasetError for a table that cannot be read, a name that is unsafe or there twice; an
     empty caption is given as it is.
     """
-    found: dict[str, Caption] = {}
+    captions: dict[str, Caption] = {}
     for row in read_rows(path, ",", ("filename", "caption", *columns), encoding):
         name = row.text("filename")
         reason = unsafe(name)
         if reason is not None:
             row.refuse("filename", reason)
         key = stem(name)
-        if key in found:
-            other = found[key].row.number
+        if key in captions:
+            other = captions[key].row.number
             row.refuse("filename", f"{name!r} is there twice, row {other} has it already")
-        found[key] = Caption(row.text("caption"), row)
-    return found
+        captions[key] = Caption(row.text("caption"), row)
+    return captions
 
 
 def _filled(row: TableRow, column: str) -> str:
@@ -210,16 +210,16 @@ def _list_file(path: Path, ids: str | None) -> Path:
 
 def _wanted(table: Path) -> dict[str, str]:
     """Source of each listed id, in the order of the list."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for place, source, name in _entries(table):
         if source not in SOURCES:
             _refuse(place, unknown_name("source", source, SOURCES))
         if not name:
             _refuse(place, "image_id is empty")
-        if name in found:
+        if name in sources:
             _refuse(place, f"image_id {name!r} is there twice")
-        found[name] = source
-    return found
+        sources[name] = source
+    return sources
 
 
 def _entries(table: Path) -> Iterator[tuple[str, str, str]]:
@@ -253,14 +253,14 @@ def _file(place: str, entry: Mapping[str, Any], name: str) -> str:
 
 def _docci(folder: Path) -> dict[str, _Pair]:
     """Every described image of a copy of DOCCI, by example id."""
-    found: dict[str, _Pair] = {}
+    pairs: dict[str, _Pair] = {}
     for place, entry in read_json_lines(folder / "docci_descriptions.jsonlines"):
         name = _field(place, entry, "example_id", str)
-        if name in found:
+        if name in pairs:
             _refuse(place, f"example_id {name!r} is there twice")
         image = folder / "images" / _file(place, entry, "image_file")
-        found[name] = _Pair(image, _field(place, entry, "description", str).strip())
-    return found
+        pairs[name] = _Pair(image, _field(place, entry, "description", str).strip())
+    return pairs
 
 
 def _nocaps(folder: Path) -> dict[str, _Pair]:

@@ -139,7 +139,7 @@ class Dataset:
         """
         chosen: dict[str, list[str]] = {}
         for category, samples in self._by_category.items():
-            ranked = sorted(samples, key=lambda one: (one.replicate, digest_text(one.id)))
+            ranked = sorted(samples, key=lambda known: (known.replicate, digest_text(known.id)))
             for sample in ranked[:most]:
                 chosen.setdefault(sample.id, []).append(category)
         kept = tuple(
@@ -177,11 +177,11 @@ class Dataset:
 
     @cached_property
     def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:
-        found: dict[str, list[Sample]] = {}
+        samples_of: dict[str, list[Sample]] = {}
         for sample in self.samples:
             for category in dict.fromkeys(sample.categories):
-                found.setdefault(category, []).append(sample)
-        return {category: tuple(samples) for category, samples in found.items()}
+                samples_of.setdefault(category, []).append(sample)
+        return {category: tuple(samples) for category, samples in samples_of.items()}
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:

@@ -198,8 +198,8 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
             at += 1
             end = _closing_quote(row, at, lines, first)
         else:
-            found = row.find(delimiter, at)
-            end = found if found >= 0 else max(at, len(_without_end(row)))
+            position = row.find(delimiter, at)
+            end = position if position >= 0 else max(at, len(_without_end(row)))
         cells.append(TableCell(start + at, bytes(row[at:end]), quoted=quoted))
         at = end + quoted
         if row[at : at + 1] != delimiter:

@@ -198,20 +198,20 @@ def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
     if len(measurements) < 2:
         msg = f"noise shows between at least 2 seeds, got {len(measurements)}"
         raise ValueError(msg)
-    found = []
+    differences = []
     for first, second in combinations(measurements, 2):
         difference = _difference(first, second)
         if isinstance(difference, str):
             return difference
-        found.append(difference)
-    units = found[0].units
+        differences.append(difference)
+    units = differences[0].units
     if units < 2:
         return "one independent sample shows no spread: at least 2 are needed"
     return Noise(
         seeds=len(measurements),
         units=units,
-        sd=round(sqrt(fsum(one.sd**2 for one in found) / len(found)), DECIMALS),
-        value_sd=round(stdev(one.value for one in measurements), DECIMALS),
+        sd=round(sqrt(fsum(pair.sd**2 for pair in differences) / len(differences)), DECIMALS),
+        value_sd=round(stdev(measurement.value for measurement in measurements), DECIMALS),
     )
 
 

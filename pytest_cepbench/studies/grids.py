@@ -141,7 +141,7 @@ def _weighting(prepared: PreparedStudy, results: Results, weighted: Case, last: 
         weighted=weighted.label,
         last=last.label,
         rows=tuple(rows),
-        models=tuple(one for one in over_models if one is not None),
+        models=tuple(over_all for over_all in over_models if over_all is not None),
         undefined=_why_none(len(known)) if None in over_models else None,
     )
 
@@ -186,7 +186,7 @@ def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | N
 
     Source: MMGenBench, Table 15.
     """
-    known = [one.spread for one in spreads if one.spread is not None]
+    known = [spread.spread for spread in spreads if spread.spread is not None]
     if not known:
         return None, None
     return fsum(s.std for s in known) / len(known), fsum(s.range for s in known) / len(known)
@@ -199,12 +199,12 @@ def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgre
     Source: MMGenBench, Tables 9-13 (generators) and 16-19 (encoders), by Spearman and Kendall.
     """
     arrays = {name: np.array(values) for name, values in columns.items()}
-    found = []
+    results = []
     for method in methods:
         matrix = correlation_matrix(arrays, method, CONFIDENCE)
         values = [[cell.value if cell else None for cell in row] for row in matrix.cells]
-        found.append(VariantAgreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))
-    return tuple(found)
+        results.append(VariantAgreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))
+    return tuple(results)
 
 
 def chain_agreement(model: str, weighted: Measurement, last: Measurement) -> ChainAgreement:

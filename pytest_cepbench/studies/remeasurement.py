@@ -161,7 +161,7 @@ def measure_again(ready: PreparedRemeasurement, model_pool: ModelPool, tell: Tel
 
 def _times(records: Mapping[CaseKey, Baseline]) -> int:
     """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
-    clusters = {name: unit for one in records.values() for name, unit in one.clusters.items()}
+    clusters = {name: unit for record in records.values() for name, unit in record.clusters.items()}
     further = [
         int(match[1])
         for name, unit in clusters.items()
@@ -306,12 +306,12 @@ def _require_same_samples(
 def _require_same_model(
     lineup: Assignments, model_pool: ModelPool, model: Mapping[str, str], whose: str
 ) -> None:
-    found = " + ".join(
+    identity = " + ".join(
         describe_role(model_pool.runner(lineup.seats[role]).bound) for role in lineup.gated
     )
-    if found != model.get("identity"):
+    if identity != model.get("identity"):
         msg = (
-            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {found} now: the "
+            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {identity} now: the "
             "checkpoint that was measured is needed (--model, or the roles as in the run)"
         )
         raise SpecError(msg)

@@ -86,11 +86,11 @@ _HOW_TO_GIVE = {
 
 
 def _refuse_twins(what: str, given: Sequence[Named]) -> None:
-    names, specs = [one.name for one in given], [one.spec for one in given]
-    for one in given:
-        if specs.count(one.spec) > 1:  # it would agree with itself, and raise every correlation
-            msg = f"the {what} {one.spec!r} is given twice: give it once"
+    names, specs = [named.name for named in given], [named.spec for named in given]
+    for named in given:
+        if specs.count(named.spec) > 1:  # it would agree with itself, and raise every correlation
+            msg = f"the {what} {named.spec!r} is given twice: give it once"
             raise SpecError(msg)
-        if names.count(one.name) > 1:
-            msg = f"two are called {one.name!r}, each {what} needs a name of its own: NAME=SPEC"
+        if names.count(named.name) > 1:
+            msg = f"two are called {named.name!r}, each {what} needs a name of its own: NAME=SPEC"
             raise SpecError(msg)

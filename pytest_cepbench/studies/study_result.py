@@ -204,10 +204,10 @@ class Study:
     @property
     def errors(self) -> tuple[tuple[str, str, str], ...]:
         """(model, variant, why) of what could not be measured, each once."""
-        found = [
+        errors = [
             (cell.model, cell.variant, cell.error)
             for grid in self.grids
             for cell in grid.cells
             if cell.error is not None
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(errors))

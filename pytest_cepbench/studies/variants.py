@@ -53,9 +53,14 @@ def list_variants(spec: StudySpec, suite: Suite) -> tuple[Variant, ...]:
     if spec.study == "generators":
         return tuple(
             Variant(
-                one.name, f"generator {one.spec}", suite, {"generator": one.spec}, {}, "generator"
+                generator.name,
+                f"generator {generator.spec}",
+                suite,
+                {"generator": generator.spec},
+                {},
+                "generator",
             )
-            for one in spec.variants
+            for generator in spec.variants
         )
     if spec.study == "encoders":
         return tuple(_encoders(spec, suite))
@@ -100,9 +105,9 @@ def remarks(spec: StudySpec, suite: Suite) -> Iterator[str]:
 
 
 def _seeds(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
-    for one in spec.variants:
-        chain = msgspec.structs.replace(suite.table.chain, seed=int(one.spec))
-        yield Variant(one.name, f"seed {one.spec}", _with(suite, chain=chain))
+    for seed in spec.variants:
+        chain = msgspec.structs.replace(suite.table.chain, seed=int(seed.spec))
+        yield Variant(seed.name, f"seed {seed.spec}", _with(suite, chain=chain))
 
 
 def _encoders(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
@@ -111,12 +116,12 @@ def _encoders(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
     if seat not in known:
         msg = f"suite {suite.name!r}: {unknown_name('encoder', seat, known)}"
         raise SpecError(msg)
-    for one in spec.variants:
-        setting = f"{seat} {one.spec}"
+    for encoder in spec.variants:
+        setting = f"{seat} {encoder.spec}"
         if seat == ENCODER:
-            yield Variant(one.name, setting, suite, {"encoder": one.spec}, {}, seat)
+            yield Variant(encoder.name, setting, suite, {"encoder": encoder.spec}, {}, seat)
         else:
-            yield Variant(one.name, setting, suite, {}, {seat: one.spec}, seat)
+            yield Variant(encoder.name, setting, suite, {}, {seat: encoder.spec}, seat)
 
 
 def _lengths(suite: Suite) -> Iterator[Variant]:

@@ -197,10 +197,10 @@ def _describe_roles(run: SuiteRun, hybrids: HybridChains, hops: Sequence[Hop]) -
 def _describe_differences(differences: Mapping[int | None, int]) -> str:
     """The generations from which on chains differ from the baseline's, and how many."""
     total = sum(differences.values())
-    found = sorted((at, count) for at, count in differences.items() if at is not None)
-    if not found:
+    counts = sorted((at, count) for at, count in differences.items() if at is not None)
+    if not counts:
         return f"All {total} chains are the baseline's, artifact by artifact."
-    where = ", ".join(f"generation {at} ({count} of {total})" for at, count in found)
+    where = ", ".join(f"generation {at} ({count} of {total})" for at, count in counts)
     return f"Chains first differ from the baseline's at {where}."
 
 

@@ -137,8 +137,8 @@ class ChainData:
 
         def read(group: ChainGroup) -> dict[str, Trace]:
             runner = self.runner(seat)
-            found = group.read(lambda chains: trace(chains, generations, runner, self.store))
-            return {one.chain.sample.id: one for one in found}
+            traces = group.read(lambda chains: trace(chains, generations, runner, self.store))
+            return {read_trace.chain.sample.id: read_trace for read_trace in traces}
 
         return self.per_sample(("trace", seat, *generations), start, samples, read)
 
@@ -164,8 +164,8 @@ class ChainData:
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
         read_from = [group.read(read) for group in self._groups_of(start, shard)]
-        found = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
-        return [found[sample.id] for sample in shard if sample.id in found]
+        by_sample = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
+        return [by_sample[sample.id] for sample in shard if sample.id in by_sample]
 
     def store_features(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
@@ -194,8 +194,8 @@ class ChainData:
     def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
         """The chain of each sample by id."""
         groups = self._groups_of(start, samples)
-        found = {chain.sample.id: chain for group in groups for chain in group.chains}
-        return {sample.id: found[sample.id] for sample in samples}
+        by_sample = {chain.sample.id: chain for group in groups for chain in group.chains}
+        return {sample.id: by_sample[sample.id] for sample in samples}
 
     def cut_texts(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
@@ -207,7 +207,7 @@ class ChainData:
 
         def texts(chain: Chain) -> list[str]:
             links = enumerate(chain.links)
-            return [one.text for at, one in links if at in generations and one.text is not None]
+            return [link.text for at, link in links if at in generations and link.text is not None]
 
         runner = self.runner(seat)
         cut = self._cuts(("cut", seat, *generations), start, samples, runner, texts)
@@ -262,8 +262,8 @@ class ChainData:
         known = self._known.setdefault(key, {})
         if name not in known:
             known[name] = make()
-        found: V = known[name]
-        return found
+        result: V = known[name]
+        return result
 
     def require_recorded(self, start: Modality, generations: Sequence[int]) -> None:
         """Raise MeasurementError where chains made elsewhere never hold one of the generations."""
@@ -294,8 +294,8 @@ class ChainData:
 
 
 def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, so: str) -> str:
-    every = [one for own in cuts for one in own]
-    cut = [one for one in every if one is not None]
+    every = [length for own in cuts for length in own]
+    cut = [length for length in every if length is not None]
     if not cut:
         return ""
     most = cut[0].rpartition(" ")[2]

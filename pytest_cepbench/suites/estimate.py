@@ -97,11 +97,11 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
 
     outlooks: dict[tuple[Modality, str], PendingChain] = {}
     for start, own in wanted.items():
-        for one in run.chain_data.look_ahead(start, list(own.values())):
-            outlooks[start, one.chain.sample.id] = one
-            for runner, key in one.there:
+        for pending in run.chain_data.look_ahead(start, list(own.values())):
+            outlooks[start, pending.chain.sample.id] = pending
+            for runner, key in pending.there:
                 book(runner).there.add(key)
-            for runner, key in one.ahead:
+            for runner, key in pending.ahead:
                 book(runner).missing.add(key)
     for required, samples in read:
         if required.seat is None:
@@ -130,7 +130,7 @@ def _readings(
 
 def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
     """True where detectors still have images to read: their findings are read by other models."""
-    return any(one.missing for runner, one in books.values() if runner.bound.role == "detector")
+    return any(book.missing for runner, book in books.values() if runner.bound.role == "detector")
 
 
 def _enter(
@@ -139,20 +139,20 @@ def _enter(
     """Enter what a reader is to do for some chains."""
     for low in range(0, len(chains), _READ // len(required.generations) + 1):
         part = chains[low : low + _READ // len(required.generations) + 1]
-        keys = [list(_keys(required, one, runner)) for one in part]
-        found = runner.store.get(key for own in keys for key in own)
+        keys = [list(_keys(required, pending, runner)) for pending in part]
+        stored = runner.store.get(key for own in keys for key in own)
         for own in keys:
             for key in own:
-                (book.there if key in found else book.missing).add(key)
-                if required.stops_chain and isinstance(found.get(key), Failure):
+                (book.there if key in stored else book.missing).add(key)
+                if required.stops_chain and isinstance(stored.get(key), Failure):
                     break
 
 
-def _keys(required: RequiredFeatures, one: PendingChain, runner: RoleRunner) -> Iterator[str]:
+def _keys(required: RequiredFeatures, pending: PendingChain, runner: RoleRunner) -> Iterator[str]:
     """The keys of the steps that read a chain, as far as it goes."""
-    asked = required.query(one.chain.sample, runner.bound)
+    asked = required.query(pending.chain.sample, runner.bound)
     for generation in required.generations:
-        digest = one.digests[generation] if generation < len(one.digests) else None
+        digest = pending.digests[generation] if generation < len(pending.digests) else None
         if digest is not None:
             yield runner.key(asked, 0, required.plan.modality(generation), digest)
 

@@ -32,14 +32,14 @@ class Overrides:
 
     def over(self, other: Overrides) -> Overrides:
         """These, and where they say nothing, the others."""
-        found = {
-            name: (getattr(one, name), one.sources.get(name, ""))
+        values = {
+            name: (getattr(overrides, name), overrides.sources.get(name, ""))
             for name in ("gate", "tolerance", "alpha")
-            for one in (other, self)
-            if getattr(one, name) is not None
+            for overrides in (other, self)
+            if getattr(overrides, name) is not None
         }
-        sources = {name: source for name, (_, source) in found.items()}
-        return Overrides(**{name: value for name, (value, _) in found.items()}, sources=sources)
+        sources = {name: source for name, (_, source) in values.items()}
+        return Overrides(**{name: value for name, (value, _) in values.items()}, sources=sources)
 
 
 @dataclass(frozen=True)

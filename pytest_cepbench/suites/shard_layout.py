@@ -53,11 +53,11 @@ class ShardLayout:
 
     def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
         """The samples by their place, in an order that depends on the samples alone."""
-        found: dict[Cell, list[Sample]] = {}
+        shards: dict[Cell, list[Sample]] = {}
         for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
             home, number = self._places[sample.id]
-            found.setdefault((home, number // SHARD), []).append(sample)
-        return found
+            shards.setdefault((home, number // SHARD), []).append(sample)
+        return shards
 
 
 def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:

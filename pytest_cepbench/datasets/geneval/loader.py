@@ -136,8 +136,8 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
         _check_encodable("class", name)
     text = fields.get(text_field)
     if not isinstance(text, str) or not text.strip():
-        found = "missing" if text_field not in fields else f"got {text!r}"
-        msg = f"{text_field}: a text is expected, {found}"
+        actual = "missing" if text_field not in fields else f"got {text!r}"
+        msg = f"{text_field}: a text is expected, {actual}"
         raise ValueError(msg)
     _check_encodable(text_field, text)
     return _Entry(_index(fields.get("index", number)), prompt, text)

@@ -242,12 +242,12 @@ def _add(held: dict[tuple[Start, int], dict[str, Artifact]], root: Path, folder:
         match = _IMAGE.fullmatch(name)
         if match is None:
             continue
-        found = held.setdefault(("image", 2 * (int(match[2]) + 1)), {})
+        images = held.setdefault(("image", 2 * (int(match[2]) + 1)), {})
         key = (home / match[1]).as_posix()
-        if key in found:
+        if key in images:
             msg = f"{str(root)!r} holds {name!r} of {str(home)!r} in more than one folder: keep one"
             raise DatasetError(msg)
-        found[key] = image
+        images[key] = image
 
 
 def _home(parts: tuple[str, ...]) -> PurePosixPath:

@@ -56,9 +56,9 @@ class Replay:
         A text is given as it was written, perhaps empty; the `load` of an image raises ImageError
         when the file holds none.
         """
-        found = self.held.get((start, generation), {})
-        name = self._name(sample, found)
-        return None if name is None else found[name]
+        artifacts = self.held.get((start, generation), {})
+        name = self._name(sample, artifacts)
+        return None if name is None else artifacts[name]
 
     def check(self, samples: Iterable[Sample]) -> None:
         """Refuse a data set that these chains cannot belong to.
@@ -71,8 +71,8 @@ class Replay:
         ids = []
         for sample in samples:
             ids.append(sample.id)
-            for (start, generation), found in self.held.items():
-                name = self._name(sample, found)
+            for (start, generation), artifacts in self.held.items():
+                name = self._name(sample, artifacts)
                 if name is None:
                     continue
                 owner = owners.setdefault((start, generation, name), sample.id)
@@ -83,15 +83,15 @@ class Replay:
                     )
                     raise DatasetError(msg)
         if not owners:
-            recorded = {name for found in self.held.values() for name in found}
+            recorded = {name for artifacts in self.held.values() for name in artifacts}
             msg = (
                 f"{self.path} ({self.name}) holds nothing of these samples; it has "
                 f"{some_of(recorded) or 'no artifact'}, the samples are {some_of(ids)}"
             )
             raise DatasetError(msg)
 
-    def _name(self, sample: Sample, found: Mapping[str, Artifact]) -> str | None:
-        return next((name for name in self.names(sample) if name in found), None)
+    def _name(self, sample: Sample, artifacts: Mapping[str, Artifact]) -> str | None:
+        return next((name for name in self.names(sample) if name in artifacts), None)
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ def images_in(root: Path, folder: Path) -> dict[str, FileImage]:
     Raises DatasetError as `images_by_stem`, and for links that lead out of the root.
     """
     refuse_outside(root, folder)
-    found = images_by_stem(folder)
-    for file in found.values():
+    images = images_by_stem(folder)
+    for file in images.values():
         refuse_outside(root, file)
-    return {name: FileImage(file) for name, file in found.items()}
+    return {name: FileImage(file) for name, file in images.items()}
 
 
 def numbered_images(root: Path, folder: Path) -> dict[int, FileImage]:
@@ -142,16 +142,16 @@ def numbered_images(root: Path, folder: Path) -> dict[int, FileImage]:
 
     Raises DatasetError as `images_in`, and when one number is written in two ways.
     """
-    found: dict[int, FileImage] = {}
+    images: dict[int, FileImage] = {}
     for name, image in images_in(root, folder).items():
         if not re.fullmatch(r"[0-9]{1,9}", name):
             continue
         number = int(name)
-        if number in found:
-            msg = f"{str(folder)!r} holds both {found[number].path.name!r} and {image.path.name!r}"
+        if number in images:
+            msg = f"{str(folder)!r} holds both {images[number].path.name!r} and {image.path.name!r}"
             raise DatasetError(msg)
-        found[number] = image
-    return found
+        images[number] = image
+    return images
 
 
 def generations(folder: Path) -> Iterator[tuple[int, Path]]:
@@ -159,15 +159,15 @@ def generations(folder: Path) -> Iterator[tuple[int, Path]]:
 
     Raises DatasetError when a generation is there twice.
     """
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for path in list_folder(folder):
         name = path.name if path.is_dir() else path.name.removesuffix(".csv")
         match = _GENERATION.fullmatch(name)
         if match is None or not (path.is_dir() or path.suffix == ".csv"):
             continue
         number = int(match[1])
-        if number in found:
-            msg = f"{str(folder)!r} holds generation {number} twice: {found[number].name!r} and {path.name!r}"
+        if number in paths:
+            msg = f"{str(folder)!r} holds generation {number} twice: {paths[number].name!r} and {path.name!r}"
             raise DatasetError(msg)
-        found[number] = path
-    yield from sorted(found.items())
+        paths[number] = path
+    yield from sorted(paths.items())

@@ -91,25 +91,25 @@ def _one(root: Path, what: str, tables: list[Path], params: Mapping[str, str]) -
 def _predictions(table: Path, encoding: str) -> Mapping[str, Artifact]:
     if table.suffix.lower() == ".xlsx":
         return _sheet_predictions(table)
-    found: dict[int, str] = {}
+    predictions: dict[int, str] = {}
     for row in read_rows(table, "\t", ("index", "prediction"), encoding):
-        found[row_index(row, found)] = row.text("prediction")
-    return {str(index): text for index, text in found.items()}
+        predictions[row_index(row, predictions)] = row.text("prediction")
+    return {str(index): text for index, text in predictions.items()}
 
 
 def _sheet_predictions(table: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    predictions: dict[str, str] = {}
     for number, (index, text) in read_sheet(table, ("index", "prediction")):
         place = f"{table}, row {number}, column 'index'"
         if not re.fullmatch(r"[0-9]{1,18}(\.0)?", index.strip()):  # 7.0 is how Excel may keep a 7
             msg = f"{place}: a whole number is expected, got {index[:80]!r}"
             raise DatasetError(msg)
         name = str(int(index.strip().removesuffix(".0")))
-        if name in found:
+        if name in predictions:
             msg = f"{place}: {name} is there twice: keep one of the rows"
             raise DatasetError(msg)
-        found[name] = text
-    return found
+        predictions[name] = text
+    return predictions
 
 
 def _names(sample: Sample) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def object_boxes(image: ImageArtifact) -> tuple[LocatedObject, ...]:
     exact as those 64 x 64 pixels are.
     """
     width, height = image.size
-    found = []
+    located = []
     for what, cover, left, top in sightings(image):
         own = _own(what.shape, cover)
         # An object too faint to cover any pixel to one half still has its strongest pixel.
@@ -44,8 +44,8 @@ def object_boxes(image: ImageArtifact) -> tuple[LocatedObject, ...]:
             (left + float(columns[-1]) + 1) * x,
             (top + float(rows[-1]) + 1) * y,
         )
-        found.append(LocatedObject(what, box))
-    return tuple(found)
+        located.append(LocatedObject(what, box))
+    return tuple(located)
 
 
 def _own(shape: Shape, cover: FloatArray) -> FloatArray:

@@ -65,13 +65,13 @@ def parse_caption(text: str) -> Scene:
     and the words around it; the rest is passed over, the count word too. Where two objects claim a
     cell the first has it.
     """
-    found: dict[int, SceneObject] = {}
+    objects: dict[int, SceneObject] = {}
     for match in _OBJECT.finditer(text):
         size, color, shape, row, column = (word.lower() for word in match.groups())
         cell = GRID * ROWS.index(row) + COLUMNS.index(column)
         look = (cast("Size", size), cast("Color", color), cast("Shape", shape))
-        found.setdefault(cell, SceneObject(cell, *look))
-    return Scene(tuple(found.values()))
+        objects.setdefault(cell, SceneObject(cell, *look))
+    return Scene(tuple(objects.values()))
 
 
 def _phrase(scene_object: SceneObject) -> str:

@@ -31,10 +31,12 @@ from pytest_cepbench.suites.estimate import ModelEstimate, forecast
 _NAMED = 5
 
 
-def measurability(found: Sequence[Calibrated]) -> Check:
+def measurability(calibrations: Sequence[Calibrated]) -> Check:
     """Check that every case was measured, and that its chains came to their end."""
     broken = [
-        calibrated for calibrated in found if calibrated.measured is None or calibrated.broken
+        calibrated
+        for calibrated in calibrations
+        if calibrated.measured is None or calibrated.broken
     ]
     said = [f"{calibrated.key.within}: {calibrated.reason}" for calibrated in broken[:_NAMED]]
     if len(broken) > _NAMED:
@@ -42,13 +44,15 @@ def measurability(found: Sequence[Calibrated]) -> Check:
     advice = ["mend what is said of the cases first: the other checks look at what was measured"]
     if broken:
         return Check("measurement", "problem", tuple(said), tuple(advice))
-    measured = [calibrated.measured for calibrated in found if calibrated.measured is not None]
+    measured = [
+        calibrated.measured for calibrated in calibrations if calibrated.measured is not None
+    ]
     warned = list(
         dict.fromkeys(warning for calibrated in measured for warning in calibrated.warnings)
     )
     stopped = [
         calibrated
-        for calibrated in found
+        for calibrated in calibrations
         if calibrated.measured is not None and calibrated.measured.failures
     ]
     if stopped:
@@ -60,7 +64,7 @@ def measurability(found: Sequence[Calibrated]) -> Check:
         advice = ["look at why chains stop before you accept scores"] if stopped else []
         return Check("measurement", "remark", tuple(warned[:_NAMED]), tuple(advice))
     return Check(
-        "measurement", "pass", (f"all {len(found)} cases were measured, no chain stopped",)
+        "measurement", "pass", (f"all {len(calibrations)} cases were measured, no chain stopped",)
     )
 
 
@@ -68,7 +72,7 @@ def _failures(calibrated: Calibrated) -> Mapping[str, int]:
     return {} if calibrated.measured is None else calibrated.measured.failures
 
 
-def chance_floors(found: Sequence[Calibrated]) -> Check:
+def chance_floors(calibrations: Sequence[Calibrated]) -> Check:
     """Check how far each similarity lies above chance, as a share of the way from there to 1.
 
     The same borders as when a baseline is accepted. What can lose no more than the tolerance until
@@ -78,7 +82,7 @@ def chance_floors(found: Sequence[Calibrated]) -> Check:
     rows: list[tuple[Cell, ...]] = []
     blind: dict[str, Range] = {}
     poor: dict[str, Range] = {}
-    for calibrated in found:
+    for calibrated in calibrations:
         known = None if calibrated.measured is None else range_of(calibrated.measured)
         if known is None:
             continue
@@ -109,10 +113,10 @@ def chance_floors(found: Sequence[Calibrated]) -> Check:
     return Check(name, status, tuple(said) or (quiet,), tuple(advice), (figures,))
 
 
-def _ranges(found: Mapping[str, Range]) -> Iterator[str]:
+def _ranges(ranges: Mapping[str, Range]) -> Iterator[str]:
     """The cases with their ranges, the last ones named first: the whole suite is among them."""
-    names = list(found)[::-1]
-    yield from (f"{name}: {found[name]}" for name in names[:_NAMED])
+    names = list(ranges)[::-1]
+    yield from (f"{name}: {ranges[name]}" for name in names[:_NAMED])
     if len(names) > _NAMED:
         yield f"{len(names) - _NAMED} more cases"
 
@@ -137,7 +141,7 @@ class _Seen:
         return reach(self.noise.sd, self.noise.units, self.calibrated.policy)
 
 
-def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
+def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
     """The smallest drop that each case can show, beside its tolerance and what it has to lose.
 
     The noise is that between the measured seeds; where they change nothing, the one that the
@@ -147,7 +151,7 @@ def visible_drops(found: Sequence[Calibrated], baselines: Path) -> Check:
     name = "visible drop"
     judged = [
         calibrated
-        for calibrated in found
+        for calibrated in calibrations
         if calibrated.policy.statistical and calibrated.measured is not None
     ]
     if not judged:

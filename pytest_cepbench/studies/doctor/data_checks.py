@@ -99,13 +99,13 @@ def _near(measured_suite: MeasuredSuite, comparison: Comparison) -> list[list[st
     if len(rows) < 2:
         return []
     matrix = np.stack(rows)
-    found = []
+    pairs = []
     for low in range(0, len(matrix), _BLOCK):
         similar = matrix[low : low + _BLOCK] @ matrix.T
         for i, j in np.argwhere(similar >= NEAR).tolist():
             if j < low + i:
-                found.append([names[j], names[low + i]])
-    return found
+                pairs.append([names[j], names[low + i]])
+    return pairs
 
 
 def _listed(groups: Sequence[Sequence[str]]) -> str:
@@ -130,7 +130,7 @@ def constant_outputs(measured_suite: MeasuredSuite) -> Check:
             what = "descriptions" if plan.describes(generation) else "drawings"
             different = len({answer for _, answer in answers})
             rows.append((f"{start}-first, {what}", common.of, different, common.count))
-        said += [f"{start}-first chains: {one}" for one in same_answers(plan, chains)]
+        said += [f"{start}-first chains: {sentence}" for sentence in same_answers(plan, chains)]
     figures = CheckTable(("step", "inputs", "different outputs", "most alike"), tuple(rows))
     if not rows:
         return Check(name, "not done", ("too few different inputs were answered to tell",))

@@ -85,22 +85,22 @@ def encoder_sensitivity(measured_suite: MeasuredSuite, comparison: Comparison) -
 
 def _starts(measured_suite: MeasuredSuite, comparison: Comparison) -> list[tuple[str, Any]]:
     """Digest and artifact of the chosen starts, equal ones once."""
-    found: dict[str, Any] = {}
+    artifacts: dict[str, Any] = {}
     for sample in measured_suite.chosen(comparison.kind, STARTS):
         if comparison.kind == "image":
             image = load_seed_image(sample)
-            found[image.digest] = image.to_pil()
+            artifacts[image.digest] = image.to_pil()
         else:
             assert sample.text is not None
-            found[digest_text(sample.text)] = sample.text
-    return list(found.items())
+            artifacts[digest_text(sample.text)] = sample.text
+    return list(artifacts.items())
 
 
 def _chance(able: Sequence[tuple[tuple[str, Any], Vectors]]) -> float | None:
     """Mean similarity of two different starts."""
     matrix = np.stack([vector for _, vector in able])
-    found = list(cosines_apart(matrix, [digest for (digest, _), _ in able]))
-    return fsum(found) / len(found) if found else None
+    similarities = list(cosines_apart(matrix, [digest for (digest, _), _ in able]))
+    return fsum(similarities) / len(similarities) if similarities else None
 
 
 def _repeated(

@@ -36,15 +36,15 @@ def examine(
     tell: is given a line for each part.
     Raises StoreError, which concerns all checks.
     """
-    found = calibrate(prepared, model_pool, tell)
+    calibrations = calibrate(prepared, model_pool, tell)
     own = prepared.own
     run = own.run(model_pool)
     with TemporaryDirectory(prefix="cepbench-doctor-") as folder, Store(Path(folder)) as again:
-        measured_suite = MeasuredSuite(run, own.cases, tuple(found), model_pool, again)
+        measured_suite = MeasuredSuite(run, own.cases, tuple(calibrations), model_pool, again)
         checks = [
-            measurability(found),
-            chance_floors(found),
-            visible_drops(found, baselines),
+            measurability(calibrations),
+            chance_floors(calibrations),
+            visible_drops(calibrations, baselines),
             *_of_setup(measured_suite, tell),
         ]
     spent = total(runner.tally for runner in model_pool.runners.values())

@@ -82,13 +82,13 @@ def generator_repeatability(measured_suite: MeasuredSuite) -> Check:
 def _texts(measured_suite: MeasuredSuite, plan: ChainPlan, generation: int) -> list[_Drawn]:
     """The texts that chosen chains drew first."""
     samples = measured_suite.chosen(plan.start, STARTS)
-    found = []
+    texts = []
     for chain in measured_suite.run.chain_data.chains(plan.start, samples).values():
         text = chain.links[generation - 1].text if chain.has(generation - 1) else None
         worded = "" if text is None else plan.wording.apply(text)
         if text is not None and worded.strip():
-            found.append(_Drawn(chain.sample, digest_text(worded), plan.drawing_prompt(text)))
-    return found
+            texts.append(_Drawn(chain.sample, digest_text(worded), plan.drawing_prompt(text)))
+    return texts
 
 
 def _steps(

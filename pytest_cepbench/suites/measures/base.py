@@ -240,8 +240,8 @@ def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
 
 def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
     """Every sample of the parts once, by id."""
-    found = {sample.id: sample for part in parts.values() for sample in part}
-    return tuple(found[name] for name in sorted(found))
+    by_id = {sample.id: sample for part in parts.values() for sample in part}
+    return tuple(by_id[name] for name in sorted(by_id))
 
 
 # -- blocks of samples, left out one at a time where one score stands for all samples ---------------

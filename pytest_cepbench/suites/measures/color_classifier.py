@@ -56,27 +56,27 @@ def tell_colors(
     and the others of the encoder, DamagedChainsError where a stored image is damaged.
     """
     wanted = [
-        (number, one)
+        (number, target)
         for number, image in enumerate(images)
-        for one in objects_to_color(image.prompt, image.objects, settings)
+        for target in objects_to_color(image.prompt, image.objects, settings)
     ]
     chains = [images[number].chain for number, _ in wanted]
     steps = [
-        _crop_step(chain, generation, one.detection, encoder, store)
-        for chain, (_, one) in zip(chains, wanted, strict=True)
+        _crop_step(chain, generation, target.detection, encoder, store)
+        for chain, (_, target) in zip(chains, wanted, strict=True)
     ]
     with naming_damage(chains, generation):
         vectors = encoder.encode("image", steps)
     _refuse_one_vector(steps, vectors, encoder)
-    names = {one.name: _name_vectors(one.name, encoder) for _, one in wanted}
-    told: list[dict[ToColor, str]] = [{} for _ in images]
-    for (number, one), vector in zip(wanted, vectors, strict=True):
+    names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
+    colors: list[dict[ToColor, str]] = [{} for _ in images]
+    for (number, target), vector in zip(wanted, vectors, strict=True):
         if isinstance(vector, Failure):
-            told[number][one] = NO_COLOR
+            colors[number][target] = NO_COLOR
         else:
             assert isinstance(vector, np.ndarray)
-            told[number][one] = zero_shot_color(vector[None], names[one.name])[0]
-    return told
+            colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
+    return colors
 
 
 def _refuse_one_vector(

@@ -68,7 +68,7 @@ class FailureMeasure:
         samples = everyone(parts)
         by_chain = [self._outcomes(plan, samples, chain_data) for plan in self.plans]
         shares = {
-            sample.id: sum(found[sample.id].failure is not None for found in by_chain)
+            sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)
             / len(by_chain)
             for sample in samples
         }
@@ -78,7 +78,7 @@ class FailureMeasure:
                 for name, part in parts.items()
             },
             samples=samples,
-            outcomes=[outcome for found in by_chain for outcome in found.values()],
+            outcomes=[outcome for outcomes in by_chain for outcome in outcomes.values()],
             shares=True,
         )
 

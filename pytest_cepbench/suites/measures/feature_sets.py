@@ -53,7 +53,7 @@ _FED = 1000  # rows widened to float64 at once, about a block of a kernel distan
 
 
 @dataclass(frozen=True)
-class _Course:
+class _CategoryDistances:
     """The distances of one category.
 
     steps: one for each iteration that counts.
@@ -129,20 +129,31 @@ class SetMeasure:
         what was measured, and the gate compares no sets of different sizes.
         """
         parts = by_category(case, chain_data)
-        found = {name: self._course(part, chain_data) for name, part in parts.items()}
-        blocks = {name: self._blocks(one) for name, one in found.items()}
+        distances = {name: self._distances(part, chain_data) for name, part in parts.items()}
+        blocks = {name: self._blocks(category) for name, category in distances.items()}
         return Measured(
-            scores={name: {_ALL: self._value(one.distances)} for name, one in found.items()},
+            scores={
+                name: {_ALL: self._value(category.distances)}
+                for name, category in distances.items()
+            },
             samples=everyone(parts),
-            outcomes=[outcome for one in found.values() for outcome in one.outcomes],
-            curve=tuple(np.mean([one.distances for one in found.values()], axis=0).tolist()),
-            sizes={name: one.images[0] for name, one in found.items()},
+            outcomes=[outcome for category in distances.values() for outcome in category.outcomes],
+            curve=tuple(
+                np.mean([category.distances for category in distances.values()], axis=0).tolist()
+            ),
+            sizes={name: category.images[0] for name, category in distances.items()},
             blocks={name: scored for name, scored in blocks.items() if scored},
             notes=(
-                *(f"images of {name}: {one}" for name, one in found.items()),
-                *(unbounded(name, one.why) for name, one in found.items() if one.why),
+                *(f"images of {name}: {category}" for name, category in distances.items()),
+                *(
+                    unbounded(name, category.why)
+                    for name, category in distances.items()
+                    if category.why
+                ),
             ),
-            identity={"sets": "; ".join(f"{name} {one}" for name, one in found.items())},
+            identity={
+                "sets": "; ".join(f"{name} {category}" for name, category in distances.items())
+            },
         )
 
     def show(self, _: Case, __: str, ___: ChainData) -> None:
@@ -157,25 +168,25 @@ class SetMeasure:
         """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-    def _blocks(self, track: _Course) -> Mapping[str, float]:
+    def _blocks(self, track: _CategoryDistances) -> Mapping[str, float]:
         without = zip(*(step.without for step in track.steps), strict=True)
         rest = [] if track.why else [self._value(distances) for distances in without]
         return scored_blocks(self._value(track.distances), rest)
 
-    def _course(self, samples: Sequence[Sample], chain_data: ChainData) -> _Course:
+    def _distances(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDistances:
         """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
         sets = ImageSets(self.plan, self.encoder, samples, chain_data)
         step = sets.kernel if self.kind == "kid" else sets.frechet
         first = 1 if self.kind == "gc_fid" else self.at
         steps = tuple(step(2 * t) for t in range(first, self.at + 1))
-        failed = {name: why for one in steps for name, why in one.failed.items()}
+        failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
         outcomes = tuple(
             outcome_of_chain(chain, self.plan)
             if chain.failure is not None or name not in failed
             else CaseScores(name, failed[name], self.encoder)
             for name, chain in chain_data.chains(self.plan.start, samples).items()
         )
-        track = _Course(steps, outcomes)
+        track = _CategoryDistances(steps, outcomes)
         if min(track.images) < FEWEST:
             stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
             msg = (
@@ -320,11 +331,11 @@ class ImageSets:
         shards = self.chain_data.features(self.plan.start, self.encoder, generation, self.samples)
         for shard in shards:
             able = []
-            for chain, found in shard:
-                if isinstance(found, Failure):
-                    failed[chain.sample.id] = found
+            for chain, vector in shard:
+                if isinstance(vector, Failure):
+                    failed[chain.sample.id] = vector
                 else:
-                    able.append(found)
+                    able.append(vector)
                     digests.add(chain.links[generation].digest)
                     blocks.append(self._block_of_each.get(chain.sample.id, 0))
             if able:
@@ -362,6 +373,6 @@ def _kernel(
             (starts.blocks[some], images.blocks[some]),
         )
     try:
-        return sums.distance(), tuple(sums.distance_without(one) for one in range(count)), ""
+        return sums.distance(), tuple(sums.distance_without(block) for block in range(count)), ""
     except TooFewError as error:
         return sums.distance(), (), str(error)

@@ -109,11 +109,11 @@ class ComplianceMeasure:
         def query(sample: Sample, detector: BoundRole) -> str:
             return canonical_json(list(queries(_prompt(sample), self._style(detector))))
 
-        found = RequiredFeatures(self.plan, self.generations, DETECTOR, query, stops_chain=False)
+        detected = RequiredFeatures(self.plan, self.generations, DETECTOR, query, stops_chain=False)
         if self.colors != "clip":
-            return (found,)
+            return (detected,)
         return (
-            found,
+            detected,
             RequiredFeatures(self.plan, self.generations, self.color_encoder, cutouts=True),
         )
 
@@ -183,19 +183,19 @@ class ComplianceMeasure:
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
             images = []
-            for chain, found in zip(
+            for chain, detections in zip(
                 able, self._look(able, generation, asked, chain_data), strict=True
             ):
                 name = chain.sample.id
-                if isinstance(found, Failure):
-                    failures[name] = found
+                if isinstance(detections, Failure):
+                    failures[name] = detections
                 else:
-                    seen[name].append((chain.links[generation].digest, _boxes_found(found)))
-                    objects = objects_by_class(found, asked[name])
+                    seen[name].append((chain.links[generation].digest, _boxes_found(detections)))
+                    objects = objects_by_class(detections, asked[name])
                     images.append(JudgedImage(chain, prompts[name], objects))
             colors = self._colors(images, generation, chain_data)
-            for image, told in zip(images, colors, strict=True):
-                verdict = judge(image.prompt, image.objects, told, self.settings)
+            for image, own_colors in zip(images, colors, strict=True):
+                verdict = judge(image.prompt, image.objects, own_colors, self.settings)
                 judged[image.chain.sample.id].append((generation, verdict))
         return {
             name: replace(self._sum_up(chain, judged[name], failures), seen=tuple(seen[name]))
@@ -266,14 +266,14 @@ class ComplianceMeasure:
 _NOTHING_FOUND = hash(())
 
 
-def _boxes_found(found: Detections) -> int:
+def _boxes_found(detections: Detections) -> int:
     """Equal for equal boxes of equal confidence, whatever was asked for."""
-    return hash(tuple((one.box, one.score) for one in found.found))
+    return hash(tuple((detection.box, detection.score) for detection in detections.found))
 
 
 def _same_boxes(judged_chains: Iterable[JudgedChain]) -> tuple[str, ...]:
     """A sentence where a detector does not tell images apart."""
-    common = most_common(pair for one in judged_chains for pair in one.seen)
+    common = most_common(pair for chain in judged_chains for pair in chain.seen)
     if common is None or not common.constant:
         return ()
     if common.answer == _NOTHING_FOUND:

@@ -119,13 +119,13 @@ class MappingMeasure:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
         (samples,) = by_category(case, chain_data).values()
         own = replace(self, tracks=self._tracks_of(case))
-        traces = {name: one.traces(chain_data, samples) for name, one in own.tracks.items()}
-        for name, one in own.tracks.items():
-            spec = chain_data.runner(one.encoder).bound.spec
-            refuse_one_vector(list(traces[name].values()), one.generations, spec)
+        traces = {name: track.traces(chain_data, samples) for name, track in own.tracks.items()}
+        for name, track in own.tracks.items():
+            spec = chain_data.runner(track.encoder).bound.spec
+            refuse_one_vector(list(traces[name].values()), track.generations, spec)
         curves = {
-            name: np.array([trace.similarities for trace in found.values()])
-            for name, found in traces.items()
+            name: np.array([trace.similarities for trace in own_traces.values()])
+            for name, own_traces in traces.items()
         }
         rates = {
             name: fit_drift_rate(own.tracks[name].generations, curve.mean(axis=0).tolist())
@@ -172,7 +172,7 @@ def _floor(
 ) -> float | None:
     """The mean over the mappings of what chance gives in each; None where one has none."""
     parts = {case.key.part: samples}
-    floors = [floor_of(case, parts, found, mcd_of_mapping) for found in traces.values()]
+    floors = [floor_of(case, parts, own_traces, mcd_of_mapping) for own_traces in traces.values()]
     known = [floor for floor in floors if floor is not None]
     return fsum(known) / len(known) if len(known) == len(floors) else None
 

@@ -123,12 +123,12 @@ def _has_case(measure: Measure, part: str, *, mapping: bool) -> bool:
 
 def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
     """The encoder that compares artifacts of the start's modality with it, by start."""
-    found: dict[Modality, str] = {}
+    encoders: dict[Modality, str] = {}
     for measure in measures.values():
         if isinstance(measure, SimilarityMeasure):
-            found.setdefault(measure.plan.start, measure.encoder)
+            encoders.setdefault(measure.plan.start, measure.encoder)
         elif isinstance(measure, MappingMeasure):
             for track in measure.tracks.values():
                 if all(g % 2 == 0 for g in track.generations):
-                    found.setdefault(track.plan.start, track.encoder)
-    return found
+                    encoders.setdefault(track.plan.start, track.encoder)
+    return encoders
