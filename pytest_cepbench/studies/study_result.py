@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 
 from pytest_cepbench.metrics.correlation import Correlation, Method
 from pytest_cepbench.metrics.length_bands import WordStatistics
+from pytest_cepbench.metrics.ranks import shared_ranks
 from pytest_cepbench.metrics.variability import ModelVariability
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.spec import Named, StudyName
+
+SHOWN_DECIMALS = 4
+"""Of values in the tables of a study."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,21 @@ class Grid:
     def cell(self, model: str, variant: str) -> StudyCell:
         """The cell of a model under a variant."""
         return next(c for c in self.cells if (c.model, c.variant) == (model, variant))
+
+    def ranks(self, variant: str) -> dict[str, int]:
+        """Rank of each measured model under a variant: 1 is best, ties share the best of their ranks.
+
+        Values are compared as they are shown, with four decimals; see `shared_ranks`.
+        """
+        values = {
+            cell.model: cell.value
+            for cell in self.cells
+            if cell.variant == variant and cell.value is not None
+        }
+        ranks = shared_ranks(
+            list(values.values()), higher_is_better=self.higher_is_better, decimals=SHOWN_DECIMALS
+        )
+        return dict(zip(values, ranks, strict=True))
 
 
 @dataclass(frozen=True)
