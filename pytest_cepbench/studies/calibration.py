@@ -27,7 +27,7 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 Scores = Mapping[str, Mapping[str, float]]
 
@@ -140,15 +140,17 @@ def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibrat
     return PreparedCalibration((own, *seeded), policies)
 
 
-def calibrate(prepared: PreparedCalibration, model_pool: ModelPool, tell: Tell) -> list[Calibrated]:
+def calibrate(
+    prepared: PreparedCalibration, model_pool: ModelPool, announce: Announce
+) -> list[Calibrated]:
     """Measure every case under every seed, and find its noise.
 
-    tell: is given one line for each seed.
+    announce: is given one line for each seed.
     Raises StoreError, which concerns all cases.
     """
     columns: list[list[Measurement | str]] = []
     for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):
-        tell(f"{number} of {len(prepared.seeded)}: seed {seed}")
+        announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
         run = suite.run(model_pool)
         columns.append([_measure(run, case) for case in prepared.own.cases])
     rows = zip(*columns, strict=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, record_of
-from pytest_cepbench.studies.calibration import Tell
+from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.suites import (
     Assignments,
     Case,
@@ -140,14 +140,16 @@ def prepare_remeasurement(
     )
 
 
-def measure_again(ready: PreparedRemeasurement, model_pool: ModelPool, tell: Tell) -> Remeasurement:
+def measure_again(
+    ready: PreparedRemeasurement, model_pool: ModelPool, announce: Announce
+) -> Remeasurement:
     """Measure the chosen model, and those that the anchors are of, all cases of each.
 
-    tell: is given a line for each model.
+    announce: is given a line for each model.
     Raises SpecError where what was measured is not what the results are of, or where the scores are
     the same once more; else what measuring raises.
     """
-    records = _measure(ready, ready.chosen, ready.choice.records, model_pool, tell)
+    records = _measure(ready, ready.chosen, ready.choice.records, model_pool, announce)
     if all(
         _scores(record) == _scores(ready.choice.records[key]) for key, record in records.items()
     ):
@@ -155,7 +157,7 @@ def measure_again(ready: PreparedRemeasurement, model_pool: ModelPool, tell: Tel
         raise SpecError(msg)
     anchors: dict[CaseKey, Baseline] = {}
     for remeasured in ready.anchors:
-        anchors |= _measure(ready, remeasured, ready.choice.anchors, model_pool, tell)
+        anchors |= _measure(ready, remeasured, ready.choice.anchors, model_pool, announce)
     return Remeasurement(records, anchors)
 
 
@@ -179,10 +181,10 @@ def _measure(
     remeasured: RemeasuredModels,
     before: Mapping[CaseKey, Baseline],
     model_pool: ModelPool,
-    tell: Tell,
+    announce: Announce,
 ) -> dict[CaseKey, Baseline]:
     prepared = remeasured.prepared
-    tell(f"{prepared.lineup.under_test} {prepared.lineup.subject}: {ready.said}")
+    announce(f"{prepared.lineup.under_test} {prepared.lineup.subject}: {ready.said}")
     run = prepared.run(model_pool)
     records = {}
     for case in prepared.cases:

@@ -10,7 +10,7 @@ from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.length_bands import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
-from pytest_cepbench.studies.calibration import Tell
+from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.grids import CONFIDENCE, Results, make_grids, make_weightings
 from pytest_cepbench.studies.preparation import PreparedStudy, StudyRun
 from pytest_cepbench.studies.study_result import Column, LengthStatistics, Study, StudyUsage
@@ -18,10 +18,10 @@ from pytest_cepbench.studies.variants import remarks
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 
 
-def run_study(prepared: PreparedStudy, model_pool: ModelPool, tell: Tell) -> Study:
+def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> Study:
     """Measure every cell and sum up.
 
-    tell: is given one line for each run that begins. The cells of a model hold its errors.
+    announce: is given one line for each run that begins. The cells of a model hold its errors.
     Raises StoreError, which concerns all cells.
     """
     results: dict[tuple[str, str, str, str], Measurement | str] = {}
@@ -29,7 +29,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, tell: Tell) -> Stu
     tallies: list[CallCounts] = []
     for number, study_run in enumerate(prepared.runs, 1):
         model, variant = study_run.model, study_run.variant
-        tell(f"{number} of {len(prepared.runs)}: {model.name}, {variant.setting}")
+        announce(f"{number} of {len(prepared.runs)}: {model.name}, {variant.setting}")
         tallies += _unload_others(study_run, model_pool)
         run = study_run.prepared.run(model_pool)
         measured = _measure_cases(run, study_run.cases)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from pytest_cepbench.chains import total
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.calibration import PreparedCalibration, Tell, calibrate
+from pytest_cepbench.studies.calibration import Announce, PreparedCalibration, calibrate
 from pytest_cepbench.studies.doctor.case_checks import (
     chance_floors,
     cost_of_a_run,
@@ -28,15 +28,15 @@ from pytest_cepbench.suites.model_pool import describe_role
 
 
 def examine(
-    prepared: PreparedCalibration, model_pool: ModelPool, baselines: Path, tell: Tell
+    prepared: PreparedCalibration, model_pool: ModelPool, baselines: Path, announce: Announce
 ) -> Diagnosis:
     """Measure the suite under its seeds, and check it.
 
     baselines: folder of accepted ones, which may hold the noise of a case.
-    tell: is given a line for each part.
+    announce: is given a line for each part.
     Raises StoreError, which concerns all checks.
     """
-    calibrations = calibrate(prepared, model_pool, tell)
+    calibrations = calibrate(prepared, model_pool, announce)
     own = prepared.own
     run = own.run(model_pool)
     with TemporaryDirectory(prefix="cepbench-doctor-") as folder, Store(Path(folder)) as again:
@@ -45,7 +45,7 @@ def examine(
             measurability(calibrations),
             chance_floors(calibrations),
             visible_drops(calibrations, baselines),
-            *_of_setup(measured_suite, tell),
+            *_of_setup(measured_suite, announce),
         ]
     spent = total(runner.tally for runner in model_pool.runners.values())
     return Diagnosis(
@@ -69,7 +69,7 @@ def examine(
     )
 
 
-def _of_setup(measured_suite: MeasuredSuite, tell: Tell) -> Iterator[Check]:
+def _of_setup(measured_suite: MeasuredSuite, announce: Announce) -> Iterator[Check]:
     """The checks that call models or read chains; one that fails says so, and the others go on."""
     wanted: list[tuple[str, Callable[[], Check]]] = [
         ("constant outputs", lambda: constant_outputs(measured_suite)),
@@ -82,7 +82,7 @@ def _of_setup(measured_suite: MeasuredSuite, tell: Tell) -> Iterator[Check]:
         ("cost of a run", lambda: cost_of_a_run(measured_suite)),
     ]
     for name, check in wanted:
-        tell(name)
+        announce(name)
         try:
             yield check()
         except StoreError:
