@@ -76,7 +76,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
             StudyRun(model, variant, own, _chosen_cases(spec, variant, own, chosen_metrics))
         )
     models = {
-        StudiedModel(name, assignment.spec, describe_role(model_pool.runner(assignment).bound))
+        StudiedModel(name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound))
         for own in prepared.values()
         for name, assignment in own.lineup.seats.items()
     }

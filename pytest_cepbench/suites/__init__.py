@@ -11,7 +11,7 @@ from pytest_cepbench.suites.preparation import (
     load_prepared_suite,
     prepare_suite,
 )
-from pytest_cepbench.suites.role_assignment import Assignments, SuiteNotApplicableError, cast_suite
+from pytest_cepbench.suites.role_assignment import Assignments, cast_suite
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "PreparedSuite",
     "RoleChoices",
     "Suite",
-    "SuiteNotApplicableError",
     "SuiteRun",
     "cast_suite",
     "list_cases",

@@ -58,7 +58,9 @@ def examine(
         under_test=own.lineup.under_test,
         model=own.lineup.subject,
         players=tuple(
-            StudiedModel(name, assignment.spec, describe_role(model_pool.runner(assignment).bound))
+            StudiedModel(
+                name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound)
+            )
             for name, assignment in own.lineup.seats.items()
         ),
         checks=tuple(checks),

@@ -12,6 +12,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool
@@ -175,7 +176,7 @@ class SuiteContext:
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
-    specs: Mapping[str, str]
+    specs: Mapping[str, ModelSpec]
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
         """The chains of a start, image-first where nothing is said and both are played.

@@ -13,12 +13,11 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without, gc_fid_at_t
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
-from pytest_cepbench.metrics.moments import TooFewError
-from pytest_cepbench.models.encoder_metadata import features_name, weights_are_here
+from pytest_cepbench.models.registry import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
@@ -211,7 +210,7 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
         msg = f"suite {context.suite!r}, metric {name!r}: encoder = [] names none"
         raise SuiteError(msg)
     here = [
-        seat for seat in wanted if seat in context.specs and weights_are_here(context.specs[seat])
+        name for name in wanted if name in context.specs and weights_present(context.specs[name])
     ]
     encoder = here[0] if here else wanted[-1]
     return SetMeasure(
