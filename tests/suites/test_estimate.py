@@ -80,7 +80,7 @@ def _by_role(found: Forecast) -> dict[str, int]:
 
 def _made(staged: Staged) -> dict[str, int]:
     """Inputs that models were given, by role."""
-    runners = staged.run._roster.runners.values()
+    runners = staged.run._model_pool.runners.values()
     return {one.bound.role: one.tally.inputs for one in runners if one.tally.inputs}
 
 

@@ -10,9 +10,9 @@ from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.doctor.diagnosis import Check, CheckTable, Status
-from pytest_cepbench.studies.doctor.setup import Comparison, MeasuredSuite
+from pytest_cepbench.studies.doctor.measured_suite import Comparison, MeasuredSuite
 from pytest_cepbench.suites.chain_data import ChainData
-from pytest_cepbench.suites.measures.constant_outputs import same_answers
+from pytest_cepbench.suites.measures.sanity_checks import same_answers
 
 NEAR = 0.999
 """Cosine from which two different starts count as near-equal."""
@@ -25,32 +25,34 @@ _NAMED = 5
 _BLOCK = 512  # starts compared at once with all others
 
 
-def duplicates(setup: MeasuredSuite) -> Check:
+def duplicates(measured_suite: MeasuredSuite) -> Check:
     """Samples of different units that start from the same artifact, or from near-equal ones."""
     name = "duplicates among the samples"
-    evidence, samples = setup.run.evidence, setup.dataset.samples
+    chain_data, samples = measured_suite.run.chain_data, measured_suite.dataset.samples
     said: list[str] = []
     advice: list[str] = []
     gravest: Status = "pass"
-    for start in setup.run.suite.plans:
-        equal = _equal(evidence, start, samples)
+    for start in measured_suite.run.suite.plans:
+        equal = _equal(chain_data, start, samples)
         if equal:
             twice = sum(len(group) - 1 for group in equal)
             gravest = "problem" if twice >= MANY * len(samples) else _at_least(gravest)
             said.append(
-                f"{twice} of {len(samples)} samples have the {start} of another one: {_listed(equal)}"
+                f"{twice} of {len(samples)} samples have the {start} of another one: "
+                f"{_listed(equal)}"
             )
             advice.append(
-                f"drop the copies: each counts as evidence of its own, which {twice} of them are not"
+                f"drop the copies: each counts as evidence of its own, which {twice} of them are "
+                "not"
             )
-    comparisons = setup.comparisons()
-    for one in comparisons:
-        near = _near(setup, one)
+    comparisons = measured_suite.comparisons()
+    for comparison in comparisons:
+        near = _near(measured_suite, comparison)
         if near:
             gravest = _at_least(gravest)
             said.append(
-                f"pairs of {one.kind}s that differ and are near-equal to the {one.seat} (cosine of "
-                f"{NEAR:g} or more): {len(near)}, {_listed(near)}"
+                f"pairs of {comparison.kind}s that differ and are near-equal to the "
+                f"{comparison.seat} (cosine of {NEAR:g} or more): {len(near)}, {_listed(near)}"
             )
             advice.append(
                 "look at the near-equal pairs: where they show the same, drop one; where they do "
@@ -70,22 +72,24 @@ def _at_least(status: Status) -> Status:
     return "problem" if status == "problem" else "remark"
 
 
-def _equal(evidence: ChainData, start: Modality, samples: Sequence[Sample]) -> list[list[str]]:
+def _equal(chain_data: ChainData, start: Modality, samples: Sequence[Sample]) -> list[list[str]]:
     """Ids of samples of different units, by the digest that they share."""
-    digests = evidence.starts(start, samples)
+    digests = chain_data.starts(start, samples)
     groups: dict[str, dict[str, str]] = {}
     for sample in samples:
         groups.setdefault(digests[sample.id], {}).setdefault(sample.unit, sample.id)
     return [list(group.values()) for group in groups.values() if len(group) > 1]
 
 
-def _near(setup: MeasuredSuite, one: Comparison) -> list[list[str]]:
+def _near(measured_suite: MeasuredSuite, comparison: Comparison) -> list[list[str]]:
     """Pairs of ids whose starts differ and have nearly the same direction."""
-    evidence = setup.run.evidence
+    chain_data = measured_suite.run.chain_data
     names: list[str] = []
     rows: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
     known: set[str] = set()
-    for shard in evidence.features(one.plan.start, one.seat, 0, setup.dataset.samples):
+    for shard in chain_data.features(
+        comparison.plan.start, comparison.seat, 0, measured_suite.dataset.samples
+    ):
         for chain, vector in shard:
             digest = chain.links[0].digest
             if isinstance(vector, np.ndarray) and digest not in known:
@@ -95,13 +99,13 @@ def _near(setup: MeasuredSuite, one: Comparison) -> list[list[str]]:
     if len(rows) < 2:
         return []
     matrix = np.stack(rows)
-    found = []
+    pairs = []
     for low in range(0, len(matrix), _BLOCK):
         similar = matrix[low : low + _BLOCK] @ matrix.T
         for i, j in np.argwhere(similar >= NEAR).tolist():
             if j < low + i:
-                found.append([names[j], names[low + i]])
-    return found
+                pairs.append([names[j], names[low + i]])
+    return pairs
 
 
 def _listed(groups: Sequence[Sequence[str]]) -> str:
@@ -109,13 +113,15 @@ def _listed(groups: Sequence[Sequence[str]]) -> str:
     return "; ".join(" = ".join(group) for group in groups[:_NAMED]) + more
 
 
-def constant_outputs(setup: MeasuredSuite) -> Check:
+def constant_outputs(measured_suite: MeasuredSuite) -> Check:
     """Answers that are the same whatever is asked: descriptions and drawings of the first two steps."""
     name = "constant outputs"
     rows: list[tuple[str, int, int, int]] = []
     said: list[str] = []
-    for start, plan in setup.run.suite.plans.items():
-        chains = list(setup.run.evidence.chains(start, setup.dataset.samples).values())
+    for start, plan in measured_suite.run.suite.plans.items():
+        chains = list(
+            measured_suite.run.chain_data.chains(start, measured_suite.dataset.samples).values()
+        )
         for generation in range(1, min(2, plan.generations) + 1):
             answers = list(_answers(chains, generation))
             common = most_common(answers)
@@ -124,7 +130,7 @@ def constant_outputs(setup: MeasuredSuite) -> Check:
             what = "descriptions" if plan.describes(generation) else "drawings"
             different = len({answer for _, answer in answers})
             rows.append((f"{start}-first, {what}", common.of, different, common.count))
-        said += [f"{start}-first chains: {one}" for one in same_answers(plan, chains)]
+        said += [f"{start}-first chains: {sentence}" for sentence in same_answers(plan, chains)]
     figures = CheckTable(("step", "inputs", "different outputs", "most alike"), tuple(rows))
     if not rows:
         return Check(name, "not done", ("too few different inputs were answered to tell",))
@@ -132,8 +138,8 @@ def constant_outputs(setup: MeasuredSuite) -> Check:
         quiet = f"no answer is given to more than {COMMON_SHARE:.0%} of different inputs"
         return Check(name, "pass", (quiet,), (), (figures,))
     advice = (
-        "look at what the model that repeats itself is given and answers: its prompt, its weights, its "
-        "image size; nothing can be measured of a constant"
+        "look at what the model that repeats itself is given and answers: its prompt, its weights, "
+        "its image size; nothing can be measured of a constant"
     )
     return Check(name, "problem", tuple(said), (advice,), (figures,))
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.studies.study_result import ModelSpread, StudyCell
-from pytest_cepbench.studies.summary_statistics import (
+from pytest_cepbench.studies.grids import (
     agreements,
     chain_agreement,
     correlate,
     mean_spread,
     spread_over,
 )
+from pytest_cepbench.studies.study_result import Grid, ModelSpread, StudyCell
 
 SCORES = st.lists(
     st.integers(min_value=-1000, max_value=1000).map(lambda n: n / 1000), min_size=2, max_size=8
@@ -123,3 +123,21 @@ def test_two_rows_are_not_correlated() -> None:
     """Two points always lie on a line: their coefficient would be -1 or 1, whatever they are."""
     assert correlate([0.1, 0.2], [0.5, 0.3], "pearson") is None
     assert correlate([0.1, 0.2, 0.3], [0.5, 0.3, 0.1], "pearson") is not None
+
+
+@pytest.mark.parametrize(("higher_is_better", "ranks"), [(True, [1, 2, 2]), (False, [3, 1, 1])])
+def test_models_that_look_the_same_share_a_rank(higher_is_better: bool, ranks: list[int]) -> None:
+    """1 is best in the metric's direction; a model that was not measured has no rank."""
+    measured = {"a": 0.9, "b": 0.50001, "c": 0.50003}
+    grid = Grid(
+        "overall",
+        "gc",
+        "GC@3",
+        higher_is_better,
+        (
+            *(StudyCell(model, "0", value=value, n=1) for model, value in measured.items()),
+            StudyCell("d", "0", error="broken"),
+            StudyCell("a", "1", value=0.1, n=1),
+        ),
+    )
+    assert grid.ranks("0") == dict(zip(measured, ranks, strict=True))

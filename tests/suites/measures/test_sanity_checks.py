@@ -31,10 +31,10 @@ DRIFT = """\
 
 def _vectors(staged: Staged) -> dict[str, list[npt.NDArray[np.float64]]]:
     """The unit vectors of every sample's start and generations 2 and 4."""
-    evidence = staged.run.evidence
+    chain_data = staged.run.chain_data
     found = {}
-    for name, chain in evidence.chains("image", evidence.dataset.samples).items():
-        rows = [vector(load_link(chain, g, evidence.store)) for g in (0, 2, 4)]
+    for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
+        rows = [vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4)]
         found[name] = [row / np.linalg.norm(row) for row in rows]
     return found
 
@@ -114,13 +114,13 @@ def test_no_model_is_asked_for_it(tmp_path: Path, store: Store) -> None:
     """The scores and the floor take as many inputs as the scores alone: one for each artifact."""
     staged = stage(tmp_path / "suite", SUITE + METRICS, store)
     staged.measure("overall-gc")
-    runner = staged.run.evidence.runner("encoder")
-    chains = staged.run.evidence.chains("image", staged.run.dataset.samples)
+    runner = staged.run.chain_data.runner("encoder")
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
     artifacts = {chain.links[g].digest for chain in chains.values() for g in (0, 2, 4)}
     assert runner.tally.inputs == len(artifacts)
     warm = stage(tmp_path / "suite", SUITE + METRICS, store)
     assert warm.measure("overall-gc").floor == staged.measure("overall-gc").floor
-    assert warm.run.evidence.runner("encoder").tally.inputs == 0
+    assert warm.run.chain_data.runner("encoder").tally.inputs == 0
 
 
 def test_a_look_has_the_floor_of_its_samples(tmp_path: Path, store: Store) -> None:
@@ -207,7 +207,7 @@ def test_it_is_told_from_the_store_as_well(tmp_path: Path, store: Store) -> None
         staged = stage(tmp_path / "suite", _with_encoder("blind") + METRICS, store)
         with pytest.raises(MeasurementError, match="gives one vector"):
             staged.measure("overall-gc")
-    assert staged.run.evidence.runner("encoder").tally.inputs == 0
+    assert staged.run.chain_data.runner("encoder").tally.inputs == 0
 
 
 def test_small_differences_are_no_error(tmp_path: Path, store: Store) -> None:
@@ -222,7 +222,7 @@ def test_equal_pictures_may_have_equal_vectors(tmp_path: Path, store: Store) -> 
     staged = stage(tmp_path / "suite", _with_encoder("blind") + METRICS, store)
     measured = staged.run.measure(staged.cases["a-gc"], 1)
     assert measured.value == pytest.approx(1.0)
-    chains: dict[str, Chain] = staged.run.evidence.chains("image", measured_samples(staged))
+    chains: dict[str, Chain] = staged.run.chain_data.chains("image", measured_samples(staged))
     assert len({chain.links[0].digest for chain in chains.values()}) == 1
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
-from pytest_cepbench.studies.length_prompts import other_length, prompt_for
+from pytest_cepbench.studies.variants import other_length, prompt_for
 
 SHORT, MIDDLE, LONG = LENGTH_BANDS
 

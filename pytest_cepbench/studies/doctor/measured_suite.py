@@ -1,4 +1,4 @@
-"""What the checks look at: a suite that was measured, its models, and which encoder compares what."""
+"""A suite that was measured for the checks, its models, and which encoder compares what."""
 
 from __future__ import annotations
 
@@ -15,20 +15,29 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated
+from pytest_cepbench.studies.doctor.diagnosis import Status
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
 
 Vectors = npt.NDArray[np.float64]
 
+Finding = tuple[Status, str, str]
+"""Status, what was found, advice (empty where there is none)."""
+
+STARTS = 24
+"""About how many starts are distorted, or drawn from."""
+
 
 @dataclass(frozen=True)
 class Comparison:
     """An encoder that compares artifacts with starts.
 
-    plan: of the chains. seat: of the encoder. generations: those that are compared with the start.
-    policy: of the case that looks for the smallest drop. visible: the smallest drop that any of its
-    cases sees; None where that is not known.
+    plan: of the chains.
+    seat: of the encoder.
+    generations: those that are compared with the start.
+    policy: of the case that looks for the smallest drop.
+    visible: the smallest drop that any of its cases sees; None where that is not known.
     """
 
     plan: ChainPlan
@@ -39,12 +48,12 @@ class Comparison:
 
     @property
     def kind(self) -> Modality:
-        """Of the starts."""
+        """The modality of the starts."""
         return self.plan.start
 
     @property
     def modalities(self) -> frozenset[Modality]:
-        """Of all that the encoder reads."""
+        """The modalities that the encoder reads."""
         return frozenset(self.plan.modality(g) for g in (0, *self.generations))
 
 
@@ -52,15 +61,18 @@ class Comparison:
 class MeasuredSuite:
     """A suite as it is set up, measured once under its own seed.
 
-    run: the measuring. cases: its cases. found: what was found of each. roster: its models. again:
-    a store that holds nothing, for what is to be asked a second time.
+    run: the measuring.
+    cases: its cases.
+    found: the calibration of each case.
+    model_pool: its models.
+    second_store: an empty store, for inputs that a model is given a second time.
     """
 
     run: SuiteRun
     cases: tuple[Case, ...]
     found: tuple[Calibrated, ...]
-    roster: ModelPool
-    again: Store
+    model_pool: ModelPool
+    second_store: Store
 
     @property
     def dataset(self) -> Dataset:
@@ -68,29 +80,29 @@ class MeasuredSuite:
         return self.run.dataset
 
     def runner(self, seat: str) -> RoleRunner:
-        """Who plays a seat."""
-        return self.roster.runner(self.run.lineup.seats[seat])
+        """The runner of a role, by its name."""
+        return self.model_pool.runner(self.run.lineup.seats[seat])
 
     def second(self, seat: str) -> RoleRunner:
-        """The same model, asked although the store knows the answer."""
+        """The same model, which is called even where the store has the result."""
         runner = self.runner(seat)
-        return RoleRunner(runner.bound, self.again, runner.holding, tally=runner.tally)
+        return RoleRunner(runner.bound, self.second_store, runner.holding, tally=runner.tally)
 
     def comparisons(self) -> list[Comparison]:
         """One for each start and encoder that a similarity of the suite needs."""
         grouped: dict[
             tuple[Modality, str], list[tuple[ChainPlan, tuple[int, ...], Calibrated]]
         ] = {}
-        for case, one in zip(self.cases, self.found, strict=True):
+        for case, calibrated in zip(self.cases, self.found, strict=True):
             measure = self.run.measures[case.key.metric]
             if not isinstance(measure, SimilarityMeasure | MappingMeasure):
                 continue
             if isinstance(measure, MappingMeasure) and measure.rates:
                 continue
-            for reading in measure.readings(case):
-                if reading.seat is not None:
-                    grouped.setdefault((reading.plan.start, reading.seat), []).append(
-                        (reading.plan, reading.generations[1:], one)
+            for required in measure.required_features(case):
+                if required.seat is not None:
+                    grouped.setdefault((required.plan.start, required.seat), []).append(
+                        (required.plan, required.generations[1:], calibrated)
                     )
         return [_comparison(seat, uses) for (_, seat), uses in grouped.items()]
 
@@ -101,14 +113,16 @@ class MeasuredSuite:
         """
         depth = max(1, ceil(most / len(self.dataset.categories)))
         samples = self.dataset.limited(depth).samples
-        return tuple(one for one in samples if one.replicate == 0 and _has(one, start))
+        return tuple(sample for sample in samples if sample.replicate == 0 and _has(sample, start))
 
 
 def _comparison(
     seat: str, uses: Sequence[tuple[ChainPlan, tuple[int, ...], Calibrated]]
 ) -> Comparison:
-    policy = min((one.policy for *_, one in uses), key=lambda policy: policy.tolerance)
-    known = [one.reach.visible for *_, one in uses if one.reach is not None]
+    policy = min(
+        (calibrated.policy for *_, calibrated in uses), key=lambda policy: policy.tolerance
+    )
+    known = [calibrated.reach.visible for *_, calibrated in uses if calibrated.reach is not None]
     seen = [visible for visible in known if isfinite(visible)]
     generations = sorted({g for _, own, _ in uses for g in own})
     return Comparison(uses[0][0], seat, tuple(generations), policy, min(seen, default=None))
@@ -124,12 +138,13 @@ def encode(
     """The vector of each artifact, unit length; None for one that the encoder cannot read.
 
     inputs: (digest, what the role takes), so that equal ones are asked once, and what the store
-    knows is not asked at all. Raises what encoding raises.
+    knows is not asked at all.
+    Raises what encoding raises.
     """
     steps = [
         Step(runner.key("", 0, kind, digest), 0, _constant(artifact)) for digest, artifact in inputs
     ]
-    return [_unit(one) for one in runner.encode(kind, steps)]
+    return [_unit(result) for result in runner.encode(kind, steps)]
 
 
 def _constant(artifact: object) -> Callable[[], object]:
@@ -141,6 +156,11 @@ def _unit(result: object) -> Vectors | None:
         return None
     vector = np.asarray(result, dtype=np.float64)
     return vector / np.linalg.norm(vector)
+
+
+def distance_of(vector: Vectors, other: Vectors) -> float:
+    """1 - the cosine of two vectors of unit length; at least 0 in spite of rounding."""
+    return max(0.0, 1.0 - float(vector @ other))
 
 
 def cosines_apart(vectors: Vectors, digests: Sequence[str]) -> Iterator[float]:

@@ -1,25 +1,27 @@
-"""The floor of a similarity case by chance, and encoders whose vectors do not tell artifacts apart.
+"""Checks that a case can see: its floor by chance, encoders with one vector for all, constant answers.
 
-Both are of the vectors that the similarities were made of: no model is asked, nothing is read again.
+All are of digests and vectors that were made for the scores: no model is called, nothing is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.chains import Trace
+from pytest_cepbench.chains import Chain, ChainPlan, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics import mean_of_categories
 from pytest_cepbench.metrics.chance import chance_similarities
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, most_common, spread_of_directions
 from pytest_cepbench.store import Vector
 from pytest_cepbench.suites.cases import Case
 
 FloatArray = npt.NDArray[np.float64]
+
+_LONGEST = 60  # characters of an answer that is quoted
 
 NO_FLOOR = "no floor by chance: no two samples start differently, so none can stand for another"
 """The note on a case without one."""
@@ -94,3 +96,24 @@ def one_vector(encoder: str, count: int, kind: str) -> str:
         f"than {SAME_VECTORS:g} of its length): it cannot see what this case measures. Check its "
         f"weights and preprocessing, and whether the {kind}s are all but the same to the eye"
     )
+
+
+def same_answers(plan: ChainPlan, chains: Collection[Chain]) -> Iterator[str]:
+    """A sentence for each role of which nearly all answers are one, to inputs that differ.
+
+    Of the first description and the first drawing of every chain: later ones may agree because the
+    chains have come to agree. Known from digests, so nothing is read.
+    """
+    for generation in range(1, min(2, plan.generations) + 1):
+        links = [c.links[generation - 1 : generation + 1] for c in chains if c.has(generation)]
+        pairs = [(before.digest, after.digest) for before, after in links if before.recorded]
+        common = most_common(pairs)
+        if common is None or not common.constant:
+            continue
+        if plan.describes(generation):
+            texts = (after.text for _, after in links if after.digest == common.answer)
+            text = " ".join((next(texts) or "").split())
+            shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+            yield f"{common} descriptions are the same, of images that differ: {shown!r}"
+        else:
+            yield f"{common} drawings are the same, of descriptions that differ"
