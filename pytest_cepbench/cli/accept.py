@@ -13,11 +13,16 @@ from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
-from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
-from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
-from pytest_cepbench.gate.baseline import FORMAT, contradiction
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate.acceptance import Change, apply, propose
+from pytest_cepbench.gate.baseline import (
+    FORMAT,
+    anchor_path,
+    baseline_path,
+    contradiction,
+    read_baseline,
+    usable_baseline,
+)
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.identities import two_identities
@@ -208,7 +213,7 @@ def _anchor_alone(key: CaseKey, after: Baseline, root: Path) -> Change | None:
     change = propose(key, after, root, move_anchor=True)
     if change is None or change.anchor != "moved":
         return None
-    anchor = readable(anchor_path(root, key), key)
+    anchor = usable_baseline(anchor_path(root, key), key)
     return None if anchor is not None and anchor.scores == after.scores else change
 
 
@@ -290,12 +295,9 @@ def _seen(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
-    path = baseline_path(root, key)
-    if not path.exists():
-        return
     try:
-        load_baseline(read_text(path), key, path.name)
-    except (OSError, UnicodeDecodeError, BaselineError) as error:
+        read_baseline(baseline_path(root, key), key)
+    except BaselineError as error:
         yield f"replaced, since it cannot be used: {error}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
-from pytest_cepbench.gate.paths import SUFFIX
+from pytest_cepbench.gate.baseline import SUFFIX
 from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
 
 

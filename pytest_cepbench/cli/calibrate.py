@@ -18,12 +18,11 @@ from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, show, tell
 from pytest_cepbench.errors import BaselineError, WriteError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Baseline, Noise, dump_baseline, load_baseline
+from pytest_cepbench.gate import Baseline, Noise, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
-from pytest_cepbench.gate.baseline import REMEDY
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.gate.pairing import IncomparableError, pair
-from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
@@ -109,26 +108,30 @@ def _write(kept: Sequence[_Kept], root: Path) -> list[_Kept]:
 def _accepted(measured: Measurement, root: Path) -> Baseline:
     """The baseline of what was measured. Raises BaselineError where its noise cannot be written."""
     path = baseline_path(root, measured.key)
-    try:
-        text = read_text(path)
-        baseline = load_baseline(text, measured.key, path.name)
-        pair(measured, baseline)
-    except FileNotFoundError as error:
+    baseline = read_baseline(path, measured.key)
+    if baseline is None:
         msg = "no baseline was accepted yet: run pytest with --snapshot-update"
-        raise BaselineError(msg) from error
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"the baseline cannot be read: {error}; {REMEDY}"
-        raise BaselineError(msg) from error
+        raise BaselineError(msg)
+    try:
+        pair(measured, baseline)
     except IncomparableError as error:
         msg = f"the baseline was made from something else: {error}"
         raise BaselineError(msg) from error
-    if dump_baseline(baseline) != text:
+    if not _is_as_written(path, baseline):
         msg = (
             "the baseline is not as this version writes it, and would change in more than its noise: "
             "accept it again first"
         )
         raise BaselineError(msg)
     return baseline
+
+
+def _is_as_written(path: Path, baseline: Baseline) -> bool:
+    """Whether writing the baseline again would change nothing in its file."""
+    try:
+        return read_text(path) == dump_baseline(baseline)
+    except (OSError, UnicodeDecodeError):  # the file was replaced since it was read
+        return False
 
 
 def _other_model(accepted: dict[str, str], measured: Measurement) -> str:

@@ -13,7 +13,7 @@ from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complai
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.paths import ANCHORS, SUFFIX, anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import ANCHORS, SUFFIX, anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
 

@@ -21,8 +21,8 @@ from pytest_cepbench.cli.results import RunReport
 from pytest_cepbench.cli.terminal import NOT_DONE, complain, show, tell
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.gate import Baseline, CaseKey
-from pytest_cepbench.gate.acceptance import Change, readable
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.acceptance import Change
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.report.text import number
@@ -197,7 +197,7 @@ def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[
     """What each case would be held to after an ordinary acceptance: its anchor, else its baseline."""
     for key, record in records.items():
         for path in (anchor_path(root, key), baseline_path(root, key)):
-            held = readable(path, key)
+            held = usable_baseline(path, key)
             if held is not None and held.identity == record.identity:
                 yield key, held
                 break

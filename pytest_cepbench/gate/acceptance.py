@@ -10,11 +10,16 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from pytest_cepbench.errors import BaselineError, WriteError
-from pytest_cepbench.files import MOST_TEXT, read_regular, read_text
-from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.files import MOST_TEXT, read_regular
+from pytest_cepbench.gate.baseline import (
+    Baseline,
+    anchor_path,
+    baseline_path,
+    dump_baseline,
+    usable_baseline,
+)
 from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 
 AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
@@ -51,7 +56,7 @@ def propose(
     anchor of something else (other samples, prompts, encoders), or one that cannot be read, can be
     compared with nothing any more, and moves. A calibration stays for as long as what is measured is the same.
     """
-    before = readable(baseline_path(root, key), key)
+    before = usable_baseline(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
     # A floor that only now is kept is no step away from what was accepted.
@@ -75,20 +80,12 @@ def _anchor_step(
 ) -> AnchorStep:
     """move: whether that was asked for. freeze: whether what was there before can be the anchor."""
     place = anchor_path(root, key)
-    anchor = readable(place, key)
+    anchor = usable_baseline(place, key)
     if anchor is not None and anchor.identity == after.identity and not move:
         return "kept"
     if freeze and not move:
         return "frozen"
     return "moved" if os.path.lexists(place) else "none"
-
-
-def readable(path: Path, key: CaseKey) -> Baseline | None:
-    """What a file holds; None where there is none, or nothing that could be compared."""
-    try:
-        return load_baseline(read_text(path), key, path.name)
-    except (OSError, UnicodeDecodeError, BaselineError):
-        return None
 
 
 def apply(changes: Iterable[Change], root: Path) -> list[Path]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
-from pytest_cepbench.files import parse_toml
+from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
 FORMAT = 2
@@ -23,6 +24,12 @@ FORMAT = 2
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
 """What to do with a baseline that cannot be used."""
+
+SUFFIX = ".toml"
+"""Of baseline files."""
+
+ANCHORS = "anchors"
+"""Folder of anchors beside the baselines of a suite."""
 
 _HEAD = """\
 # Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.
@@ -70,6 +77,16 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accepted: dict[str, str] = {}
     noise: Noise | None = None
     floor: float | None = None
+
+
+def baseline_path(root: Path, key: CaseKey) -> Path:
+    """The file of a case's baseline below the baseline folder."""
+    return root / key.suite / f"{key.file_stem}{SUFFIX}"
+
+
+def anchor_path(root: Path, key: CaseKey) -> Path:
+    """The file of a case's anchor, the first baseline of a row of accepted ones."""
+    return root / key.suite / ANCHORS / f"{key.file_stem}{SUFFIX}"
 
 
 def record_of(measurement: Measurement) -> Baseline:
@@ -131,6 +148,30 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for kind, parts in (("scores", baseline.scores), ("blocks", baseline.blocks)):
         for category in sorted(parts):
             yield f"{kind}.{_quote(category)}", dict(sorted(parts[category].items()))
+
+
+def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
+    """The baseline or anchor of a case in a file; None where there is no file.
+
+    Raises BaselineError where it cannot be read, or as `load_baseline`.
+    """
+    name = f"{ANCHORS}/{path.name}" if path.parent.name == ANCHORS else path.name
+    try:
+        text = read_text(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"baseline {name} cannot be read: {error}; {REMEDY}"
+        raise BaselineError(msg) from error
+    return load_baseline(text, key, name)
+
+
+def usable_baseline(path: Path, key: CaseKey) -> Baseline | None:
+    """As `read_baseline`, and None for a file that cannot be used as well."""
+    try:
+        return read_baseline(path, key)
+    except BaselineError:
+        return None
 
 
 def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:

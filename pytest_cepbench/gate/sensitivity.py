@@ -1,15 +1,15 @@
-"""What a set-up can see: how far its value lies above what chance gives, and how much can be lost."""
+"""What a set-up can see: above what chance gives, and above the noise of its samples and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
-from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
-from pytest_cepbench.gate.noise_model import reach
 from pytest_cepbench.gate.policy import Policy
+from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
 from pytest_cepbench.gate.statistics.power import POWER
 
 BEST = 1.0
@@ -27,6 +27,29 @@ _CEILING = 1e-6
 """Scores have six decimals: what is as near to the best as this is the best."""
 
 Record = Baseline | Measurement
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How well a case can be told from noise.
+
+    visible: the smallest drop that so many units see (high bound below 0) with 80 % power.
+    needed: units that see a drop of the tolerance with 80 % power; None where no number does.
+    """
+
+    visible: float
+    needed: int | None
+
+
+def reach(sd: float, units: int, policy: Policy) -> Reach:
+    """Of a case whose unit differences scatter by sd, with so many independent samples."""
+    if sd == 0:
+        return Reach(0.0, 1)
+    visible = smallest_visible(sd, units, policy.alpha) if units > 1 else inf
+    needed = None
+    if policy.tolerance > 0:
+        needed = samples_needed(sd, policy.tolerance, policy.alpha)
+    return Reach(visible, needed)
 
 
 @dataclass(frozen=True)
@@ -125,4 +148,17 @@ def power_remark(sd: float, units: int, policy: Policy) -> str | None:
     return (
         f"{units} independent samples show a drop of {found.visible:.4f} with {POWER:.0%} power, and "
         f"the tolerance is {policy.tolerance:g}{more}"
+    )
+
+
+def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:
+    """A sentence where the tolerance is smaller than what can be seen; else None."""
+    found = reach(noise.sd, units, policy)
+    if not isfinite(found.visible) or found.visible <= policy.tolerance:
+        return None
+    more = f": {found.needed} units would show it" if found.needed else ""
+    return (
+        f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can show "
+        f"above this model's own noise ({found.visible:.4f} with {POWER:.0%} power at alpha "
+        f"{policy.alpha:.2g}){more}"
     )

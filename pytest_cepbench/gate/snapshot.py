@@ -17,8 +17,7 @@ from syrupy.location import PyTestLocation
 
 from pytest_cepbench.errors import UnfitFileError
 from pytest_cepbench.files import MOST_TEXT, read_regular
-from pytest_cepbench.gate.baseline import dump_baseline, record_of
-from pytest_cepbench.gate.paths import SUFFIX
+from pytest_cepbench.gate.baseline import SUFFIX, dump_baseline, record_of
 
 
 class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # syrupy is untyped here

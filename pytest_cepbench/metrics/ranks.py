@@ -11,20 +11,6 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.floating[Any]]
 
 
-def average_ranks(values: FloatArray) -> npt.NDArray[np.float64]:
-    """Rank of each value from 1 for the smallest; tied values share the mean of their ranks.
-
-    values: (n,), finite. Returns (n,); the sum is n(n+1)/2 whatever the ties. The ranks that
-    Spearman's correlation is made of. Raises ValueError for another shape or a value that is not
-    finite.
-    """
-    array = _one_dimensional(values)
-    _, group, sizes = np.unique(array, return_inverse=True, return_counts=True)
-    last = np.cumsum(sizes)
-    ranks: npt.NDArray[np.float64] = (last - (sizes - 1) / 2)[group]
-    return ranks
-
-
 def shared_ranks(
     values: Sequence[float], *, higher_is_better: bool, decimals: int | None = None
 ) -> tuple[int, ...]:

@@ -10,10 +10,12 @@ from typing import Any
 
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
-from pytest_cepbench.gate.baseline import record_of
-from pytest_cepbench.gate.noise_model import tolerance_remark
-from pytest_cepbench.gate.paths import baseline_path
-from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
+from pytest_cepbench.gate.baseline import baseline_path, record_of
+from pytest_cepbench.gate.sensitivity import (
+    remarks_on_accepting,
+    tolerance_remark,
+    why_not_accepted,
+)
 from pytest_cepbench.gate.snapshot import BaselineExtension
 from pytest_cepbench.plugin.evaluate import EvaluatedCase, References, examine, read_references
 from pytest_cepbench.plugin.evaluator import Evaluator

@@ -11,7 +11,7 @@ import msgspec
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
-from pytest_cepbench.gate.noise_model import Reach, reach, tolerance_remark
+from pytest_cepbench.gate.sensitivity import Reach, reach, tolerance_remark
 from pytest_cepbench.studies.noise_estimate import noise_of
 from pytest_cepbench.suites import (
     Assignments,

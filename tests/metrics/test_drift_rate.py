@@ -53,7 +53,8 @@ def noisy(seed: int, b: float, noise: float, generations: Array = EVEN) -> Array
 
 def test_the_fit_is_that_of_a_general_optimiser() -> None:
     """Parameters and standard errors agree with SciPy's, started at the truth."""
-    optimize = pytest.importorskip("scipy.optimize", reason="the reference is SciPy's curve_fit")
+    from scipy import optimize
+
     for seed in range(20):
         s = noisy(seed, 0.2, 0.01)
         expected, covariance = optimize.curve_fit(curve, EVEN, s, p0=(0.4, 0.2, 0.4))

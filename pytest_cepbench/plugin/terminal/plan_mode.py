@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
-from pytest_cepbench.gate.noise_model import reach
+from pytest_cepbench.gate.sensitivity import reach
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.memory_estimate import weights_bytes
 from pytest_cepbench.models.protocols import BoundRole

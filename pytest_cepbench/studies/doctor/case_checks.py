@@ -9,17 +9,16 @@ from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.gate import Noise
-from pytest_cepbench.gate.acceptance import readable
-from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.baseline import baseline_path, record_of, usable_baseline
 from pytest_cepbench.gate.measurement import DECIMALS
-from pytest_cepbench.gate.noise_model import Reach, reach
-from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.gate.sensitivity import (
     SMALL_SHARE,
     SMALLEST_SHARE,
     Range,
+    Reach,
     largest_drop,
     range_of,
+    reach,
 )
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.calibration import Calibrated
@@ -179,7 +178,7 @@ def _seen(one: Calibrated, baselines: Path) -> _Seen:
     if one.noise is not None and one.noise.sd > 0:
         return _Seen(one, one.noise, "seeds")
     assert one.measured is not None
-    kept = readable(baseline_path(baselines, one.key), one.key)
+    kept = usable_baseline(baseline_path(baselines, one.key), one.key)
     same = kept is not None and kept.identity == record_of(one.measured).identity
     if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
         return _Seen(one, kept.noise, "baseline")
