@@ -24,18 +24,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments, given) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
-        from pytest_cepbench.cli.terminal import INTERRUPTED, complain
+        from pytest_cepbench.cli.output import INTERRUPTED, complain
 
         return complain("interrupted", INTERRUPTED)
 
 
 def _is_whole(arguments: Namespace) -> bool:
-    """Whether no process has left the baselines half-written that the command is about."""
+    """Whether the baselines that the command is about are whole; half-written ones are recovered."""
     if arguments.command not in ("accept", "prune", "calibrate"):
         return True
-    from pytest_cepbench.cli.recovery import put_right
+    from pytest_cepbench.cli.output import NOT_DONE, complain, tell
+    from pytest_cepbench.errors import WriteError
+    from pytest_cepbench.replacement import recover
 
-    return put_right(arguments.baselines)
+    try:
+        recovered = recover(arguments.baselines)
+    except WriteError as error:
+        complain(str(error), NOT_DONE)
+        return False
+    if recovered is not None:
+        tell(recovered)
+    return True
 
 
 def _run(arguments: Namespace, given: Sequence[str]) -> int:

@@ -8,10 +8,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_cepbench.cli.output import (
+    INTERRUPTED,
+    MISTAKE,
+    NOT_DONE,
+    Section,
+    Table,
+    complain,
+    show,
+)
 from pytest_cepbench.cli.remeasure import Remeasured, refuse_without, remeasure
-from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
-from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change, apply, propose

@@ -11,11 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
 from pytest_cepbench.cli.parsing import read_trial
-from pytest_cepbench.cli.rendering import Section, Table
-from pytest_cepbench.cli.terminal import NOT_DONE, show, tell
+from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.errors import BaselineError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Noise, dump_baseline

@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytest_cepbench import __version__
-from pytest_cepbench.cli.documents import doctor_json, write_and_show
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
 from pytest_cepbench.cli.parsing import read_trial
-from pytest_cepbench.cli.rendering import Section, Table
-from pytest_cepbench.cli.terminal import NOT_DONE, tell
+from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.usage import usage_line
 from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, rehearse
@@ -36,7 +33,7 @@ def run(given: Namespace, argv: Sequence[str]) -> int:
     if isinstance(diagnosis, int):
         return diagnosis
     command = shlex.join(["cepbench", *argv])
-    document = doctor_json(diagnosis, __version__, command)
+    document = json_text(diagnosis, __version__, command)
     name = f"doctor-{diagnosis.suite}"
     code = write_and_show(
         doctor_page(diagnosis, command), document, given.out, name, what="diagnosis"

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.cli.rendering import Section
+from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, Section, complain, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
-from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate import CaseKey

@@ -13,12 +13,10 @@ from shutil import copymode
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, complain, show, tell
 from pytest_cepbench.cli.parsing import fixed_roles, read_count, read_data, suite_file
-from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport
-from pytest_cepbench.cli.terminal import NOT_DONE, complain, show, tell
+from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change

@@ -1,16 +1,18 @@
-"""What `cepbench store` shows: pages and JSON of what was found in a store."""
+"""Pages and JSON of `cepbench store`, with the sizes and days that it reads and shows."""
 
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.cli.number_format import show_day, show_size
-from pytest_cepbench.cli.rendering import Section, Table
+from pytest_cepbench.cli.output import Section, Table
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.store.access_log import DAY_SECONDS
 from pytest_cepbench.store.gc import Collection, GcCriteria, GcSummary
@@ -23,6 +25,10 @@ SCHEMA = 1
 """Raised when a field of the JSON changes its meaning."""
 
 _LISTED = 10
+
+_DAYS = {"d": 1, "w": 7}
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def survey_page(folder: Path, found: StoreStats) -> Section:
@@ -160,3 +166,37 @@ def _some(what: str, names: Sequence[str]) -> Iterator[str]:
     yield from (f"{what}: {name}" for name in names[:_LISTED])
     if len(names) > _LISTED:
         yield f"{what}: {len(names) - _LISTED:,} more"
+
+
+def read_days(text: str, source: str) -> int:
+    """Days of `30d` or `2w`. source: who said it. Raises SpecError."""
+    match = re.fullmatch(r"([0-9]{1,6})([dw])", text.strip())
+    if match is None or int(match[1]) == 0:
+        msg = f"{source} {text!r}: days or weeks are expected, such as 30d or 2w"
+        raise SpecError(msg)
+    return int(match[1]) * _DAYS[match[2]]
+
+
+def read_size(text: str, source: str) -> int:
+    """Bytes of `20G` or `1.5T`, powers of 1000. source: who said it. Raises SpecError."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
+    if match is None:
+        msg = f"{source} {text!r}: a size is expected, such as 500M or 20G"
+        raise SpecError(msg)
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def show_size(count: int) -> str:
+    """Bytes with a unit, three digits or so."""
+    unit = next((u for u in ("T", "G", "M", "K") if count >= _UNITS[u]), "")
+    if not unit:
+        return f"{count} B"
+    return f"{count / _UNITS[unit]:.3g} {unit.replace('K', 'k')}B"
+
+
+def show_day(seconds: float) -> str:
+    """The day of a moment given in seconds since the epoch, in UTC."""
+    try:
+        return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a damaged number may be any
+        return "?"

@@ -1,20 +1,34 @@
-"""`cepbench study`: the study itself between a command line and three outputs."""
+"""`cepbench study`: run a study, and show for every case its values, spreads and correlations."""
 
 from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_cepbench import __version__
-from pytest_cepbench.cli.documents import study_json, write_and_show
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
 from pytest_cepbench.cli.parsing import read_question
-from pytest_cepbench.cli.study_report import study_page
-from pytest_cepbench.cli.terminal import NOT_DONE, tell
-from pytest_cepbench.studies import PreparedStudy, Study, StudySpec, prepare, run_study
+from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.metrics.correlation import Correlation
+from pytest_cepbench.report.text import number
+from pytest_cepbench.report.usage import usage_line
+from pytest_cepbench.studies import (
+    Column,
+    Grid,
+    PreparedStudy,
+    Study,
+    StudyCell,
+    StudySpec,
+    VariantAgreement,
+    Weighting,
+    prepare,
+    run_study,
+)
 from pytest_cepbench.suites import ModelPool
+
+_LONGEST_HEAD = 14
+"""Variants with longer names stand in tables as #1, #2, ..., explained above."""
 
 
 def run(given: Namespace, argv: Sequence[str]) -> int:
@@ -31,7 +45,196 @@ def run(given: Namespace, argv: Sequence[str]) -> int:
     if isinstance(study, int):
         return study
     command = shlex.join(["cepbench", *argv])
-    document = study_json(study, __version__, command)
+    document = json_text(study, __version__, command)
     name = f"{study.study}-{study.suite}"
     code = write_and_show(study_page(study, command), document, given.out, name, what="study")
     return code or (NOT_DONE if study.errors else 0)
+
+
+def study_page(study: Study, command: str) -> list[Section]:
+    """The sections of a study."""
+    heads = _heads(study.variants)
+    sections = [_opening(study, heads, command)]
+    if study.words:
+        sections.append(_words(study, heads))
+    if study.weightings:
+        sections += [_weighting(one) for one in study.weightings]
+    else:
+        sections += [_grid(study, grid, heads) for grid in study.grids]
+    if study.errors:
+        lines = [f"{model}, {variant}: {why}" for model, variant, why in study.errors]
+        sections.append(Section("could not be measured", tuple(lines)))
+    return sections
+
+
+def _heads(variants: Sequence[Column]) -> dict[str, str]:
+    names = [variant.name for variant in variants]
+    if max(map(len, names)) <= _LONGEST_HEAD:
+        return {name: name for name in names}
+    return {name: f"#{i}" for i, name in enumerate(names, 1)}
+
+
+def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
+    effort = study.effort
+    spent = (
+        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s in "
+        f"models), {effort.hits} results from the store"
+    )
+    if study.effort.usage.requests:
+        spent += f"; {usage_line(study.effort.usage)}"
+    lines = [
+        f"suite {study.suite}, version {study.version}, {study.samples} samples",
+        f"command: {command}",
+        f"under test: {study.under_test}",
+        *(f"  {_entry(model.name, model.spec)}" for model in study.models),
+        *_varied(study, heads),
+        "who played:",
+        *(f"  {one.seat} {one.spec} ({one.identity})" for one in study.players),
+        *(f"note: {note}" for note in study.notes),
+        *(f"store: {note}: computed again" for note in study.damage),
+        spent,
+    ]
+    return Section(f"study of {study.study} on {study.suite}", tuple(lines))
+
+
+def _varied(study: Study, heads: dict[str, str]) -> Iterator[str]:
+    if study.study in ("generators", "encoders"):
+        yield f"{study.study}:"
+        yield from (f"  {heads[one.name]} = {_whole(one)}" for one in study.variants)
+    elif len(study.variants) > 1:
+        yield f"{study.study}: {', '.join(heads.values())}"
+
+
+def _entry(name: str, spec: str) -> str:
+    return spec if name == spec else f"{name} = {spec}"
+
+
+def _whole(column: Column) -> str:
+    """What a head stands for: its name as well, where the head is a number."""
+    return (
+        column.setting if len(column.name) <= _LONGEST_HEAD else f"{column.name}: {column.setting}"
+    )
+
+
+def _words(study: Study, heads: dict[str, str]) -> Section:
+    rows = []
+    for one in study.words:
+        found = one.statistics
+        share = "-" if found.within is None else f"{found.within:.0%}"
+        numbers = [_two_decimals(found.mean), _two_decimals(found.std), share]
+        rows.append((one.model, heads[one.variant], str(found.n), *numbers))
+    head = ("model", "asked for", "texts", "words", "std", "inside")
+    return Section("words of the first descriptions", (Table(head, tuple(rows)),))
+
+
+def _two_decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
+    models = [model.name for model in study.models]
+    rows = {m: [grid.cell(m, variant.name) for variant in study.variants] for m in models}
+    blocks: list[str | Table] = [
+        Table(
+            ("model", *heads.values()),
+            tuple(
+                (m, *("error" if c.error else number(c.value) for c in row))
+                for m, row in rows.items()
+            ),
+        )
+    ]
+    blocks += _failed(rows, heads)
+    if any(one.spread is not None for one in grid.spreads):
+        blocks.append(_spreads(study, grid))
+    if grid.agreements:
+        blocks.append(_agreements(grid.agreements, heads, pairs=study.study != "seeds"))
+        if any(one.mean is None for one in grid.agreements):
+            blocks.append("no coefficient with a column in which all models score the same")
+    blocks += [grid.undefined] if grid.undefined else []
+    blocks += _remarks(grid)
+    return Section(_title(grid), tuple(blocks))
+
+
+def _title(grid: Grid) -> str:
+    better = "higher" if grid.higher_is_better else "lower"
+    sizes = sorted({cell.n for cell in grid.cells if cell.error is None})
+    n = "" if not sizes else f", n = {sizes[0]}"
+    n += f" to {sizes[-1]}" if len(sizes) > 1 else ""
+    return f"{grid.part} {grid.label} ({better} is better{n})"
+
+
+def _failed(rows: dict[str, list[StudyCell]], heads: dict[str, str]) -> Iterator[str | Table]:
+    """How many chains stopped, where any did."""
+    if any(cell.failures for row in rows.values() for cell in row):
+        counted = tuple((m, *(_count(cell) for cell in row)) for m, row in rows.items())
+        yield Table(("chains that stopped", *heads.values()), counted)
+
+
+def _count(cell: StudyCell) -> str:
+    return "-" if cell.error else str(sum(cell.failures.values()))
+
+
+def _spreads(study: Study, grid: Grid) -> Table:
+    intervals = study.study == "seeds"
+    rows: list[tuple[str, ...]] = []
+    for one in grid.spreads:
+        found = one.spread
+        figures = (found.mean, found.std, found.low, found.high, found.range) if found else ()
+        ends = (one.low, one.high) if intervals else ()
+        rows.append((one.model, *map(number, figures or [None] * 5), *map(number, ends)))
+    means = ("mean of models", "", number(grid.mean_std), "", "", number(grid.mean_range))
+    rows.append((*means, *(("", "") if intervals else ())))
+    level = f"{study.confidence:.0%}"
+    bounds = (f"{level} from", "to") if intervals else ()
+    return Table(("model", "mean", "std", "min", "max", "range", *bounds), tuple(rows))
+
+
+def _agreements(found: Sequence[VariantAgreement], heads: dict[str, str], *, pairs: bool) -> Table:
+    """One row per pair of variants with every coefficient, and their means."""
+    names = found[0].variants
+    rows = []
+    if pairs:
+        for i in range(len(names)):
+            for j in range(i):
+                cells = [_correlation(one.matrix[i][j]) for one in found]
+                rows.append((f"{heads[names[j]]} and {heads[names[i]]}", *cells))
+    rows.append(("mean of pairs", *(number(one.mean) for one in found)))
+    return Table(("correlation over models", *(one.method for one in found)), tuple(rows))
+
+
+def _correlation(one: Correlation | None) -> str:
+    """The coefficient with its interval, where it has one."""
+    if one is None:
+        return "-"
+    if one.low is None or one.high is None:
+        return number(one.value)
+    return f"{one.value:.4f} [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _remarks(grid: Grid) -> Iterator[str]:
+    """What the measurements say of themselves, each once."""
+    yield from dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
+
+
+def _weighting(one: Weighting) -> Section:
+    rows = tuple(
+        (row.model, "error", "error", "-", "-", "-")
+        if row.error
+        else (
+            row.model,
+            number(row.weighted),
+            number(row.last),
+            str(row.chains),
+            _correlation(row.pearson),
+            _correlation(row.spearman),
+        )
+        for row in one.rows
+    )
+    blocks: list[str | Table] = [
+        Table(("model", one.weighted, one.last, "chains", "pearson", "spearman"), rows)
+    ]
+    if one.models:
+        over = tuple((c.method, str(c.n), _correlation(c)) for c in one.models)
+        blocks.append(Table(("correlation over models", "models", "coefficient"), over))
+    blocks += [one.undefined] if one.undefined else []
+    return Section(f"{one.part} {one.weighted} against {one.last} ({one.metric})", tuple(blocks))

@@ -1,16 +1,19 @@
-"""Commands that measure: what was asked is read and prepared, then the models play, on one store."""
+"""A command that measures: its question is read, a store is opened, then the models play."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_cepbench.cli.home import open_store
-from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain
+from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
+from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.suites import ModelPool, SuiteNotApplicableError
-from pytest_cepbench.suites.data import DataAbsentError
+from pytest_cepbench.store import Store
+
+if TYPE_CHECKING:
+    from pytest_cepbench.suites import ModelPool
 
 Q = TypeVar("Q")
 P = TypeVar("P")
@@ -32,6 +35,9 @@ def measured(
         opened = open_store(store)
     except CepError as error:
         return complain(str(error), MISTAKE)
+    from pytest_cepbench.suites import ModelPool, SuiteNotApplicableError
+    from pytest_cepbench.suites.data import DataAbsentError
+
     with opened:
         roster = ModelPool(opened)
         try:
@@ -47,3 +53,17 @@ def measured(
         except KeyboardInterrupt:
             remedy = "what was computed is in the store: the same command goes on from there"
             return complain(f"interrupted; {remedy}", INTERRUPTED)
+
+
+def open_store(folder: Path) -> Store:
+    """The store in a folder. Raises StoreError."""
+    store = Store(folder.absolute())
+    keep_out_of_git(HOME, folder)
+    return store
+
+
+def import_from(suite_file: Path) -> None:
+    """As under pytest, modules of `python:` models and loaders lie here or beside the suite."""
+    for place in (str(suite_file.parent.absolute()), str(Path.cwd())):
+        if place not in sys.path:
+            sys.path.insert(0, place)
