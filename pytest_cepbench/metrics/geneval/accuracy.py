@@ -42,15 +42,6 @@ def overall_by_generation(correct: BoolArray, tasks: Sequence[str]) -> FloatArra
     return np.array([overall_accuracy(column, tasks) for column in columns])
 
 
-def mgg_of_prompts(correct: BoolArray) -> FloatArray:
-    """Each prompt's part in MGG: the share of its generations that are right, (n, G) -> (n,).
-
-    The unweighted mean over tasks of the means of these over prompts is MGG.
-    """
-    shares: FloatArray = _two_dimensional(correct).mean(axis=1)
-    return shares
-
-
 def mgg(correct: BoolArray, tasks: Sequence[str]) -> float:
     """Multi-Generation GenEval: mean over generations of the overall score at each, in [0, 1].
 
