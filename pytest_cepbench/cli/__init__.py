@@ -16,13 +16,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     `doctor` found a problem; 2 for a mistake in what was asked; 130 when interrupted. Never raises
     for those.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = parse(given)
+        arguments = parse(words)
     except SystemExit as leaving:  # argparse has said what was wrong, or shown its help
         return leaving.code if isinstance(leaving.code, int) else 2
     try:
-        return _run(arguments, given) if _is_whole(arguments) else 1
+        return _run(arguments, words) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
         from pytest_cepbench.cli.output import INTERRUPTED, complain
 
@@ -47,7 +47,7 @@ def _is_whole(arguments: Namespace) -> bool:
     return True
 
 
-def _run(arguments: Namespace, given: Sequence[str]) -> int:
+def _run(arguments: Namespace, words: Sequence[str]) -> int:
     if arguments.command == "accept":
         from pytest_cepbench.cli import accept
 
@@ -67,10 +67,10 @@ def _run(arguments: Namespace, given: Sequence[str]) -> int:
     if arguments.command == "doctor":
         from pytest_cepbench.cli import doctor
 
-        return doctor.run(arguments, given)
+        return doctor.run(arguments, words)
     from pytest_cepbench.cli import study
 
-    return study.run(arguments, given)
+    return study.run(arguments, words)
 
 
 __all__ = ["main"]

@@ -38,29 +38,33 @@ from pytest_cepbench.report.text import number
 _NAMED = 5
 
 
-def run(given: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
     try:
-        refuse_without(given)
-        report = read_report(given.results)
-        reason = _said(given.reason)
-        cases = _chosen(report, given.case)
+        refuse_without(arguments)
+        report = read_report(arguments.results)
+        reason = _said(arguments.reason)
+        cases = _chosen(report, arguments.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    if _refuse(report, cases, insensitive=given.accept_insensitive):
+    if _refuse(report, cases, insensitive=arguments.accept_insensitive):
         return NOT_DONE
-    root: Path = given.baselines
+    root: Path = arguments.baselines
     accepted = {"reason": reason, "results": report.digest}
-    if given.remeasure is not None:
-        again = remeasure(given, report, cases)
-        return again if isinstance(again, int) else _accept_again(given, report, again, accepted)
-    changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
+    if arguments.remeasure is not None:
+        remeasured = remeasure(arguments, report, cases)
+        return (
+            remeasured
+            if isinstance(remeasured, int)
+            else _accept_again(arguments, report, remeasured, accepted)
+        )
+    changes = list(_changes(cases, accepted, root, move_anchor=arguments.move_anchor))
     page = _page(changes, cases, reason, root)
     if not changes:
         show([page], "nothing changed")
         return 0
     page = Section(page.title, (*page.blocks, _OF_SEVERAL))
-    if given.dry_run:
+    if arguments.dry_run:
         show([page], "nothing written: --dry-run")
         return 0
     show([page])
@@ -74,22 +78,22 @@ _OF_SEVERAL = (
 
 
 def _accept_again(
-    given: Namespace, report: RunReport, again: Remeasured, accepted: dict[str, str]
+    arguments: Namespace, report: RunReport, remeasured: Remeasured, accepted: dict[str, str]
 ) -> int:
     """Accept what was measured again, and have the suite measure like that from now on."""
-    if _refuse(report, again.cases, insensitive=given.accept_insensitive):
+    if _refuse(report, remeasured.cases, insensitive=arguments.accept_insensitive):
         return NOT_DONE
-    root: Path = given.baselines
-    accepted = accepted | {"remeasured": again.said}
-    proposed = _changes(again.cases, accepted, root, move_anchor=given.move_anchor)
-    changes = list(again.held(proposed))
-    page = [_page(changes, again.cases, accepted["reason"], root), *again.sections()]
-    if given.dry_run:
+    root: Path = arguments.baselines
+    accepted = accepted | {"remeasured": remeasured.said}
+    proposed = _changes(remeasured.cases, accepted, root, move_anchor=arguments.move_anchor)
+    changes = list(remeasured.held(proposed))
+    page = [_page(changes, remeasured.cases, accepted["reason"], root), *remeasured.sections()]
+    if arguments.dry_run:
         show(page, "nothing written: --dry-run")
         return 0
     show(page)
     code = _write(changes, root) if changes else 0
-    return code or again.write_suite()
+    return code or remeasured.write_suite()
 
 
 def _said(reason: str) -> str:
@@ -105,16 +109,16 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
 
     Raises SpecError for a name that no case has, or cases of several suites.
     """
-    found: dict[CaseKey, list[CaseResult]] = {}
+    results_of: dict[CaseKey, list[CaseResult]] = {}
     for case in report.cases:
-        found.setdefault(key_of(case), []).append(case)
+        results_of.setdefault(key_of(case), []).append(case)
     if not names:
-        return found
+        return results_of
     chosen = {}
     for name in names:
-        keys = [key for key in found if name in (str(key), key.within)]
+        keys = [key for key in results_of if name in (str(key), key.within)]
         if len(keys) != 1:
-            known = [str(key) for key in found]
+            known = [str(key) for key in results_of]
             problem = (
                 f"that is in several suites: say which of {', '.join(map(str, keys))}"
                 if keys
@@ -122,7 +126,7 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
             )
             msg = f"--case {name!r}: {problem}"
             raise SpecError(msg)
-        chosen[keys[0]] = found[keys[0]]
+        chosen[keys[0]] = results_of[keys[0]]
     return chosen
 
 
@@ -167,31 +171,31 @@ def _insensitive(results: Sequence[CaseResult]) -> str | None:
     """Why a case that can fail a run is not to be held to what was measured."""
     measured = results[0].measured
     assert measured is not None  # or the case was refused before
-    why = why_not_accepted(measured) if any(one.primary for one in results) else None
+    why = why_not_accepted(measured) if any(result.primary for result in results) else None
     return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
 
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
     """What is wrong with what a run says of a case."""
     first = results[0].measured
-    for one in results:
-        if one.measured is None or one.verdict == "error":
-            why = f": {one.reasons[0]}" if one.reasons else ""
+    for result in results:
+        if result.measured is None or result.verdict == "error":
+            why = f": {result.reasons[0]}" if result.reasons else ""
             return f"it was not measured{why}"
-        if one.partial:
+        if result.partial:
             return (
                 "it was decided before all samples were looked at: run again without "
                 "--cep-inconclusive=more"
             )
-        if one.measured.format != FORMAT:
+        if result.measured.format != FORMAT:
             return (
-                f"it has format {one.measured.format}, this version writes {FORMAT}: accept it with "
+                f"it has format {result.measured.format}, this version writes {FORMAT}: accept it with "
                 "the pytest-cepbench that made the results"
             )
-        wrong = contradiction(one.measured, key)
+        wrong = contradiction(result.measured, key)
         if wrong is not None:
             return f"the measurement {wrong}: run again"
-        if one.measured != first:
+        if result.measured != first:
             return "the run has several tests of it, which measured different things"
     return None
 
@@ -293,11 +297,11 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
 
 def _seen(changes: Sequence[Change]) -> Iterator[str]:
     """What the set-up can see of these cases, where that is little: each sentence with its cases."""
-    said: dict[str, list[CaseKey]] = {}
+    cases_of: dict[str, list[CaseKey]] = {}
     for change in changes:
         for remark in remarks_on_accepting(change.after):
-            said.setdefault(remark, []).append(change.key)
-    for remark, keys in said.items():
+            cases_of.setdefault(remark, []).append(change.key)
+    for remark, keys in cases_of.items():
         yield f"warning: {_listed(keys)}: {remark}"
 
 

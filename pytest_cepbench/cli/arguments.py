@@ -97,18 +97,18 @@ def _add_accept(parser: argparse.ArgumentParser) -> None:
         help="accept also what lies at the floor by chance, where a regression could not be seen",
     )
     _add_dry_run(parser)
-    again = parser.add_argument_group("a checkpoint that was chosen as the best of several")
-    again.add_argument(
+    remeasure = parser.add_argument_group("a checkpoint that was chosen as the best of several")
+    remeasure.add_argument(
         "--remeasure",
         metavar="SUITE",
         type=Path,
         help="measure it again, on held-out samples or under a fresh seed, and accept that",
     )
-    again.add_argument("--model", metavar="SPEC", help="default: as in the results")
+    remeasure.add_argument("--model", metavar="SPEC", help="default: as in the results")
     for role in ROLES:
-        _add_role(again, role, "")
-    _add_play(again)
-    _add_store(again)
+        _add_role(remeasure, role, "")
+    _add_play(remeasure)
+    _add_store(remeasure)
 
 
 def _add_prune(parser: argparse.ArgumentParser) -> None:

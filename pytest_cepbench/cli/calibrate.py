@@ -37,29 +37,30 @@ _REMEDY = (
 )
 
 
-def run(given: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Play, print, and write the noise; exit codes as in `main`."""
 
-    def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
+    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
-        return rehearse(trial, roster)
+        return rehearse(trial, pool)
 
     def play(
-        rehearsal: PreparedCalibration, roster: ModelPool
+        prepared: PreparedCalibration, pool: ModelPool
     ) -> tuple[Sequence[Calibrated], list[Section]]:
-        found = calibrate(rehearsal, roster, tell)
-        opening = list(_opening(rehearsal, roster, given.model))
-        return found, _page(rehearsal, found, opening)
+        calibrated = calibrate(prepared, pool, tell)
+        opening = list(_opening(prepared, pool, arguments.model))
+        return calibrated, _page(prepared, calibrated, opening)
 
-    played = measured(given.store, lambda: read_trial(given), get_ready, play)
-    if isinstance(played, int):
-        return played
-    found, page = played
-    kept = _write(
-        [_keep(one, given.baselines, dry_run=given.dry_run) for one in found], given.baselines
+    outcome = measured(arguments.store, lambda: read_trial(arguments), get_ready, play)
+    if isinstance(outcome, int):
+        return outcome
+    calibrated, page = outcome
+    noises = _write(
+        [_keep(case, arguments.baselines, dry_run=arguments.dry_run) for case in calibrated],
+        arguments.baselines,
     )
-    show([*page, _summary(found, kept, given.baselines)])
-    broken = any(one.broken for one in found) or any(one.failed for one in kept)
+    show([*page, _summary(calibrated, noises, arguments.baselines)])
+    broken = any(case.broken for case in calibrated) or any(case.failed for case in noises)
     return NOT_DONE if broken else 0
 
 
@@ -77,30 +78,30 @@ class _Kept:
     change: Change | None = None
 
 
-def _keep(one: Calibrated, root: Path, *, dry_run: bool) -> _Kept:
+def _keep(case: Calibrated, root: Path, *, dry_run: bool) -> _Kept:
     """The baseline of a case with its noise, if that is of the same thing; written by `_write`."""
-    if one.noise is None or one.measured is None:
+    if case.noise is None or case.measured is None:
         return _Kept("not kept, there is none")
     try:
-        before = _accepted(one.measured, root)
+        before = _accepted(case.measured, root)
     except BaselineError as error:
         return _Kept(f"not kept, {error}")
-    remark = _other_model(before.model, one.measured)
-    if before.noise == one.noise or dry_run:
-        said = "unchanged" if before.noise == one.noise else "to be written, but for --dry-run"
-        return _Kept(said, remark=remark)
-    change = Change(one.key, before, replace(before, noise=one.noise), "kept")
+    remark = _other_model(before.model, case.measured)
+    if before.noise == case.noise or dry_run:
+        state = "unchanged" if before.noise == case.noise else "to be written, but for --dry-run"
+        return _Kept(state, remark=remark)
+    change = Change(case.key, before, replace(before, noise=case.noise), "kept")
     return _Kept("written", remark=remark, change=change)
 
 
-def _write(kept: Sequence[_Kept], root: Path) -> list[_Kept]:
+def _write(noises: Sequence[_Kept], root: Path) -> list[_Kept]:
     """Write all baselines that have a noise now, or none."""
     try:
-        apply([one.change for one in kept if one.change is not None], root)
+        apply([noise.change for noise in noises if noise.change is not None], root)
     except WriteError as error:
         failed = _Kept(str(error), failed=True)
-        return [one if one.change is None else failed for one in kept]
-    return list(kept)
+        return [noise if noise.change is None else failed for noise in noises]
+    return list(noises)
 
 
 def _accepted(measured: Measurement, root: Path) -> Baseline:
@@ -138,47 +139,47 @@ def _other_model(accepted: dict[str, str], measured: Measurement) -> str:
     return f"the baseline is of another model ({accepted.get('spec')}) than the calibrated one"
 
 
-def _opening(rehearsal: PreparedCalibration, roster: ModelPool, model: str) -> Iterator[str]:
-    seeds = [play.seed for play in rehearsal.plays]
-    table = rehearsal.suite.table
-    lineup = rehearsal.plays[0].lineup
-    spent = total(runner.tally for runner in roster.runners.values())
-    samples = len(rehearsal.dataset.samples)
-    yield f"suite {rehearsal.suite.name}, version {table.version}, {samples} samples"
+def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iterator[str]:
+    seeds = [play.seed for play in prepared.plays]
+    table = prepared.suite.table
+    lineup = prepared.plays[0].lineup
+    spent = total(runner.tally for runner in pool.runners.values())
+    samples = len(prepared.dataset.samples)
+    yield f"suite {prepared.suite.name}, version {table.version}, {samples} samples"
     yield f"{lineup.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
     yield (
         f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in models), "
         f"{spent.hits} results from the store"
     )
-    yield from (f"store: {note}: computed again" for note in roster.store.damage)
+    yield from (f"store: {note}: computed again" for note in pool.store.damage)
 
 
 def _page(
-    rehearsal: PreparedCalibration, found: Sequence[Calibrated], opening: Sequence[str]
+    prepared: PreparedCalibration, calibrated: Sequence[Calibrated], opening: Sequence[str]
 ) -> list[Section]:
     head = ("case", "value", "value sd", "sd", "units", "alpha", "tolerance", "visible", "needed")
-    rows = tuple(_row(one) for one in found)
-    name = rehearsal.suite.name
+    rows = tuple(_row(case) for case in calibrated)
+    name = prepared.suite.name
     sections = [Section(f"calibration of {name}", (*opening, Table(head, rows)))]
-    small = [_name(one) for one in found if one.remark is not None]
+    small = [_name(case) for case in calibrated if case.remark is not None]
     if small:
-        said = f"below what can be seen of this model's own noise: {', '.join(small)}"
-        sections.append(Section("tolerances below the noise", (said, _REMEDY)))
-    broken = [f"{one.key}: {one.reason}" for one in found if one.noise is None]
+        below = f"below what can be seen of this model's own noise: {', '.join(small)}"
+        sections.append(Section("tolerances below the noise", (below, _REMEDY)))
+    broken = [f"{case.key}: {case.reason}" for case in calibrated if case.noise is None]
     if broken:
         sections.append(Section("cases without a calibration", tuple(broken)))
     return sections
 
 
-def _row(one: Calibrated) -> tuple[str, ...]:
-    noise, policy = one.noise, one.policy
-    name = _name(one)
-    value = number(None if one.measured is None else one.measured.value)
+def _row(case: Calibrated) -> tuple[str, ...]:
+    noise, policy = case.noise, case.policy
+    name = _name(case)
+    value = number(None if case.measured is None else case.measured.value)
     alpha = f"{policy.alpha:.2g}" if policy.statistical else "-"
     tolerance = f"{policy.tolerance:g}"
     if noise is None:
         return (name, value, "-", "-", "-", alpha, tolerance, "-", "-")
-    known = one.reach
+    known = case.reach
     return (
         name,
         value,
@@ -192,26 +193,26 @@ def _row(one: Calibrated) -> tuple[str, ...]:
     )
 
 
-def _summary(found: Sequence[Calibrated], kept: Sequence[_Kept], root: Path) -> Section:
+def _summary(calibrated: Sequence[Calibrated], outcomes: Sequence[_Kept], root: Path) -> Section:
     """What became of the calibration, cases of equal fate together."""
     fates: dict[str, list[str]] = {}
-    for one, fate in zip(found, kept, strict=True):
-        name = _name(one)
-        fates.setdefault(fate.said, []).append(name)
-        if fate.remark:
-            fates.setdefault(fate.remark, []).append(name)
-    lines = [f"{said}: {', '.join(names)}" for said, names in fates.items()]
-    noises = [one.noise for one in found if one.noise is not None]
+    for case, outcome in zip(calibrated, outcomes, strict=True):
+        name = _name(case)
+        fates.setdefault(outcome.said, []).append(name)
+        if outcome.remark:
+            fates.setdefault(outcome.remark, []).append(name)
+    lines = [f"{state}: {', '.join(names)}" for state, names in fates.items()]
+    noises = [case.noise for case in calibrated if case.noise is not None]
     if noises and all(_silent(noise) for noise in noises):
         lines.append(
             "the seeds change nothing: no model that plays uses its seed, so differences between "
             "checkpoints are not noise of drawing, and this calibration says nothing of them"
         )
-    return Section(f"noise of {len(found)} cases in {root}", tuple(lines))
+    return Section(f"noise of {len(calibrated)} cases in {root}", tuple(lines))
 
 
-def _name(one: Calibrated) -> str:
-    return one.key.within
+def _name(case: Calibrated) -> str:
+    return case.key.within
 
 
 def _silent(noise: Noise) -> bool:

@@ -19,24 +19,24 @@ from pytest_cepbench.studies.doctor.diagnosis import Cell
 from pytest_cepbench.suites import ModelPool
 
 
-def run(given: Namespace, argv: Sequence[str]) -> int:
+def run(arguments: Namespace, argv: Sequence[str]) -> int:
     """Check, print, and write the page; exit codes as in `main`, 1 also where a problem was found."""
 
-    def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
+    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
-        return rehearse(trial, roster)
+        return rehearse(trial, pool)
 
-    def examined(rehearsal: PreparedCalibration, roster: ModelPool) -> Diagnosis:
-        return examine(rehearsal, roster, given.baselines, tell)
+    def examined(prepared: PreparedCalibration, pool: ModelPool) -> Diagnosis:
+        return examine(prepared, pool, arguments.baselines, tell)
 
-    diagnosis = measured(given.store, lambda: read_trial(given), get_ready, examined)
+    diagnosis = measured(arguments.store, lambda: read_trial(arguments), get_ready, examined)
     if isinstance(diagnosis, int):
         return diagnosis
     command = shlex.join(["cepbench", *argv])
     document = json_text(diagnosis, __version__, command)
     name = f"doctor-{diagnosis.suite}"
     code = write_and_show(
-        doctor_page(diagnosis, command), document, given.out, name, what="diagnosis"
+        doctor_page(diagnosis, command), document, arguments.out, name, what="diagnosis"
     )
     return code or (NOT_DONE if diagnosis.problems else 0)
 
@@ -51,18 +51,18 @@ def doctor_page(diagnosis: Diagnosis, command: str) -> list[Section]:
         sections.append(Section(f"{check.name}: {check.status}", (*check.said, *blocks)))
     advice = [advice for check in checks for advice in check.advice]
     if advice:
-        sections.append(Section("what to do", tuple(f"- {one}" for one in dict.fromkeys(advice))))
+        sections.append(Section("what to do", tuple(f"- {line}" for line in dict.fromkeys(advice))))
     return sections
 
 
 def _title(diagnosis: Diagnosis) -> str:
     counted = Counter(check.status for check in diagnosis.checks)
-    found = [
+    counts = [
         f"{counted[status]} {status}{'' if counted[status] == 1 else 's'}"
         for status in ("problem", "remark")
         if counted[status]
     ]
-    return f"doctor of {diagnosis.suite}: {', '.join(found) or 'nothing found'}"
+    return f"doctor of {diagnosis.suite}: {', '.join(counts) or 'nothing found'}"
 
 
 def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
     yield f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples"
     yield f"command: {command}"
     yield f"{diagnosis.under_test} {diagnosis.model}, seeds {_range(diagnosis.seeds)}; who played:"
-    yield from (f"  {one.seat} {one.spec} ({one.identity})" for one in diagnosis.players)
+    yield from (f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players)
     yield from (f"store: {note}: computed again" for note in diagnosis.damage)
     yield spent
 

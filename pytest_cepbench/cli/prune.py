@@ -30,12 +30,12 @@ class BaselineListing:
     elsewhere: tuple[str, ...]
 
 
-def run(given: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """List, and delete where asked to; exit codes as in `main`."""
-    root: Path = given.baselines
+    root: Path = arguments.baselines
     try:
-        report = read_report(given.results)
-        gone = _gone(given.suite, report, root)
+        report = read_report(arguments.results)
+        gone = _gone(arguments.suite, report, root)
     except SpecError as error:
         return complain(str(error), MISTAKE)
     refusals = list(_refusals(report))
@@ -47,15 +47,15 @@ def run(given: Namespace) -> int:
     for case in report.cases:
         keys.setdefault(case.suite, set()).add(key_of(case))
     try:
-        found = _look(root, keys)
+        listing = _look(root, keys)
     except OSError as error:
         return complain(f"{str(root)!r} cannot be read: {error.strerror}", NOT_DONE)
-    if not given.delete or not found.unused:
-        remedy = () if not found.unused else ("nothing deleted: say --delete",)
-        show([_page(found, root)], *remedy)
+    if not arguments.delete or not listing.unused:
+        remedy = () if not listing.unused else ("nothing deleted: say --delete",)
+        show([_page(listing, root)], *remedy)
         return 0
-    show([_page(found, root)])
-    return _delete([path for path, _ in found.unused], root)
+    show([_page(listing, root)])
+    return _delete([path for path, _ in listing.unused], root)
 
 
 def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
@@ -108,10 +108,10 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
         elif not _is_folder(folder):
             left.append(f"{folder}: {_what(folder)}, not a folder")
         else:
-            places = {baseline_path(root, key) for key in keys[folder.name]}
+            baselines = {baseline_path(root, key) for key in keys[folder.name]}
             anchors = {anchor_path(root, key) for key in keys[folder.name]}
             for path in _inside(folder):
-                if path in places | anchors:
+                if path in baselines | anchors:
                     continue
                 key = _case_of(path, folder.name)
                 if isinstance(key, str):
@@ -159,13 +159,13 @@ def _what(path: Path) -> str:
     return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
 
 
-def _page(found: BaselineListing, root: Path) -> Section:
-    lines = [f"{path}: {key}" for path, key in found.unused] or ["every baseline has its case"]
-    lines += [f"left: {reason}" for reason in found.left]
+def _page(listing: BaselineListing, root: Path) -> Section:
+    lines = [f"{path}: {key}" for path, key in listing.unused] or ["every baseline has its case"]
+    lines += [f"left: {reason}" for reason in listing.left]
     lines += [
         f"left: {root / name}: the results have no case of this suite; where it is gone, say "
         f"--suite {name}"
-        for name in found.elsewhere
+        for name in listing.elsewhere
     ]
     return Section(f"baselines below {root} that no case has", tuple(lines))
 

@@ -39,14 +39,14 @@ Cases = Mapping[CaseKey, Sequence[CaseResult]]
 _ONLY_WITH = ("model", "describer", "generator", "detector", "role", "samples")
 
 
-def refuse_without(given: Namespace) -> None:
+def refuse_without(arguments: Namespace) -> None:
     """Raise SpecError where options that only measuring has a use for are given without it."""
-    named = [name for name in _ONLY_WITH if getattr(given, name) is not None]
-    named += [name for name in ("encoder", "data") if getattr(given, name)]
-    if given.remeasure is None and named:
+    named = [name for name in _ONLY_WITH if getattr(arguments, name) is not None]
+    named += [name for name in ("encoder", "data") if getattr(arguments, name)]
+    if arguments.remeasure is None and named:
         msg = f"--{named[0]} says what is measured again: it needs --remeasure SUITE"
         raise SpecError(msg)
-    if given.remeasure is not None and given.case:
+    if arguments.remeasure is not None and arguments.case:
         msg = (
             "--case: the cases of a suite share its seed and its samples, so --remeasure takes all of "
             "them; drop --case"
@@ -134,41 +134,43 @@ def _replace(file: Path, text: str) -> None:
         raise
 
 
-def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured | int:
+def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasured | int:
     """Measure the chosen checkpoint again; an exit code where that was not possible.
 
     cases: of the report, none refused.
     """
 
     def ask() -> AcceptedCheckpoint:
-        return _choice(given, report, cases)
+        return _choice(arguments, report, cases)
 
-    def prepare(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
-        import_from(choice.suite)
-        ready = get_ready(choice, roster)
-        _require_writable(ready)
-        return ready
+    def prepare(checkpoint: AcceptedCheckpoint, pool: ModelPool) -> PreparedRemeasurement:
+        import_from(checkpoint.suite)
+        prepared = get_ready(checkpoint, pool)
+        _require_writable(prepared)
+        return prepared
 
     def play(
-        ready: PreparedRemeasurement, roster: ModelPool
+        prepared: PreparedRemeasurement, pool: ModelPool
     ) -> tuple[PreparedRemeasurement, Remeasurement]:
-        return ready, measure_again(ready, roster, tell)
+        return prepared, measure_again(prepared, pool, tell)
 
-    played = measured(given.store, ask, prepare, play)
-    if isinstance(played, int):
-        return played
-    ready, again = played
+    outcome = measured(arguments.store, ask, prepare, play)
+    if isinstance(outcome, int):
+        return outcome
+    prepared, remeasured = outcome
     fresh = {
-        key: [replace(results[0], measured=again.records[key])]
+        key: [replace(results[0], measured=remeasured.records[key])]
         for key, results in cases.items()
-        if key in again.records
+        if key in remeasured.records
     }
-    return Remeasured(fresh, ready.choice.records, ready, again.anchors, len(cases) - len(fresh))
+    return Remeasured(
+        fresh, prepared.choice.records, prepared, remeasured.anchors, len(cases) - len(fresh)
+    )
 
 
-def _choice(given: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckpoint:
+def _choice(arguments: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckpoint:
     """What is to be measured again. Raises SpecError and SuiteError."""
-    file = suite_file(given.remeasure)
+    file = suite_file(arguments.remeasure)
     name = load_suite(file).name
     records = {}
     for key, (first, *_) in cases.items():
@@ -176,18 +178,18 @@ def _choice(given: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckp
             assert first.measured is not None  # or the case was refused
             records[key] = first.measured
     if not records:
-        msg = f"the results hold no case of suite {name!r}, which {str(given.remeasure)!r} is"
+        msg = f"the results hold no case of suite {name!r}, which {str(arguments.remeasure)!r} is"
         raise SpecError(msg)
     spec = next(iter(records.values())).model.get("spec")
-    roles, encoders = fixed_roles(given)
+    roles, encoders = fixed_roles(arguments)
     return AcceptedCheckpoint(
         suite=file,
-        choices=RoleChoices(given.model or spec, given.role, roles, encoders),
+        choices=RoleChoices(arguments.model or spec, arguments.role, roles, encoders),
         records=records,
         digest=report.digest,
-        data=read_data(given.data),
-        samples=read_count("--samples", given.samples),
-        anchors={} if given.move_anchor else dict(_held_to(records, given.baselines)),
+        data=read_data(arguments.data),
+        samples=read_count("--samples", arguments.samples),
+        anchors={} if arguments.move_anchor else dict(_held_to(records, arguments.baselines)),
     )
 
 
@@ -195,19 +197,19 @@ def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[
     """What each case would be held to after an ordinary acceptance: its anchor, else its baseline."""
     for key, record in records.items():
         for path in (anchor_path(root, key), baseline_path(root, key)):
-            held = usable_baseline(path, key)
-            if held is not None and held.identity == record.identity:
-                yield key, held
+            reference = usable_baseline(path, key)
+            if reference is not None and reference.identity == record.identity:
+                yield key, reference
                 break
 
 
-def _require_writable(ready: PreparedRemeasurement) -> None:
+def _require_writable(prepared: PreparedRemeasurement) -> None:
     """Raise SuiteError where the suite's file cannot get the fresh setting, before anything is measured."""
-    file = ready.before.file
-    amended_text(ready.before, ready.setting)
+    file = prepared.before.file
+    amended_text(prepared.before, prepared.setting)
     if not os.access(file, os.W_OK) or not os.access(file.resolve().parent, os.W_OK):
         msg = (
-            f"{str(file)!r} cannot be written, and has to hold {ready.setting} from now on: make it and "
+            f"{str(file)!r} cannot be written, and has to hold {prepared.setting} from now on: make it and "
             "its folder writable, or work on a copy of the suite"
         )
         raise SuiteError(msg)

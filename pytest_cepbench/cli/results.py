@@ -90,13 +90,13 @@ def key_of(case: CaseResult) -> CaseKey:
     return CaseKey(case.suite, case.part, case.metric)
 
 
-def _check_schema(found: int, path: Path) -> None:
-    if found == SCHEMA:
+def _check_schema(schema: int, path: Path) -> None:
+    if schema == SCHEMA:
         return
     remedy = (
         "it was written by a newer pytest-cepbench, install that one"
-        if found > SCHEMA
+        if schema > SCHEMA
         else "it was written by an earlier pytest-cepbench, run again with this one"
     )
-    msg = f"results {str(path)!r} have schema {found}, this version reads {SCHEMA}: {remedy}"
+    msg = f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: {remedy}"
     raise SpecError(msg)

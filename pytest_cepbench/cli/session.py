@@ -64,6 +64,6 @@ def open_store(folder: Path) -> Store:
 
 def import_from(suite_file: Path) -> None:
     """As under pytest, modules of `python:` models and loaders lie here or beside the suite."""
-    for place in (str(suite_file.parent.absolute()), str(Path.cwd())):
-        if place not in sys.path:
-            sys.path.insert(0, place)
+    for folder in (str(suite_file.parent.absolute()), str(Path.cwd())):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)

@@ -31,23 +31,23 @@ _LONGEST_HEAD = 14
 """Variants with longer names stand in tables as #1, #2, ..., explained above."""
 
 
-def run(given: Namespace, argv: Sequence[str]) -> int:
+def run(arguments: Namespace, argv: Sequence[str]) -> int:
     """Run a study; exit codes as in `main`."""
 
-    def get_ready(question: StudySpec, roster: ModelPool) -> PreparedStudy:
+    def get_ready(question: StudySpec, pool: ModelPool) -> PreparedStudy:
         import_from(question.suite)
-        return prepare(question, roster)
+        return prepare(question, pool)
 
-    def play(prepared: PreparedStudy, roster: ModelPool) -> Study:
-        return run_study(prepared, roster, tell)
+    def play(prepared: PreparedStudy, pool: ModelPool) -> Study:
+        return run_study(prepared, pool, tell)
 
-    study = measured(given.store, lambda: read_question(given), get_ready, play)
+    study = measured(arguments.store, lambda: read_question(arguments), get_ready, play)
     if isinstance(study, int):
         return study
     command = shlex.join(["cepbench", *argv])
     document = json_text(study, __version__, command)
     name = f"{study.study}-{study.suite}"
-    code = write_and_show(study_page(study, command), document, given.out, name, what="study")
+    code = write_and_show(study_page(study, command), document, arguments.out, name, what="study")
     return code or (NOT_DONE if study.errors else 0)
 
 
@@ -58,7 +58,7 @@ def study_page(study: Study, command: str) -> list[Section]:
     if study.words:
         sections.append(_words(study, heads))
     if study.weightings:
-        sections += [_weighting(one) for one in study.weightings]
+        sections += [_weighting(weighting) for weighting in study.weightings]
     else:
         sections += [_grid(study, grid, heads) for grid in study.grids]
     if study.errors:
@@ -100,7 +100,7 @@ def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
 def _varied(study: Study, heads: dict[str, str]) -> Iterator[str]:
     if study.study in ("generators", "encoders"):
         yield f"{study.study}:"
-        yield from (f"  {heads[one.name]} = {_whole(one)}" for one in study.variants)
+        yield from (f"  {heads[variant.name]} = {_whole(variant)}" for variant in study.variants)
     elif len(study.variants) > 1:
         yield f"{study.study}: {', '.join(heads.values())}"
 
@@ -118,11 +118,11 @@ def _whole(column: Column) -> str:
 
 def _words(study: Study, heads: dict[str, str]) -> Section:
     rows = []
-    for one in study.words:
-        found = one.statistics
-        share = "-" if found.within is None else f"{found.within:.0%}"
-        numbers = [_two_decimals(found.mean), _two_decimals(found.std), share]
-        rows.append((one.model, heads[one.variant], str(found.n), *numbers))
+    for row in study.words:
+        statistics = row.statistics
+        share = "-" if statistics.within is None else f"{statistics.within:.0%}"
+        numbers = [_two_decimals(statistics.mean), _two_decimals(statistics.std), share]
+        rows.append((row.model, heads[row.variant], str(statistics.n), *numbers))
     head = ("model", "asked for", "texts", "words", "std", "inside")
     return Section("words of the first descriptions", (Table(head, tuple(rows)),))
 
@@ -144,11 +144,11 @@ def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
         )
     ]
     blocks += _failed(rows, heads)
-    if any(one.spread is not None for one in grid.spreads):
+    if any(spread.spread is not None for spread in grid.spreads):
         blocks.append(_spreads(study, grid))
     if grid.agreements:
         blocks.append(_agreements(grid.agreements, heads, pairs=study.study != "seeds"))
-        if any(one.mean is None for one in grid.agreements):
+        if any(spread.mean is None for spread in grid.agreements):
             blocks.append("no coefficient with a column in which all models score the same")
     blocks += [grid.undefined] if grid.undefined else []
     blocks += _remarks(grid)
@@ -177,11 +177,11 @@ def _count(cell: StudyCell) -> str:
 def _spreads(study: Study, grid: Grid) -> Table:
     intervals = study.study == "seeds"
     rows: list[tuple[str, ...]] = []
-    for one in grid.spreads:
-        found = one.spread
-        figures = (found.mean, found.std, found.low, found.high, found.range) if found else ()
-        ends = (one.low, one.high) if intervals else ()
-        rows.append((one.model, *map(number, figures or [None] * 5), *map(number, ends)))
+    for row in grid.spreads:
+        spread = row.spread
+        figures = (spread.mean, spread.std, spread.low, spread.high, spread.range) if spread else ()
+        ends = (row.low, row.high) if intervals else ()
+        rows.append((row.model, *map(number, figures or [None] * 5), *map(number, ends)))
     means = ("mean of models", "", number(grid.mean_std), "", "", number(grid.mean_range))
     rows.append((*means, *(("", "") if intervals else ())))
     level = f"{study.confidence:.0%}"
@@ -189,26 +189,30 @@ def _spreads(study: Study, grid: Grid) -> Table:
     return Table(("model", "mean", "std", "min", "max", "range", *bounds), tuple(rows))
 
 
-def _agreements(found: Sequence[VariantAgreement], heads: dict[str, str], *, pairs: bool) -> Table:
+def _agreements(
+    agreements: Sequence[VariantAgreement], heads: dict[str, str], *, pairs: bool
+) -> Table:
     """One row per pair of variants with every coefficient, and their means."""
-    names = found[0].variants
+    names = agreements[0].variants
     rows = []
     if pairs:
         for i in range(len(names)):
             for j in range(i):
-                cells = [_correlation(one.matrix[i][j]) for one in found]
+                cells = [_correlation(agreement.matrix[i][j]) for agreement in agreements]
                 rows.append((f"{heads[names[j]]} and {heads[names[i]]}", *cells))
-    rows.append(("mean of pairs", *(number(one.mean) for one in found)))
-    return Table(("correlation over models", *(one.method for one in found)), tuple(rows))
+    rows.append(("mean of pairs", *(number(agreement.mean) for agreement in agreements)))
+    return Table(
+        ("correlation over models", *(agreement.method for agreement in agreements)), tuple(rows)
+    )
 
 
-def _correlation(one: Correlation | None) -> str:
+def _correlation(correlation: Correlation | None) -> str:
     """The coefficient with its interval, where it has one."""
-    if one is None:
+    if correlation is None:
         return "-"
-    if one.low is None or one.high is None:
-        return number(one.value)
-    return f"{one.value:.4f} [{one.low:.2f}, {one.high:.2f}]"
+    if correlation.low is None or correlation.high is None:
+        return number(correlation.value)
+    return f"{correlation.value:.4f} [{correlation.low:.2f}, {correlation.high:.2f}]"
 
 
 def _remarks(grid: Grid) -> Iterator[str]:
@@ -216,7 +220,7 @@ def _remarks(grid: Grid) -> Iterator[str]:
     yield from dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
 
 
-def _weighting(one: Weighting) -> Section:
+def _weighting(weighting: Weighting) -> Section:
     rows = tuple(
         (row.model, "error", "error", "-", "-", "-")
         if row.error
@@ -228,13 +232,16 @@ def _weighting(one: Weighting) -> Section:
             _correlation(row.pearson),
             _correlation(row.spearman),
         )
-        for row in one.rows
+        for row in weighting.rows
     )
     blocks: list[str | Table] = [
-        Table(("model", one.weighted, one.last, "chains", "pearson", "spearman"), rows)
+        Table(("model", weighting.weighted, weighting.last, "chains", "pearson", "spearman"), rows)
     ]
-    if one.models:
-        over = tuple((c.method, str(c.n), _correlation(c)) for c in one.models)
+    if weighting.models:
+        over = tuple((c.method, str(c.n), _correlation(c)) for c in weighting.models)
         blocks.append(Table(("correlation over models", "models", "coefficient"), over))
-    blocks += [one.undefined] if one.undefined else []
-    return Section(f"{one.part} {one.weighted} against {one.last} ({one.metric})", tuple(blocks))
+    blocks += [weighting.undefined] if weighting.undefined else []
+    return Section(
+        f"{weighting.part} {weighting.weighted} against {weighting.last} ({weighting.metric})",
+        tuple(blocks),
+    )

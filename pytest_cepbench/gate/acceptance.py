@@ -71,7 +71,9 @@ def propose(
 
 def _same(before: Baseline, after: Baseline) -> bool:
     """Whether a file would say the same again, format, calibration and reason aside."""
-    first, second = (replace(one, noise=None, accepted={}, format=0) for one in (before, after))
+    first, second = (
+        replace(baseline, noise=None, accepted={}, format=0) for baseline in (before, after)
+    )
     return first == second
 
 
@@ -79,13 +81,13 @@ def _anchor_step(
     key: CaseKey, after: Baseline, root: Path, *, move: bool, freeze: bool
 ) -> AnchorStep:
     """move: whether that was asked for. freeze: whether what was there before can be the anchor."""
-    place = anchor_path(root, key)
-    anchor = usable_baseline(place, key)
+    path = anchor_path(root, key)
+    anchor = usable_baseline(path, key)
     if anchor is not None and anchor.identity == after.identity and not move:
         return "kept"
     if freeze and not move:
         return "frozen"
-    return "moved" if os.path.lexists(place) else "none"
+    return "moved" if os.path.lexists(path) else "none"
 
 
 def apply(changes: Iterable[Change], root: Path) -> list[Path]:

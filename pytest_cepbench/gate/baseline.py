@@ -196,13 +196,13 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
 
 def _refuse_newer(table: Any, where: str) -> None:
     """Before the fields are looked at: those of a newer format are not known here."""
-    found = table.get("format") if isinstance(table, dict) else None
-    if isinstance(found, int) and found < 1:
-        msg = f"baseline {where} has format {found}, which never was; {REMEDY}"
+    version = table.get("format") if isinstance(table, dict) else None
+    if isinstance(version, int) and version < 1:
+        msg = f"baseline {where} has format {version}, which never was; {REMEDY}"
         raise BaselineError(msg)
-    if isinstance(found, int) and found > FORMAT:
+    if isinstance(version, int) and version > FORMAT:
         msg = (
-            f"baseline {where} has format {found}, this version reads up to {FORMAT}: it was written by a newer "
+            f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was written by a newer "
             "pytest-cepbench; install that one, or restore an earlier file from version control"
         )
         raise BaselineError(msg)

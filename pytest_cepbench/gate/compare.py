@@ -167,10 +167,14 @@ def _compare(
         return replace(judgement, verdict=_by_threshold(difference, policy.tolerance))
     judgement = _with_bounds(judgement, both, measurement, policy)
     if _same_model(measurement, baseline) and both.largest_change <= _SAME * policy.tolerance:
-        said = "the same model as the baseline's gave the same scores"
+        statement = "the same model as the baseline's gave the same scores"
         if both.largest_change:
-            said += f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
-        return replace(judgement, verdict=Verdict.HELD, statements=(*judgement.statements, said))
+            statement += (
+                f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
+            )
+        return replace(
+            judgement, verdict=Verdict.HELD, statements=(*judgement.statements, statement)
+        )
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         remark = power_remark(both.differences.sd, judgement.units, policy)
@@ -205,8 +209,8 @@ def _with_bounds(
     judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
 ) -> Judgement:
     if not both.bounded:
-        said = "no blocks of samples were left out of both sets alike: there are no bounds"
-        return replace(judgement, alpha=policy.alpha, statements=(*judgement.statements, said))
+        reason = "no blocks of samples were left out of both sets alike: there are no bounds"
+        return replace(judgement, alpha=policy.alpha, statements=(*judgement.statements, reason))
     bounds: Bounds = mean_bounds(
         both.differences,
         policy.alpha,

@@ -121,9 +121,9 @@ def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
 def _turned(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
     return {
         name: {
-            one: round(sign * (value - before[name][one]), DECIMALS)
-            for one, value in part.items()
-            if one in before[name]
+            sample: round(sign * (value - before[name][sample]), DECIMALS)
+            for sample, value in part.items()
+            if sample in before[name]
         }
         for name, part in now.items()
         if name in before

@@ -74,10 +74,10 @@ class Range:
         return (self.value - self.floor) / whole if whole > _CEILING else 0.0
 
     def __str__(self) -> str:
-        said = f"{self.value:.4g} of a range from {self.floor:.4g} (chance) to {BEST:g}"
+        position = f"{self.value:.4g} of a range from {self.floor:.4g} (chance) to {BEST:g}"
         if not self.headroom:
-            return f"{said}: this set-up can see no drop"
-        return f"{said}: this set-up can see a drop of at most {self.headroom:.2g}"
+            return f"{position}: this set-up can see no drop"
+        return f"{position}: this set-up can see a drop of at most {self.headroom:.2g}"
 
 
 def range_of(record: Record, floor: float | None = None) -> Range | None:
@@ -103,18 +103,18 @@ def largest_drop(value: float, record: Record, floor: float | None) -> float | N
 
 def why_not_accepted(record: Record) -> str | None:
     """Why a measurement is not to become a baseline: its value is what chance gives. None if it may."""
-    found = range_of(record)
-    if found is None or found.share >= SMALLEST_SHARE:
+    span = range_of(record)
+    if span is None or span.share >= SMALLEST_SHARE:
         return None
-    return f"{found}. A baseline below {SMALLEST_SHARE:.0%} of its range sees nothing"
+    return f"{span}. A baseline below {SMALLEST_SHARE:.0%} of its range sees nothing"
 
 
 def remarks_on_accepting(record: Record) -> Iterator[str]:
     """What is to be known of a measurement that becomes a baseline, a sentence each."""
-    found = range_of(record)
-    if found is not None and found.share < SMALL_SHARE:
+    span = range_of(record)
+    if span is not None and span.share < SMALL_SHARE:
         yield (
-            f"{found}. Below {SMALL_SHARE:.0%} of the range: look whether the models can read "
+            f"{span}. Below {SMALL_SHARE:.0%} of the range: look whether the models can read "
             "these samples at all"
         )
     bounded = record.floor is not None or record.shares
@@ -129,9 +129,9 @@ def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterat
     A baseline of before floors were kept is seen with the floor of the measurement.
     """
     for name, record in (("baseline", baseline), ("measurement", measurement)):
-        found = range_of(record, measurement.floor)
-        if found is not None and found.share < SMALLEST_SHARE:
-            yield f"the {name} is close to what chance gives: {found}"
+        span = range_of(record, measurement.floor)
+        if span is not None and span.share < SMALLEST_SHARE:
+            yield f"the {name} is close to what chance gives: {span}"
 
 
 def power_remark(sd: float, units: int, policy: Policy) -> str | None:
@@ -141,24 +141,24 @@ def power_remark(sd: float, units: int, policy: Policy) -> str | None:
     """
     if sd <= 0 or units < 2 or not policy.statistical:
         return None
-    found = reach(sd, units, policy)
-    if not isfinite(found.visible) or found.visible <= policy.tolerance:
+    known = reach(sd, units, policy)
+    if not isfinite(known.visible) or known.visible <= policy.tolerance:
         return None
-    more = f": about {found.needed} would do" if found.needed else ""
+    more = f": about {known.needed} would do" if known.needed else ""
     return (
-        f"{units} independent samples show a drop of {found.visible:.4f} with {POWER:.0%} power, and "
+        f"{units} independent samples show a drop of {known.visible:.4f} with {POWER:.0%} power, and "
         f"the tolerance is {policy.tolerance:g}{more}"
     )
 
 
 def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:
     """A sentence where the tolerance is smaller than what can be seen; else None."""
-    found = reach(noise.sd, units, policy)
-    if not isfinite(found.visible) or found.visible <= policy.tolerance:
+    known = reach(noise.sd, units, policy)
+    if not isfinite(known.visible) or known.visible <= policy.tolerance:
         return None
-    more = f": {found.needed} units would show it" if found.needed else ""
+    more = f": {known.needed} units would show it" if known.needed else ""
     return (
         f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can show "
-        f"above this model's own noise ({found.visible:.4f} with {POWER:.0%} power at alpha "
+        f"above this model's own noise ({known.visible:.4f} with {POWER:.0%} power at alpha "
         f"{policy.alpha:.2g}){more}"
     )

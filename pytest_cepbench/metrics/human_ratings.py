@@ -183,7 +183,10 @@ def human_gaps(
     categories = {name: _gap(name, score, models) for name, score in human.items()}
     return HumanGaps(
         categories,
-        {name: _mean([categories[one].percent for one in group]) for name, group in groups.items()},
+        {
+            name: _mean([categories[category].percent for category in group])
+            for name, group in groups.items()
+        },
     )
 
 

@@ -23,8 +23,8 @@ def shared_ranks(
     the visual MME ranks of Table 2 are no tie but a misprint: LLaVA-7B is 4th.
     Raises ValueError for values that are not a list of finite numbers.
     """
-    given = _one_dimensional(values).tolist()
-    shown = given if decimals is None else [round(value, decimals) for value in given]
+    numbers = _one_dimensional(values).tolist()
+    shown = numbers if decimals is None else [round(value, decimals) for value in numbers]
     ordered = sorted(shown, reverse=higher_is_better)
     return tuple(ordered.index(value) + 1 for value in shown)
 

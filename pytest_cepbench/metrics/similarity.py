@@ -86,7 +86,7 @@ def _exchange(
     whole = outputs.sum(axis=0)
     alone: list[int] = []
     for own in _rows_by([starts[i] for i in members]):
-        rows = [members[place] for place in own]
+        rows = [members[row] for row in own]
         others = len(members) - len(own)
         if others:
             mean = (whole - outputs[own].sum(axis=0)) / others
@@ -98,10 +98,10 @@ def _exchange(
 
 def _rows_by(names: Sequence[Hashable]) -> list[list[int]]:
     """The places of each name, in order of first appearance."""
-    found: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(names):
-        found.setdefault(name, []).append(place)
-    return list(found.values())
+    rows_of: dict[Hashable, list[int]] = {}
+    for row, name in enumerate(names):
+        rows_of.setdefault(name, []).append(row)
+    return list(rows_of.values())
 
 
 def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:

@@ -33,7 +33,7 @@ HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "tolerance", 
 def cells_of(result: CaseResult) -> tuple[str, ...]:
     """A case as one row of a table. Distances, which are large, have two decimals there, not four."""
     numbers = (result.value, result.baseline, result.difference, result.low, result.high)
-    decimals = 4 if all(abs(one) < 10 for one in numbers if one is not None) else 2
+    decimals = 4 if all(abs(value) < 10 for value in numbers if value is not None) else 2
     return (
         word_of(result),
         name_of(result),
@@ -66,9 +66,9 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     if result.visible is not None:
         remark = "the smallest that so many samples see with 80 % power"
         yield TableLine("visible drop", number(result.visible), remark)
-    found = range_shown(result)
-    if found is not None:
-        yield TableLine("chance", number(found.floor), str(found))
+    span = range_shown(result)
+    if span is not None:
+        yield TableLine("chance", number(span.floor), str(span))
     yield from _since_anchor(result)
 
 
@@ -159,5 +159,5 @@ def looks_of(result: CaseResult) -> str:
 
 def failures_of(result: CaseResult) -> str:
     """The failed chains by kind; empty where none failed."""
-    found = sorted(result.failures.items())
-    return ", ".join(f"{count} x {printable(kind)}" for kind, count in found)
+    failures = sorted(result.failures.items())
+    return ", ".join(f"{count} x {printable(kind)}" for kind, count in failures)

@@ -28,8 +28,8 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
 
     Everything that models, files or users named is escaped.
     """
-    loud = [one for one in results if not _quiet(one)]
-    quiet = [one for one in results if _quiet(one)]
+    loud = [result for result in results if not _quiet(result)]
+    quiet = [result for result in results if _quiet(result)]
     lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
     lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
@@ -38,17 +38,17 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:
         lines += ["", _HEAD, *map(_row, loud)]
-    failing = [one for one in results if not one.passes]
+    failing = [result for result in results if not result.passes]
     if failing:
         lines += ["", "**What failed:**", ""]
-        lines += [f"- {escaped(one_line(one), 500)}" for one in failing]
+        lines += [f"- {escaped(one_line(result), 500)}" for result in failing]
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
-    ranges = [(one, found) for one in results if (found := range_shown(one)) is not None]
+    ranges = [(result, span) for result in results if (span := range_shown(result)) is not None]
     if ranges:
         lines += ["", "<details><summary>what the set-up can see</summary>", ""]
-        lines += [f"- {escaped(f'{name_of(one)}: {found}', 500)}" for one, found in ranges]
+        lines += [f"- {escaped(f'{name_of(result)}: {span}', 500)}" for result, span in ranges]
         lines += ["", "</details>"]
     lines += ["", effort_line(facts.efforts(results))] if results else []
     lines += ["", "**Set-up:**", "", *(f"- {escaped(line, 500)}" for line in facts.lines)]

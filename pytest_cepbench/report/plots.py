@@ -50,7 +50,7 @@ def reach_of(results: Sequence[CaseResult]) -> float:
     In tolerances, since cases of different metrics have no other unit in common. At most 8: one
     case that is far off shall not make all the others a point.
     """
-    far = [abs(value) / _unit(one) for one in results for value in _values(one)]
+    far = [abs(value) / _unit(result) for result in results for value in _values(result)]
     return min(_FARTHEST, max([_NEAREST, *far]))
 
 
@@ -83,7 +83,7 @@ def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
 
 
 def _values(result: CaseResult) -> list[float]:
-    return [one for one in (result.low, result.difference, result.high) if one is not None]
+    return [value for value in (result.low, result.difference, result.high) if value is not None]
 
 
 def _unit(result: CaseResult) -> float:

@@ -15,16 +15,16 @@ def together(efforts: Iterable[UsageTotals]) -> UsageTotals:
     """All of them in one; of no worker."""
     efforts = list(efforts)
     roles: Counter[str] = Counter()
-    for one in efforts:
-        roles.update(one.roles)
+    for effort in efforts:
+        roles.update(effort.roles)
     return UsageTotals(
-        loads=sum(one.loads for one in efforts),
-        inputs=sum(one.inputs for one in efforts),
-        hits=sum(one.hits for one in efforts),
-        seconds=fsum(one.seconds for one in efforts),
-        model_seconds=fsum(one.model_seconds for one in efforts),
+        loads=sum(effort.loads for effort in efforts),
+        inputs=sum(effort.inputs for effort in efforts),
+        hits=sum(effort.hits for effort in efforts),
+        seconds=fsum(effort.seconds for effort in efforts),
+        model_seconds=fsum(effort.model_seconds for effort in efforts),
         roles=dict(roles),
-        usage=sum((one.usage for one in efforts), Usage()),
+        usage=sum((effort.usage for effort in efforts), Usage()),
     )
 
 
@@ -57,11 +57,11 @@ def usage_line(usage: Usage) -> str:
     """What servers counted, in one sentence; empty where there was no request."""
     if not usage.requests:
         return ""
-    again = f" ({usage.retries} of them again)" if usage.retries else ""
+    retries = f" ({usage.retries} of them again)" if usage.retries else ""
     images = f", {counted(usage.images, 'image')}" if usage.images else ""
     cost = f", cost {usage.cost:.4g}" if usage.cost else ""
     return (
-        f"{counted(usage.requests, 'request')}{again}, {usage.input_tokens} tokens in, "
+        f"{counted(usage.requests, 'request')}{retries}, {usage.input_tokens} tokens in, "
         f"{usage.output_tokens} out{images}{cost}"
     )
 
@@ -74,6 +74,6 @@ def _loads(efforts: list[UsageTotals], whole: UsageTotals) -> str:
     if not whole.roles:
         return f"{whole.loads} model loads, "
     by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
-    workers = {one.worker for one in efforts if one.loads and one.worker}
+    workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
     by = f" by {counted(len(workers), 'worker')}" if workers else ""
     return f"model loads: {by_role}{by}; "

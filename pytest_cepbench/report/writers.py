@@ -119,8 +119,8 @@ def html_page(
 
     @cache  # a category's worst samples are its group's and often the whole suite's too
     def picture(digest: str) -> str | None:
-        found = image(digest)
-        return None if found is None else _data_uri(found)
+        artifact = image(digest)
+        return None if artifact is None else _data_uri(artifact)
 
     return template.render(
         facts=facts,
@@ -146,10 +146,10 @@ def _calm(result: CaseResult) -> bool:
 
 def _noteworthy(result: CaseResult) -> bool:
     """Whether the details of a case are shown by themselves, rather than folded away with others."""
-    said = bool(
+    remarkable = bool(
         result.reasons or result.notes or result.failures or result.warnings or result.refused
     )
-    return result.primary and (said or not _calm(result))
+    return result.primary and (remarkable or not _calm(result))
 
 
 def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:

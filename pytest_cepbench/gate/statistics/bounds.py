@@ -202,8 +202,8 @@ def find_lump(d: Differences, span: float) -> Lump:
     """
     count = d.units
     if count == 1:
-        said = "one unit shows no spread: the bounds allow for whatever others may show"
-        return Lump(1.0, said)
+        statement = "one unit shows no spread: the bounds allow for whatever others may show"
+        return Lump(1.0, statement)
     weights = d.weights()
     values = np.sort(d.weighted() / weights)
     apart = np.sort(d.residuals / weights)
@@ -254,11 +254,11 @@ def _statement(values: Array, center: float, share: float, most: float, within: 
         return "no category shows any spread: the bounds allow for rare others"
     equal = np.abs(values - center) <= 10.0**-_GRID
     if within == most and equal.sum() < same:
-        said = f"{same} of {count} differences are those of their category"
+        statement = f"{same} of {count} differences are those of their category"
     elif equal.sum() == same:
-        said = f"{same} of {count} differences are {value}"
+        statement = f"{same} of {count} differences are {value}"
     else:
-        said = f"{same} of {count} differences are {value} but for noise"
+        statement = f"{same} of {count} differences are {value} but for noise"
     if share < 1:
-        return f"{said}, few are others: the bounds lie between exact ones and t"
-    return f"{said}, too few are others for a bell shape"
+        return f"{statement}, few are others: the bounds lie between exact ones and t"
+    return f"{statement}, too few are others for a bell shape"

@@ -176,10 +176,10 @@ class Differences:
         if len(self._layout.clusters_in) == 1 and weights.min() == weights.max():
             return max(self.units - 1, 1)
         stratum, spread = self.strata, _expected_spread(self.strata, weights)
-        found = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
+        variances = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
         louder = 1 + np.minimum(spread.free / _LOUDER.by, _LOUDER.most - 1)
-        whole = float(found.sum()) + np.append((louder - 1) * found, 0.0)
-        parts = found**2 / spread.free
+        whole = float(variances.sum()) + np.append((louder - 1) * variances, 0.0)
+        parts = variances**2 / spread.free
         noise = float(parts.sum()) + np.append((louder**2 - 1) * parts, 0.0)
         expected = spread.expected
         most = float(expected.sum()) ** 2 / float((expected**2 / spread.free).sum())

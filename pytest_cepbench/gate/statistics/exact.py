@@ -38,21 +38,27 @@ def lower_exact(values: Array, worst: float, alpha: float) -> float:
     for small samples, ICML 2021.
     Raises ValueError for other numbers.
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or not len(given) or not (np.isfinite(given).all() and 0 < alpha <= 0.5):
-        msg = f"expected (n,) finite values and alpha in (0, 0.5], got {given.tolist()} and {alpha}"
+    numbers = np.asarray(values, dtype=np.float64)
+    if (
+        numbers.ndim != 1
+        or not len(numbers)
+        or not (np.isfinite(numbers).all() and 0 < alpha <= 0.5)
+    ):
+        msg = (
+            f"expected (n,) finite values and alpha in (0, 0.5], got {numbers.tolist()} and {alpha}"
+        )
         raise ValueError(msg)
-    if given.min() < worst:
-        msg = f"a value of {given.min()} is below the worst that was said to be possible, {worst}"
+    if numbers.min() < worst:
+        msg = f"a value of {numbers.min()} is below the worst that was said to be possible, {worst}"
         raise ValueError(msg)
-    span = float(given.max()) - worst
+    span = float(numbers.max()) - worst
     if span == 0:
         return worst
     points, counts = np.unique(
-        np.append(np.round((given - worst) / span, _GRID), 0.0), return_counts=True
+        np.append(np.round((numbers - worst) / span, _GRID), 0.0), return_counts=True
     )
     if len(points) == 2 and counts[0] == 1:
-        return worst + span * float(alpha ** (1 / len(given)))
+        return worst + span * float(alpha ** (1 / len(numbers)))
     return worst + span * _quantile(points, counts.astype(np.float64), alpha)
 
 

@@ -43,10 +43,14 @@ def queries(prompt: Prompt, style: QueryStyle) -> dict[str, DetectorQuery]:
     if style not in QUERY_STYLES:
         raise ValueError(unknown_name("query style", style, QUERY_STYLES))
     colored = style == "colored photo"
-    wanted = [DetectorQuery(one.name, one.color if colored else None) for one in prompt.include]
-    included = {one.name for one in prompt.include}
-    wanted += [DetectorQuery(one.name) for one in prompt.exclude if one.name not in included]
-    return {_words(one, style): one for one in wanted}
+    wanted = [
+        DetectorQuery(clause.name, clause.color if colored else None) for clause in prompt.include
+    ]
+    included = {clause.name for clause in prompt.include}
+    wanted += [
+        DetectorQuery(clause.name) for clause in prompt.exclude if clause.name not in included
+    ]
+    return {_words(clause, style): clause for clause in wanted}
 
 
 def objects_by_class(
@@ -58,16 +62,16 @@ def objects_by_class(
     asked for. What answers a query that names a color has that color from then on.
     Raises ValueError for a detection that answers no query.
     """
-    found: dict[str, list[Detection]] = {}
+    objects_of: dict[str, list[Detection]] = {}
     for detection in detections.found:
         if detection.query not in asked:
             known = ", ".join(map(repr, asked))
             msg = f"a detection answers {detection.query!r}, which was not asked (asked: {known})"
             raise ValueError(msg)
         meant = asked[detection.query]
-        told = replace(detection, color=meant.color) if meant.color else detection
-        found.setdefault(meant.name, []).append(told)
-    return {name: tuple(objects) for name, objects in found.items()}
+        colored = replace(detection, color=meant.color) if meant.color else detection
+        objects_of.setdefault(meant.name, []).append(colored)
+    return {name: tuple(objects) for name, objects in objects_of.items()}
 
 
 def _words(asked: DetectorQuery, style: QueryStyle) -> str:
@@ -135,31 +139,31 @@ def keep_objects(
     first, but beside others their order depends on NumPy's version and the processor, also for a
     handful of boxes. There is no order of its own to follow, and a gate needs the same one everywhere.
     """
-    named = [one.name for one in prompt.include] + [one.name for one in prompt.exclude]
+    named = [clause.name for clause in prompt.include] + [clause.name for clause in prompt.exclude]
     return {name: _keep(prompt, found.get(name, ()), settings) for name in named}
 
 
 def _keep(
-    prompt: Prompt, found: Sequence[Detection], settings: SelectionSettings
+    prompt: Prompt, detections: Sequence[Detection], settings: SelectionSettings
 ) -> list[Detection]:
     if settings.variant == "mgg-code":
-        return _above(found, settings.threshold)
+        return _above(detections, settings.threshold)
     counting = prompt.task == "counting"
-    sure = _above(found, settings.counting_threshold if counting else settings.threshold)
+    sure = _above(detections, settings.counting_threshold if counting else settings.threshold)
     sure = sure[: settings.max_objects]
     return sure if settings.max_overlap == 1.0 else _suppress(sure, settings.max_overlap)
 
 
-def _above(found: Sequence[Detection], threshold: float) -> list[Detection]:
-    sure = [detection for detection in found if detection.score > threshold]
+def _above(detections: Sequence[Detection], threshold: float) -> list[Detection]:
+    sure = [detection for detection in detections if detection.score > threshold]
     return sorted(sure, key=lambda detection: -detection.score)
 
 
-def _suppress(found: Sequence[Detection], max_overlap: float) -> list[Detection]:
+def _suppress(detections: Sequence[Detection], max_overlap: float) -> list[Detection]:
     """Greedy non-maximum suppression of detections sorted by confidence."""
     kept: list[Detection] = []
-    for detection in found:
-        if all(_overlap(one.box, detection.box) < max_overlap for one in kept):
+    for detection in detections:
+        if all(_overlap(better.box, detection.box) < max_overlap for better in kept):
             kept.append(detection)
     return kept
 

@@ -110,10 +110,10 @@ def _miscolored(
 ) -> str | None:
     if not _looks_at_color(clause, settings):
         return None
-    told = [_color(ToColor(clause.name, detection), colors) for detection in objects]
-    if told.count(str(clause.color)) >= clause.count:
+    colored = [_color(ToColor(clause.name, detection), colors) for detection in objects]
+    if colored.count(str(clause.color)) >= clause.count:
         return None
-    return f"{clause.count} {clause.color} {clause.name} expected, found {', '.join(told)}"
+    return f"{clause.count} {clause.color} {clause.name} expected, found {', '.join(colored)}"
 
 
 def _color(needed: ToColor, colors: Mapping[ToColor, str]) -> str:

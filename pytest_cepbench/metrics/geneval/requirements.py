@@ -127,7 +127,9 @@ def prompt_metadata(prompt: Prompt) -> dict[str, Any]:
     """A prompt's metadata as built-in types, fields in the order of the published file."""
     metadata: dict[str, Any] = {"tag": prompt.task, "include": [*map(_clause, prompt.include)]}
     if prompt.exclude:
-        metadata["exclude"] = [{"class": one.name, "count": one.count} for one in prompt.exclude]
+        metadata["exclude"] = [
+            {"class": clause.name, "count": clause.count} for clause in prompt.exclude
+        ]
     return metadata
 
 
@@ -147,8 +149,8 @@ def _parse_clause(fields: object, where: str) -> Clause:
         msg = f"{where}: position: [relation, index of a clause] is expected, got {position!r}"
         raise ValueError(msg)
     try:
-        place = None if position is None else Position(*position)
-        return Clause(known["class"], known["count"], known.get("color"), place)
+        relation = None if position is None else Position(*position)
+        return Clause(known["class"], known["count"], known.get("color"), relation)
     except ValueError as error:
         msg = f"{where}: {error}"
         raise ValueError(msg) from error
@@ -181,8 +183,8 @@ def _fields(fields: object, allowed: set[str], where: str) -> Mapping[str, Any]:
 
 def _list(value: object, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
-        found = "missing" if value is None else f"got {value!r}"
-        msg = f"{where}: a list of clauses is expected, {found}"
+        actual = "missing" if value is None else f"got {value!r}"
+        msg = f"{where}: a list of clauses is expected, {actual}"
         raise ValueError(msg)  # noqa: TRY004 - as above
     return value
 
