@@ -68,8 +68,10 @@ def run(arguments: Namespace) -> int:
 class _Kept:
     """What became of the noise of a case.
 
-    said: in a few words, equal for cases of equal fate. failed: whether a file could not be written.
-    remark: what else should be known of its baseline. change: what is to be written.
+    said: in a few words, equal for cases of equal fate.
+    failed: whether a file could not be written.
+    remark: what else should be known of its baseline.
+    change: what is to be written.
     """
 
     said: str

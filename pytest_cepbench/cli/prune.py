@@ -21,8 +21,9 @@ from pytest_cepbench.suites.definition import NAME
 class BaselineListing:
     """What lies in a folder of baselines.
 
-    unused: baselines and anchors of cases that are no more, with their cases. left: what is not
-    touched, with the reason. elsewhere: folders of suites that nothing is known of.
+    unused: baselines and anchors of cases that are no more, with their cases.
+    left: what is not touched, with the reason.
+    elsewhere: folders of suites that nothing is known of.
     """
 
     unused: tuple[tuple[Path, CaseKey], ...]

@@ -58,9 +58,11 @@ def refuse_without(arguments: Namespace) -> None:
 class Remeasured:
     """A checkpoint that was measured again.
 
-    cases: as in the report, with the fresh measurements. before: what the report had.
-    ready: what is fresh. anchors: what later steps are held to, measured again too. others: how many
-    cases of other suites the report has.
+    cases: as in the report, with the fresh measurements.
+    before: what the report had.
+    ready: what is fresh.
+    anchors: what later steps are held to, measured again too.
+    others: how many cases of other suites the report has.
     """
 
     cases: Cases

@@ -24,8 +24,8 @@ MOST_BYTES = 2**30
 class RunReport:
     """What a run reported.
 
-    digest: the first 16 digits of the file's SHA-256. verdict, problems, deaths (of workers): of the
-    whole run.
+    digest: the first 16 digits of the file's SHA-256.
+    verdict, problems, deaths (of workers): of the whole run.
     cases: its cases, in order; the verdicts of whole suites, which measure nothing, are left out.
     """
 

@@ -31,7 +31,8 @@ moves to what is accepted now; its model was measured again."""
 class Change:
     """A baseline before and after.
 
-    before: None for a new case, and for a file that could not be used. anchor: what becomes of it.
+    before: None for a new case, and for a file that could not be used.
+    anchor: what becomes of it.
     renewed: the anchor, where its model was measured again.
     """
 

@@ -41,8 +41,10 @@ _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a model differs from itself, found by `cepbench calibrate`.
 
-    seeds: how many were played. units: independent samples. sd: standard deviation of one unit's
-    difference between two seeds, in the metric's unit. value_sd: of the case's value over seeds.
+    seeds: how many were played.
+    units: independent samples.
+    sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
+    value_sd: of the case's value over seeds.
     """
 
     seeds: int
@@ -55,9 +57,9 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An accepted measurement, as it is kept in a file, and a measurement as reports carry it.
 
     Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
-    accepted: how it came to be accepted, where `cepbench accept` wrote it. noise: where the model
-    was calibrated. floor: what chance alone gives; None in files of before it was kept, and where it
-    is not known.
+    accepted: how it came to be accepted, where `cepbench accept` wrote it.
+    noise: where the model was calibrated.
+    floor: what chance alone gives; None in files of before it was kept, and where it is not known.
     """
 
     format: int
@@ -177,8 +179,9 @@ def usable_baseline(path: Path, key: CaseKey) -> Baseline | None:
 def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     """The baseline in a file's text.
 
-    where: names the file in errors. Raises BaselineError when it is not TOML, lacks or has fields
-    it should not, belongs to another case, is of a newer format, or contradicts itself.
+    where: names the file in errors.
+    Raises BaselineError when it is not TOML, lacks or has fields it should not, belongs to another
+    case, is of a newer format, or contradicts itself.
     """
     try:
         table = parse_toml(text)

@@ -34,12 +34,17 @@ class Judgement:
     """What the gate says and why.
 
     All differences are turned so that positive is better; None where nothing was compared.
-    baseline_value: over the samples that were compared. difference: mean paired difference.
+    baseline_value: over the samples that were compared.
+    difference: mean paired difference.
     low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
-    or none can be made. method: how they were made. units: independent samples. visible: the
-    smallest drop that so many units can see with 80 % power, at this spread.
-    reasons: sentences for people, why it does not pass. statements: what else they should know of
-    the comparison. losers: the samples that got worse, most first. since_anchor: the same against the anchor.
+    or none can be made.
+    method: how they were made.
+    units: independent samples.
+    visible: the smallest drop that so many units can see with 80 % power, at this spread.
+    reasons: sentences for people, why it does not pass.
+    statements: what else they should know of the comparison.
+    losers: the samples that got worse, most first.
+    since_anchor: the same against the anchor.
     warnings: sentences on what the comparison cannot see, whatever its verdict.
     """
 
@@ -71,7 +76,8 @@ def judge(
     """Compare a measurement with its baseline, sample by sample, and with the anchor if there is one.
 
     Beside an anchor each of the two comparisons has half of alpha, so that the promise on it holds
-    for both together. pairing, partial: see `pair`.
+    for both together.
+    pairing, partial: see `pair`.
     Never raises: whatever cannot be compared has a verdict of its own, and none of them passes.
     """
     if baseline is None:
@@ -192,7 +198,8 @@ def verdict_of(
 ) -> Verdict:
     """What bounds say of a mean difference; all rounded as scores are, so that equal stays equal.
 
-    low, high: None where there are no bounds. tolerance: at least 0.
+    low, high: None where there are no bounds.
+    tolerance: at least 0.
     """
     if low is None or high is None:
         return Verdict.INCONCLUSIVE

@@ -57,7 +57,9 @@ def mean_of_scores(scores: Mapping[str, Mapping[str, float]]) -> float:
 class Measurement:
     """What was measured of one case.
 
-    key: the case. label: the metric's name for people. higher_is_better: its direction.
+    key: the case.
+    label: the metric's name for people.
+    higher_is_better: its direction.
     scores: category -> sample id -> score; one category for a category's case, several for groups
     and the whole suite, whose value is the unweighted mean of their means.
     identity: what makes numbers comparable, field -> value (samples, prompts, lengths, encoders,

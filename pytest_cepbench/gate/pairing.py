@@ -30,9 +30,12 @@ class IncomparableError(Exception):
 class Pair:
     """A measurement and its baseline over the same samples.
 
-    before, now: scores by category and sample. sign: 1 where higher is better, else -1.
-    differences: what statistics are made of. blocks: whether the scores are of whole sets, and the
-    differences of jackknife blocks. bounded: whether bounds can be made. dropped: how many samples only one of the two has.
+    before, now: scores by category and sample.
+    sign: 1 where higher is better, else -1.
+    differences: what statistics are made of.
+    blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
+    bounded: whether bounds can be made.
+    dropped: how many samples only one of the two has.
     """
 
     before: Scores

@@ -71,7 +71,8 @@ def check_tolerance(value: float, name: str) -> None:
 def check_span(policy: Policy, span: float, what: str) -> None:
     """Raise ValueError for a tolerance that no drop can exceed, naming who set it.
 
-    span: how far apart the best and the worst value of the metric are. what: names the case.
+    span: how far apart the best and the worst value of the metric are.
+    what: names the case.
     """
     for name, value in (
         ("tolerance", policy.tolerance),

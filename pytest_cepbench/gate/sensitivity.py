@@ -56,7 +56,8 @@ def reach(sd: float, units: int, policy: Policy) -> Reach:
 class Range:
     """Where a value lies between what chance gives and the best there is, higher being better.
 
-    value: of the case. floor: what chance gives.
+    value: of the case.
+    floor: what chance gives.
     """
 
     value: float
@@ -92,7 +93,8 @@ def range_of(record: Record, floor: float | None = None) -> Range | None:
 def largest_drop(value: float, record: Record, floor: float | None) -> float | None:
     """How much a value can lose: down to chance, or to none right; None where there is no such end.
 
-    record: says of which kind its scores are. floor: what chance gives, where it is known.
+    record: says of which kind its scores are.
+    floor: what chance gives, where it is known.
     """
     if record.shares:
         return round(value if record.higher_is_better else BEST - value, DECIMALS)
@@ -137,7 +139,8 @@ def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterat
 def power_remark(sd: float, units: int, policy: Policy) -> str | None:
     """A sentence where the samples cannot show a drop of the tolerance; None where they can.
 
-    sd: of a unit's difference. units: how many were compared.
+    sd: of a unit's difference.
+    units: how many were compared.
     """
     if sd <= 0 or units < 2 or not policy.statistical:
         return None

@@ -33,8 +33,10 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
     def bind(cls, location: Path, staged: Path, *, passes: bool | None) -> type[BaselineExtension]:
         """An extension class for one case.
 
-        location: of its baseline. staged: where an update is written. passes: what the gate says of
-        the measurement beside its baseline; None while updating, when only equal text is the same.
+        location: of its baseline.
+        staged: where an update is written.
+        passes: what the gate says of the measurement beside its baseline; None while updating, when
+        only equal text is the same.
         """
         attributes = {"_location": location, "_staged": staged, "_passes": passes}
         return type("BoundBaselineExtension", (cls,), attributes)

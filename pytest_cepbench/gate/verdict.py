@@ -24,8 +24,11 @@ class Verdict(StrEnum):
 class Presentation:
     """How a verdict shows.
 
-    outcome: category in pytest's counts. letter: in the progress line. color: a pytest markup
-    name. exit_code: what the run ends with when this is its worst verdict. meaning: one sentence.
+    outcome: category in pytest's counts.
+    letter: in the progress line.
+    color: a pytest markup name.
+    exit_code: what the run ends with when this is its worst verdict.
+    meaning: one sentence.
     next_step: what to do about it.
     """
 
@@ -132,8 +135,9 @@ def present(verdict: Verdict, *, primary: bool = True, strict: bool = False) -> 
     """How a verdict of a case shows: the one place where a verdict becomes an outcome.
 
     primary: whether the case can fail a run; one that cannot is shown as `informational` where it
-    would have failed. strict: whether an inconclusive case fails: `--cep-inconclusive=fail`, and
-    the noninferiority gate, which passes only what it knows.
+    would have failed.
+    strict: whether an inconclusive case fails: `--cep-inconclusive=fail`, and the noninferiority
+    gate, which passes only what it knows.
     """
     shown = PRESENTATIONS[verdict]
     if verdict is Verdict.INCONCLUSIVE and strict:

@@ -63,7 +63,8 @@ def one_verdict(
 ) -> MostFrequentAnswer | None:
     """The verdict that nearly all battles got; None where a judge told them apart.
 
-    battles, verdicts: (n,), in the same order. Raises ValueError for different lengths.
+    battles, verdicts: (n,), in the same order.
+    Raises ValueError for different lengths.
     """
     common = most_common(zip(battles, verdicts, strict=True))
     return common if common is not None and common.constant else None
@@ -72,8 +73,8 @@ def one_verdict(
 def spread_of_directions(vectors: FloatArray) -> float:
     """Largest distance of the vectors, at length 1, from the first: what cosines can tell apart.
 
-    vectors: (n, d), n at least 1, none of length 0. Returns a number in [0, 2], 0 for equal
-    directions. No two are farther apart than twice as much.
+    vectors: (n, d), n at least 1, none of length 0.
+    Returns a number in [0, 2], 0 for equal directions. No two are farther apart than twice as much.
     """
     return max(_distances(vectors, of_length_1=True))
 
@@ -81,8 +82,8 @@ def spread_of_directions(vectors: FloatArray) -> float:
 def spread_of_vectors(vectors: FloatArray) -> float:
     """Largest distance of the vectors from the first, in its length: what distances can tell apart.
 
-    vectors: (n, d), n at least 1, the first not of length 0. Returns a number of at least 0, 0 for
-    equal vectors.
+    vectors: (n, d), n at least 1, the first not of length 0.
+    Returns a number of at least 0, 0 for equal vectors.
     """
     return max(_distances(vectors, of_length_1=False))
 

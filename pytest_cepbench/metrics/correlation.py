@@ -50,8 +50,9 @@ def correlation(
 ) -> Correlation | None:
     """Correlation of two columns of scores over the same models, or None where one is constant.
 
-    first, second: (n,) finite, n at least 2. method: "pearson", "spearman" (Pearson of average
-    ranks) or "kendall" (tau-b). confidence: level of the two-sided interval, in (0, 1).
+    first, second: (n,) finite, n at least 2.
+    method: "pearson", "spearman" (Pearson of average ranks) or "kendall" (tau-b).
+    confidence: level of the two-sided interval, in (0, 1).
 
     The interval is Fisher's: atanh(value) -+ z * se, turned back by tanh. se is 1/sqrt(n - 3) for
     Pearson, sqrt((1 + value^2/2) / (n - 3)) for Spearman (Bonett and Wright 2000) and
@@ -91,7 +92,8 @@ def correlation_matrix(
     """Correlation of every column with every column.
 
     columns: benchmark -> (n,) scores, the models in the same order in each.
-    Returns a symmetric matrix in the order of the columns. Raises as `correlation` does.
+    Returns a symmetric matrix in the order of the columns.
+    Raises as `correlation` does.
     """
     cells = tuple(
         tuple(correlation(first, second, method, confidence) for second in columns.values())
@@ -103,7 +105,8 @@ def correlation_matrix(
 def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     """Mean of a symmetric matrix over its pairs of different columns, each pair once.
 
-    matrix: (k, k) coefficients. Returns None where a pair has none, or where k < 2.
+    matrix: (k, k) coefficients.
+    Returns None where a pair has none, or where k < 2.
     Source: MMGenBench, Table 13, which averages its Tables 9-12 so.
     Raises ValueError when the matrix is not square.
     """

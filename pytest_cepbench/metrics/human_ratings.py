@@ -35,9 +35,9 @@ class HumanAgreement:
 class Alignment:
     """Agreement of predictions with people.
 
-    votes: with every single vote. majorities: with the choice of more than half of an item's
-    votes, over the items that have one. without_majority: the items that have none; they are in
-    votes but not in majorities.
+    votes: with every single vote.
+    majorities: with the choice of more than half of an item's votes, over the items that have one.
+    without_majority: the items that have none; they are in votes but not in majorities.
     """
 
     items: int
@@ -49,12 +49,14 @@ class Alignment:
 def predicted_choice(first: float, second: float, margin: float = MARGIN) -> Choice:
     """What SIM says of two captions: C1, C2, or B where they differ by no more than the margin.
 
-    first, second: SIM of the captions' images, finite. margin: at least 0.
+    first, second: SIM of the captions' images, finite.
+    margin: at least 0.
     The comparison is exact on the decimal numbers as they are written: 0.51 and 0.50 differ by
     exactly 0.01 and are B, although their difference in floats is larger than 0.01. So the scores
     are taken here, not their difference.
     Source: MMGenBench, C.4 (the main text says "less than 0.01" for B; the appendix, which has the
-    formula, includes 0.01). Raises ValueError for other numbers.
+    formula, includes 0.01).
+    Raises ValueError for other numbers.
     """
     try:
         one, two, most = (Fraction(str(number)) for number in (first, second, margin))
@@ -80,8 +82,8 @@ def majority_choice(votes: Sequence[Choice]) -> Choice | None:
 def alignment(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) -> Alignment:
     """Agreement of predictions with the votes on the same items.
 
-    predictions: one per item, see `predicted_choice`. votes: those of each item, at least one;
-    items may have different numbers of votes.
+    predictions: one per item, see `predicted_choice`.
+    votes: those of each item, at least one; items may have different numbers of votes.
     Source: MMGenBench, C.4, which divides the agreement with majorities by all 1,000 items and
     does not say what it did with items that have none; here they are left out and counted.
     Raises ValueError when the lengths differ, an item has no vote, or a choice is unknown.
@@ -111,7 +113,8 @@ def alignment_by_pattern(
 ) -> dict[str, Alignment]:
     """Agreement within each pattern, by name; an item counts in every pattern that it has.
 
-    patterns: those of each item, possibly none. Source: MMGenBench, C.4 and Table 2.
+    patterns: those of each item, possibly none.
+    Source: MMGenBench, C.4 and Table 2.
     Raises ValueError as `alignment` does, also when the lengths differ.
     """
     _check(predictions, votes)
@@ -143,7 +146,8 @@ def _check(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) -> 
 class CategoryGap:
     """People against the best model in one category.
 
-    human, best: their scores. models: who scored best, several when tied.
+    human, best: their scores.
+    models: who scored best, several when tied.
     percent: 100 * (human / best - 1), positive where people are ahead; None where the best score
     is not positive, because a share of it would have no meaning.
     """
@@ -169,7 +173,8 @@ def human_gaps(
 ) -> HumanGaps:
     """The human gap of each category and group.
 
-    human: category -> score, higher is better. models: model -> category -> score.
+    human: category -> score, higher is better.
+    models: model -> category -> score.
     groups: group -> its categories.
     A group's gap is the mean of its categories' gaps, and each category is compared with the model
     that is best there. The gap of the group means would be another number: 18.3 instead of 9.7

@@ -11,7 +11,8 @@ from math import fsum, sqrt
 class LengthBand:
     """A range of word counts that a describer is asked to stay in.
 
-    name: its name in tables. constraint: the part of the prompt that asks for it.
+    name: its name in tables.
+    constraint: the part of the prompt that asks for it.
     at_least, at_most: the word counts that keep it, both ends included; None is no limit.
     """
 
@@ -38,7 +39,8 @@ paper does not print the wording of the others, which are worded alike."""
 class WordStatistics:
     """How long descriptions are.
 
-    n: descriptions. mean, std: of their word counts; None of no description, and no std of one.
+    n: descriptions.
+    mean, std: of their word counts; None of no description, and no std of one.
     within: share of descriptions inside the band they were asked for, in [0, 1]; None where there
     is none or no band was given.
     """

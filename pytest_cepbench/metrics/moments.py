@@ -25,10 +25,12 @@ class TooFewError(ValueError):
 class Moments:
     """Number, mean and spread of the features of one set.
 
-    n: samples. mean: (D,). spread: with centred features C (n, D), either a root, (k, D) with
-    k <= D and root^T root = C^T C, or, where `squared`, the scatter matrix C^T C itself, (D, D).
-    The covariance with ddof=1 is C^T C / (n - 1). A root keeps all digits of nearly dependent
-    features, of which a scatter matrix loses half.
+    n: samples.
+    mean: (D,).
+    spread: with centred features C (n, D), either a root, (k, D) with k <= D and root^T root = C^T
+    C, or, where `squared`, the scatter matrix C^T C itself, (D, D). The covariance with ddof=1 is
+    C^T C / (n - 1). A root keeps all digits of nearly dependent features, of which a scatter matrix
+    loses half.
     """
 
     n: int

@@ -16,8 +16,9 @@ def shared_ranks(
 ) -> tuple[int, ...]:
     """Rank of each value as leaderboards print it: 1 is best, ties share the best of their ranks.
 
-    After two models that share rank 2 comes rank 4. decimals: values are rounded to so many digits
-    first, so that numbers that look the same rank the same; None ranks them as they are.
+    After two models that share rank 2 comes rank 4.
+    decimals: values are rounded to so many digits first, so that numbers that look the same rank
+    the same; None ranks them as they are.
     Source: GenCeption, Table 4, where the means are ranked as printed, with three decimals (GPT-4o
     and GPT-4V share rank 2 with Imagen 2, mPLUG-Owl2 and LLaVA-13B share rank 5). The two 5s in
     the visual MME ranks of Table 2 are no tie but a misprint: LLaVA-7B is 4th.

@@ -10,7 +10,8 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
     confidence: in (0, 1).
     degrees: degrees of freedom, at least 1.
-    Returns t > 0 with P(|T| <= t) = confidence. Raises ValueError for other numbers.
+    Returns t > 0 with P(|T| <= t) = confidence.
+    Raises ValueError for other numbers.
     """
     if not 0 < confidence < 1 or degrees < 1:
         msg = f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
@@ -24,7 +25,8 @@ def t_upper_quantile(alpha: float, degrees: int) -> float:
 
     alpha: in (0, 0.5].
     degrees: degrees of freedom, at least 1.
-    Returns t >= 0 with P(T > t) = alpha. Raises ValueError for other numbers.
+    Returns t >= 0 with P(T > t) = alpha.
+    Raises ValueError for other numbers.
     """
     if not 0 < alpha <= 0.5 or degrees < 1:
         msg = f"expected alpha in (0, 0.5] and degrees >= 1, got {alpha} and {degrees}"

@@ -30,7 +30,8 @@ def spread_of(scores: FloatArray) -> ModelVariability:
     scores: (runs,), finite. std is that of a sample (divided by runs - 1): of MMGenBench's Table
     14, three rows have a larger deviation than any four numbers with their mean, minimum and
     maximum could have if it were divided by the number of runs.
-    Source: MMGenBench, Tables 6 and 14. Raises ValueError for fewer runs or a score not finite.
+    Source: MMGenBench, Tables 6 and 14.
+    Raises ValueError for fewer runs or a score not finite.
     """
     runs = np.asarray(scores, dtype=np.float64)
     if runs.ndim != 1 or len(runs) < 2 or not np.isfinite(runs).all():

@@ -20,8 +20,10 @@ _NEAREST, _FARTHEST = 2.0, 8.0
 class IntervalPlot:
     """A difference with its bounds; x in pixels from the left, better to the right.
 
-    zero: no difference. band: left edge and width of what is tolerated. point: the difference;
-    None where it lies outside. line: the bounds, as far as they are inside; None without bounds.
+    zero: no difference.
+    band: left edge and width of what is tolerated.
+    point: the difference; None where it lies outside.
+    line: the bounds, as far as they are inside; None without bounds.
     beyond_left, beyond_right: whether anything lies outside.
     """
 

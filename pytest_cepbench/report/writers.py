@@ -57,9 +57,12 @@ _FUNCTIONS = (
 class RunFacts:
     """What is said of a run beside its cases.
 
-    verdict: of the whole run. lines: who was gated against what. problems: why it is incomplete.
-    infrastructure: what went wrong with machines and was made good. beside: what its processes did
-    outside of cases. deaths: of workers.
+    verdict: of the whole run.
+    lines: who was gated against what.
+    problems: why it is incomplete.
+    infrastructure: what went wrong with machines and was made good.
+    beside: what its processes did outside of cases.
+    deaths: of workers.
     """
 
     verdict: str
@@ -167,8 +170,8 @@ def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
 def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
     """Write each text beside `path` under its suffix, each at once; returns the files.
 
-    stale: whether earlier ones stay where one cannot be written, or are removed. Raises WriteError
-    then.
+    stale: whether earlier ones stay where one cannot be written, or are removed.
+    Raises WriteError then.
     """
     targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}

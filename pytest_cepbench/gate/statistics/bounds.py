@@ -27,11 +27,14 @@ _NEAR, _APART = 0.0005, 0.001  # of the span: counts as the same difference, and
 class Bounds:
     """What can be said of the true mean difference.
 
-    mean: of the pairs. low, high: one-sided bounds; the true mean is below low with probability at
-    most alpha, and above high with probability at most alpha. None, of a set metric only, where
-    nothing can be said. alpha: that probability. method: which bounds they are, "t", "BCa" or
-    "exact". units: clusters that they count. statement: a sentence where the data needed special
-    treatment, else "".
+    mean: of the pairs.
+    low, high: one-sided bounds; the true mean is below low with probability at most alpha, and
+    above high with probability at most alpha. None, of a set metric only, where nothing can be
+    said.
+    alpha: that probability.
+    method: which bounds they are, "t", "BCa" or "exact".
+    units: clusters that they count.
+    statement: a sentence where the data needed special treatment, else "".
     """
 
     mean: float
@@ -182,8 +185,8 @@ def _extremes(d: Differences, span: float) -> tuple[float, float]:
 class Lump(NamedTuple):
     """How much of a lump the differences are.
 
-    share: 1 where they are one, 0 where not at all, and between as it dissolves. statement: a
-    sentence where they are, else "".
+    share: 1 where they are one, 0 where not at all, and between as it dissolves.
+    statement: a sentence where they are, else "".
     """
 
     share: float
@@ -224,7 +227,8 @@ def find_lump(d: Differences, span: float) -> Lump:
 def _alike(values: Array, centers: Array, span: float) -> Array:
     """(m,) how many values are the same as each center; those between near and apart in part.
 
-    values: (n,) rising. centers: (m,).
+    values: (n,) rising.
+    centers: (m,).
     """
     sums = np.append(0.0, np.cumsum(values))
 

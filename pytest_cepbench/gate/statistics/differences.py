@@ -34,9 +34,10 @@ _LOUDER = _Louder(6.0, 3.0)
 class Differences:
     """Differences candidate - baseline of the same samples and seeds, positive is better.
 
-    values: (n,) one for each pair, finite, n >= 1. categories: (n,) which category a pair counts
-    in. clusters: (n,) pairs that share a label are not independent of each other: several seeds of
-    one sample, several images of one prompt, one sample in several categories.
+    values: (n,) one for each pair, finite, n >= 1.
+    categories: (n,) which category a pair counts in.
+    clusters: (n,) pairs that share a label are not independent of each other: several seeds of one
+    sample, several images of one prompt, one sample in several categories.
     center: an estimate that replaces the mean, of a set metric whose values are the differences of
     jackknife pseudo-values: its plain difference. Equal names of blocks in two categories then
     count as one cluster, as they should where both hold the same samples.
@@ -75,9 +76,10 @@ class Differences:
     ) -> Differences:
         """From category -> sample -> difference.
 
-        clusters: sample -> the cluster that it shares with others; a sample that is not named is
-        a cluster of its own name, in all its categories. Sorted, so that the order of categories
-        and samples has no say. Raises ValueError as the class does.
+        clusters: sample -> the cluster that it shares with others; a sample that is not named is a
+        cluster of its own name, in all its categories. Sorted, so that the order of categories and
+        samples has no say.
+        Raises ValueError as the class does.
         """
         rows = [
             (number, clusters.get(sample, sample), value)
@@ -229,9 +231,12 @@ class Differences:
 class _Layout:
     """Which pair is in which category and cluster, both numbered from 0.
 
-    category, cluster: (n,). pairs_in, clusters_in: (C,). home: (K,) first category of a cluster.
-    weights: (n,) K / (C n_c) of each pair. stretch: (n,) what makes up for a cluster's own part in
-    the mean of its category, see `Differences.centred`.
+    category, cluster: (n,).
+    pairs_in, clusters_in: (C,).
+    home: (K,) first category of a cluster.
+    weights: (n,) K / (C n_c) of each pair.
+    stretch: (n,) what makes up for a cluster's own part in the mean of its category, see
+    `Differences.centred`.
     """
 
     category: Labels
@@ -286,8 +291,9 @@ def _numbered(labels: Labels) -> tuple[Labels, int]:
 class _Spread:
     """What the jackknife finds in strata whose cluster means scatter alike, at any size.
 
-    free: (S,) degrees of freedom of each stratum's variance, at least 1. expected: (S,) the
-    variance that it is expected to add to that of the mean, in an arbitrary unit.
+    free: (S,) degrees of freedom of each stratum's variance, at least 1.
+    expected: (S,) the variance that it is expected to add to that of the mean, in an arbitrary
+    unit.
     """
 
     free: Array

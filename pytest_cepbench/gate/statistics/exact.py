@@ -23,7 +23,8 @@ _NORMAL = NormalDist()
 def lower_exact(values: Array, worst: float, alpha: float) -> float:
     """Lower bound at level alpha of a mean of values that are never below worst.
 
-    values: (n,) finite, n >= 1, none below worst. alpha: in (0, 0.5].
+    values: (n,) finite, n >= 1, none below worst.
+    alpha: in (0, 0.5].
     Returns the alpha-quantile of sum_i D_i z_i, where z are the values with one more at worst, and
     D is uniform on the simplex (Dirichlet with all parameters 1). Between worst and the largest
     value. On values of 0 and 1 with worst = 0 it is Clopper and Pearson's bound; for n equal values
@@ -70,9 +71,9 @@ def upper_exact(values: Array, best: float, alpha: float) -> float:
 def _quantile(points: Array, counts: Array, alpha: float) -> float:
     """The q with P(sum D_i z_i <= q) = alpha, by Newton on the logarithm.
 
-    points: (m,) distinct, from 0 to 1. counts: (m,). The distribution is log-concave, so from
-    below Newton never steps past q; a step out of the interval that must hold q is replaced by
-    halving it.
+    points: (m,) distinct, from 0 to 1.
+    counts: (m,). The distribution is log-concave, so from below Newton never steps past q; a step
+    out of the interval that must hold q is replaced by halving it.
     """
     total = float(counts.sum())
     mean = float(points @ counts) / total
@@ -97,8 +98,9 @@ def _quantile(points: Array, counts: Array, alpha: float) -> float:
 def _probability(away: Array, counts: Array, tilt: float | None) -> tuple[float, float, float]:
     """P(sum_j G_j a_j <= 0), its derivative by the common shift of all a_j downward, and the tilt.
 
-    away: (m,) a_j, of both signs, the least first. counts: (m,) shapes of the independent Gamma
-    variables G_j. tilt: a first guess of the saddlepoint.
+    away: (m,) a_j, of both signs, the least first.
+    counts: (m,) shapes of the independent Gamma variables G_j.
+    tilt: a first guess of the saddlepoint.
     The integral 1 / (2 pi i) of prod (1 - a_j s)^-n_j / -s over the vertical line through the
     saddlepoint s = -tilt, by the trapezoid rule, which converges faster than any power of its step.
     Steps are even in u of y = width * sinh(u), since the tails of few variables are long, and are
@@ -123,8 +125,11 @@ def _probability(away: Array, counts: Array, tilt: float | None) -> tuple[float,
 class _Saddle:
     """The vertical line where the integrand is least on the real axis, at s = -tilt.
 
-    log_peak: of the integrand there. width: of its peak. ratios: (m,) a_j / (1 + a_j tilt), by
-    which each factor is 1 - i y r_j at height y, against its value at the peak. counts: (m,).
+    log_peak: of the integrand there.
+    width: of its peak.
+    ratios: (m,) a_j / (1 + a_j tilt), by which each factor is 1 - i y r_j at height y, against its
+    value at the peak.
+    counts: (m,).
     shifts: (m,) n_j / (1 + a_j tilt).
     """
 
@@ -177,7 +182,10 @@ def _saddle(away: Array, counts: Array, tilt: float | None) -> _Saddle:
 def upper_symmetric(values: Array, weights: Array, mean: float, alpha: float) -> float | None:
     """Upper bound at level alpha of a weighted mean, of units that lie symmetrically about it.
 
-    values: (K,) of the units. weights: (K,) above 0, of mean 1. mean: theirs. alpha: in (0, 0.5].
+    values: (K,) of the units.
+    weights: (K,) above 0, of mean 1.
+    mean: theirs.
+    alpha: in (0, 0.5].
     Returns mean + s sqrt(2 L / (K - 2 L q)) with L = log(1 / alpha), s the root mean square of the
     weighted distances from the mean, and q the mean squared weight; None for 2 L q units or fewer,
     which can show nothing at this level.

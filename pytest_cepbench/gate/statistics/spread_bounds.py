@@ -25,7 +25,8 @@ _FARTHEST = 9 / 8  # of c t + c^2 / 6, where the transformation turns back
 def t_steps(d: Differences, alpha: float) -> tuple[float, float]:
     """How many standard errors below and above the mean its one-sided bounds lie, both >= 0.
 
-    d: differences that are not all alike. alpha: error of each bound, in (0, 0.5].
+    d: differences that are not all alike.
+    alpha: error of each bound, in (0, 0.5].
     Plain t misses the mean of skewed differences many times as often as it promises, the more so
     the smaller alpha is, and skewness is the rule where few samples lose much. Hall's
     transformation takes the skewness out; few samples show less of it than there is, so it is
@@ -72,8 +73,10 @@ def t_step(t: float, skewness: float, count: float) -> float:
 def bca_steps(residuals: Array, alpha: float, *, seed: int = 0) -> tuple[float, float]:
     """How far below and above the mean its one-sided bounds lie, both >= 0.
 
-    residuals: (K,) centred values, not all 0. alpha: error of each bound, in (0, 0.5]. seed: of the
-    generator that draws; the same residuals and seed give the same bounds, whatever their order.
+    residuals: (K,) centred values, not all 0.
+    alpha: error of each bound, in (0, 0.5].
+    seed: of the generator that draws; the same residuals and seed give the same bounds, whatever
+    their order.
     Bias-corrected and accelerated percentiles of the resampled mean; for a mean, the acceleration
     sum r^3 / (6 (sum r^2)^1.5) of the jackknife is known in closed form. At least 9,999 resamples,
     30 / alpha where that is more. For samples of a few dozen and a small alpha `t_steps` errs less.

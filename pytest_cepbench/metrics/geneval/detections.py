@@ -90,7 +90,8 @@ class SelectionSettings:
     task, colors are not looked at (the query asked for them), each subject box must have the
     relation to some target box, and `min_offset` is in pixels; counting_threshold, max_objects and
     max_overlap have no effect.
-    threshold: score that a detection must exceed. counting_threshold: the same in task counting.
+    threshold: score that a detection must exceed.
+    counting_threshold: the same in task counting.
     max_objects: most detections of a class that are looked at, the most confident ones.
     max_overlap: intersection over union from which on the less confident of two detections of a
     class is dropped; 1 drops none.

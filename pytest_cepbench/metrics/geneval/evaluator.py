@@ -173,7 +173,8 @@ def relations(
     subject, target: left, top, right, bottom in pixels.
     position_threshold: share of the summed widths (heights) that is taken off the centers' offset.
     min_offset: what must be exceeded by the rest of the offset as a share of the centers' whole
-    distance. Source: the GenEval evaluator as released.
+    distance.
+    Source: the GenEval evaluator as released.
     in_pixels: compare the rest in pixels with min_offset, as the Telephone Game's released code
     does: it never finds fewer relations between centers a pixel or more apart, and often finds more
     (a box 300 pixels above and 6 to the left is "left of" as well). Its paper means GenEval's rule.

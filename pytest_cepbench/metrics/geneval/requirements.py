@@ -26,7 +26,8 @@ _EXCLUSION_FIELDS = {"class", "count"}
 class Position:
     """Where an object must be.
 
-    relation: of this object to its target. target: index of the target's clause, an earlier one.
+    relation: of this object to its target.
+    target: index of the target's clause, an earlier one.
     Raises ValueError for an unknown relation or an index that is not a whole number from 0.
     """
 
@@ -107,7 +108,8 @@ def parse_prompt(metadata: Mapping[str, Any]) -> Prompt:
     """The clauses in a prompt's metadata.
 
     metadata: as in a line of GenEval's `evaluation_metadata.jsonl`: "tag", "include" and, where
-    there is one, "exclude"; other fields are not read. Raises ValueError naming the field.
+    there is one, "exclude"; other fields are not read.
+    Raises ValueError naming the field.
     """
     if "tag" not in metadata:
         msg = f"tag: missing; one of {', '.join(TASKS)} is expected"
