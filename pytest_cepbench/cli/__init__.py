@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_whole(arguments: Namespace) -> bool:
-    """Whether the baselines that the command is about are whole; half-written ones are recovered."""
+    """Recover half-written baselines of the command; True where all are whole."""
     if arguments.command not in ("accept", "prune", "calibrate"):
         return True
     from pytest_cepbench.cli.output import NOT_DONE, complain, tell

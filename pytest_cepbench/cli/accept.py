@@ -133,7 +133,7 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
 def _refuse(
     report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
 ) -> bool:
-    """Whether nothing is accepted, for reasons that are said."""
+    """Complain of every reason to accept nothing; True where there is one."""
     refusals = list(_refusals(report, cases, insensitive=insensitive))
     for refusal in refusals:
         complain(f"nothing is accepted: {refusal}", NOT_DONE)
@@ -143,7 +143,7 @@ def _refuse(
 def _refusals(
     report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
 ) -> Iterator[str]:
-    """Why a run can update no baseline, a sentence each; none where it can.
+    """Reasons why a run can update no baseline, a sentence each; none where it can.
 
     insensitive: whether what lies at its floor by chance may.
     """
@@ -168,7 +168,7 @@ def _refusals(
 
 
 def _insensitive(results: Sequence[CaseResult]) -> str | None:
-    """Why a case that can fail a run is not to be held to what was measured."""
+    """Reason against a measurement at its floor by chance, of a case that can fail a run."""
     measured = results[0].measured
     assert measured is not None  # or the case was refused before
     why = why_not_accepted(measured) if any(result.primary for result in results) else None
@@ -176,7 +176,7 @@ def _insensitive(results: Sequence[CaseResult]) -> str | None:
 
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
-    """What is wrong with what a run says of a case."""
+    """Problem with the results that a run has of a case; None where there is none."""
     first = results[0].measured
     for result in results:
         if result.measured is None or result.verdict == "error":
@@ -274,7 +274,7 @@ def _difference(before: Baseline | None, after: Baseline) -> float | None:
 
 
 def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
-    """What the table has no room for."""
+    """Lines on changes that the table has no room for."""
     others: dict[str, list[CaseKey]] = {}
     for change in changes:
         before, after = change.before, change.after
@@ -296,7 +296,7 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
 
 
 def _seen(changes: Sequence[Change]) -> Iterator[str]:
-    """What the set-up can see of these cases, where that is little: each sentence with its cases."""
+    """Warnings of cases in which the set-up sees little: each sentence with its cases."""
     cases_of: dict[str, list[CaseKey]] = {}
     for change in changes:
         for remark in remarks_on_accepting(change.after):

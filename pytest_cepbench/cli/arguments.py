@@ -281,7 +281,7 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_play(parser: argparse._ActionsContainer) -> None:
-    """What is played by whom, and over what."""
+    """Options for the models of each role, and the data."""
     _add(parser, "role", choices=(*ROLES, "unified"), help="what the models under test play")
     _add(
         parser,

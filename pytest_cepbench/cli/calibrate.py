@@ -66,7 +66,7 @@ def run(arguments: Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What became of the noise of a case.
+    """Outcome of writing the noise of a case.
 
     said: in a few words, equal for cases of equal fate.
     failed: whether a file could not be written.
@@ -128,7 +128,7 @@ def _accepted(measured: Measurement, root: Path) -> Baseline:
 
 
 def _is_as_written(path: Path, baseline: Baseline) -> bool:
-    """Whether writing the baseline again would change nothing in its file."""
+    """True where writing the baseline again would change nothing in its file."""
     try:
         return read_text(path) == dump_baseline(baseline)
     except (OSError, UnicodeDecodeError):  # the file was replaced since it was read
@@ -196,7 +196,7 @@ def _row(case: Calibrated) -> tuple[str, ...]:
 
 
 def _summary(calibrated: Sequence[Calibrated], outcomes: Sequence[_Kept], root: Path) -> Section:
-    """What became of the calibration, cases of equal fate together."""
+    """Summary of what was written, cases of equal outcome together."""
     fates: dict[str, list[str]] = {}
     for case, outcome in zip(calibrated, outcomes, strict=True):
         name = _name(case)

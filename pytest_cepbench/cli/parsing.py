@@ -1,4 +1,4 @@
-"""From the strings of a command line to the question of a study, or to the trial of a model."""
+"""Parsing of command lines: the question of a study, or the trial of a model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_question(arguments: Namespace) -> StudySpec:
 
 
 def read_trial(arguments: Namespace) -> Trial:
-    """What is to be calibrated. Raises as `read_question`."""
+    """Trial to calibrate. Raises as `read_question`."""
     roles, encoders = fixed_roles(arguments)
     return Trial(
         suite=suite_file(arguments.suite),

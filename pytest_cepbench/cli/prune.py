@@ -19,7 +19,7 @@ from pytest_cepbench.suites.definition import NAME
 
 @dataclass(frozen=True)
 class BaselineListing:
-    """What lies in a folder of baselines.
+    """Contents of a folder of baselines.
 
     unused: baselines and anchors of cases that are no more, with their cases.
     left: what is not touched, with the reason.
@@ -80,7 +80,7 @@ def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...
 
 
 def _refusals(report: RunReport) -> Iterator[str]:
-    """Why the results do not tell which cases there are, a sentence each; none where they do."""
+    """Reasons why the results do not show all cases, a sentence each; none where they do."""
     if report.incomplete is not None:
         yield f"the run is incomplete: {report.incomplete}; run it again"
         return
@@ -123,7 +123,7 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """What lies in a suite's folder and in that of its anchors; nothing behind a symbolic link."""
+    """Entries of a suite's folder and of that of its anchors; nothing behind a symbolic link."""
     for path in sorted(folder.iterdir()):
         if path.name == ANCHORS and _is_folder(path):
             yield from sorted(path.iterdir())

@@ -73,7 +73,7 @@ class Remeasured:
 
     @property
     def said(self) -> str:
-        """What was done, for the baselines."""
+        """Note for the baselines on the new measurement."""
         return f"again {self.ready.said}"
 
     def held(self, changes: Iterable[Change]) -> Iterator[Change]:
@@ -88,7 +88,7 @@ class Remeasured:
             yield changed(change, anchor="again", renewed=anchor)
 
     def sections(self) -> Iterator[Section]:
-        """How much of each score was luck."""
+        """Table of each score when chosen and when measured again."""
         rows = []
         for key, (result, *_) in self.cases.items():
             then, now = self.before[key], result.measured
@@ -171,7 +171,7 @@ def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasur
 
 
 def _choice(arguments: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckpoint:
-    """What is to be measured again. Raises SpecError and SuiteError."""
+    """Checkpoint to measure again. Raises SpecError and SuiteError."""
     file = suite_file(arguments.remeasure)
     name = load_suite(file).name
     records = {}
@@ -196,7 +196,7 @@ def _choice(arguments: Namespace, report: RunReport, cases: Cases) -> AcceptedCh
 
 
 def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[CaseKey, Baseline]]:
-    """What each case would be held to after an ordinary acceptance: its anchor, else its baseline."""
+    """Reference of each case after an ordinary acceptance: its anchor, else its baseline."""
     for key, record in records.items():
         for path in (anchor_path(root, key), baseline_path(root, key)):
             reference = usable_baseline(path, key)

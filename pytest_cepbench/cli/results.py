@@ -22,7 +22,7 @@ MOST_BYTES = 2**30
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run reported.
+    """Report of a run.
 
     digest: the first 16 digits of the file's SHA-256.
     verdict, problems, deaths (of workers): of the whole run.
@@ -38,7 +38,7 @@ class RunReport:
 
     @property
     def incomplete(self) -> str | None:
-        """Why the run says nothing as a whole; None for a complete one."""
+        """Reason why the run is incomplete; None for a complete one."""
         if self.verdict != "incomplete":
             return None
         return "; ".join(self.problems) or "no case was judged"

@@ -26,7 +26,7 @@ def measured(
     get_ready: Callable[[Q, ModelPool], P],
     play: Callable[[P, ModelPool], R],
 ) -> R | int:
-    """What comes of a question, or the exit code of what went wrong, which is complained of.
+    """Result of a question, or the exit code of a failure, which is complained of.
 
     store: folder of the store, opened once it is known what is asked.
     """

@@ -241,7 +241,7 @@ def _pull(given: Namespace) -> int:
 
 
 def needed_models(folders: Sequence[Path], known: Iterable[str]) -> frozenset[str]:
-    """Those of the known models that a baseline or an anchor below these folders names.
+    """Known models that a baseline or an anchor below these folders names.
 
     Raises SpecError for a folder without baselines and for a baseline that cannot be read: what it
     needs would look as if nobody did.

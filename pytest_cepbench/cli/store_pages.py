@@ -32,7 +32,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def survey_page(folder: Path, found: StoreStats) -> Section:
-    """What a store holds."""
+    """Page of a store's contents."""
     images = f"images: {found.images:,}, {show_size(found.image_bytes)}"
     blocks: list[str | Table] = [f"index: {show_size(found.index_bytes)}", images]
     if found.kinds:
@@ -49,7 +49,7 @@ def survey_json(folder: Path, found: StoreStats) -> str:
 
 
 def findings_page(folder: Path, found: VerifyReport) -> Section:
-    """What is wrong with a store."""
+    """Page of what is wrong with a store."""
     looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
     lines = [looked]
     for what, names in (
@@ -74,7 +74,7 @@ def findings_page(folder: Path, found: VerifyReport) -> Section:
 
 
 def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section:
-    """What goes of a store, by the model that made it, and what stays."""
+    """Page of the results that go, by the model that made them, and of those that stay."""
     blocks: list[str | Table] = []
     if going.going:
         blocks.append(_shares("model", count(going.going, {})[1], "in the index"))
@@ -101,7 +101,7 @@ def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section
 
 
 def collected_lines(done: GcSummary) -> Iterator[str]:
-    """What was deleted, and what could not be yet."""
+    """Lines on what was deleted, and on what could not be yet."""
     yield f"deleted: about {show_size(done.bytes)}"
     if done.waiting:
         yield (
@@ -115,7 +115,7 @@ def collected_lines(done: GcSummary) -> Iterator[str]:
 
 
 def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
-    """What became of another store's results."""
+    """Lines on the results imported from another store."""
     yield (
         f"{counted(merged.results, 'result')} and {counted(merged.images, 'image')} imported into "
         f"{folder}; {merged.there:,} were there already"
@@ -126,7 +126,7 @@ def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> 
 
 
 def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
-    """What became of results that were to be uploaded."""
+    """Lines on results that were to be uploaded."""
     yield (
         f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.there:,} were there already"
     )
@@ -135,7 +135,7 @@ def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
 
 
 def inspected_page(url: str, found: RemoteReport) -> Section:
-    """What is in a shared store, and what is wrong with it."""
+    """Page of a shared store's contents, and of what is wrong with them."""
     looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
     lines = [
         f"{looked}, {show_size(found.bytes)}",

@@ -110,7 +110,7 @@ def _entry(name: str, spec: str) -> str:
 
 
 def _whole(column: Column) -> str:
-    """What a head stands for: its name as well, where the head is a number."""
+    """Meaning of a column's head: its name as well, where the head is a number."""
     return (
         column.setting if len(column.name) <= _LONGEST_HEAD else f"{column.name}: {column.setting}"
     )
@@ -164,7 +164,7 @@ def _title(grid: Grid) -> str:
 
 
 def _failed(rows: dict[str, list[StudyCell]], heads: dict[str, str]) -> Iterator[str | Table]:
-    """How many chains stopped, where any did."""
+    """Table of chains that stopped, where any did."""
     if any(cell.failures for row in rows.values() for cell in row):
         counted = tuple((m, *(_count(cell) for cell in row)) for m, row in rows.items())
         yield Table(("chains that stopped", *heads.values()), counted)
@@ -216,7 +216,7 @@ def _correlation(correlation: Correlation | None) -> str:
 
 
 def _remarks(grid: Grid) -> Iterator[str]:
-    """What the measurements say of themselves, each once."""
+    """Notes of the measurements, each once."""
     yield from dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
 
 

@@ -23,7 +23,7 @@ from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.replacement import replace_files
 
 AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
-"""What becomes of the anchor: there is none yet; it stays; what was accepted first becomes it; it
+"""Change of the anchor: there is none yet; it stays; what was accepted first becomes it; it
 moves to what is accepted now; its model was measured again."""
 
 
@@ -51,7 +51,7 @@ class Change:
 def propose(
     key: CaseKey, after: Baseline, root: Path, *, move_anchor: bool = False
 ) -> Change | None:
-    """What accepting a measurement changes below the baseline folder; None where nothing would.
+    """Change below the baseline folder by accepting a measurement; None where nothing would change.
 
     The first baseline of a case is its anchor until a second one is accepted: then it is frozen. An
     anchor of something else (other samples, prompts, encoders), or one that cannot be read, can be
@@ -71,7 +71,7 @@ def propose(
 
 
 def _same(before: Baseline, after: Baseline) -> bool:
-    """Whether a file would say the same again, format, calibration and reason aside."""
+    """True where a file would hold the same, format, calibration and reason aside."""
     first, second = (
         replace(baseline, noise=None, accepted={}, format=0) for baseline in (before, after)
     )

@@ -23,7 +23,7 @@ FORMAT = 2
 """Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
-"""What to do with a baseline that cannot be used."""
+"""Remedy for a baseline that cannot be used."""
 
 SUFFIX = ".toml"
 """Of baseline files."""
@@ -39,7 +39,7 @@ _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded 
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a model differs from itself, found by `cepbench calibrate`.
+    """Noise of a model against itself, measured by `cepbench calibrate`.
 
     seeds: how many were played.
     units: independent samples.
@@ -212,7 +212,7 @@ def _refuse_newer(table: Any, where: str) -> None:
 
 
 def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
-    """What is wrong with a baseline of a case, in words that follow its name; None for a good one."""
+    """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:

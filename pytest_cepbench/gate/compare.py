@@ -1,4 +1,4 @@
-"""From a measurement and its baseline to a verdict."""
+"""Comparison of a measurement with its baseline, and the verdict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loser(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the gate says and why.
+    """Verdict of the gate, with its numbers and reasons.
 
     All differences are turned so that positive is better; None where nothing was compared.
     baseline_value: over the samples that were compared.
@@ -196,7 +196,9 @@ def _by_threshold(difference: float, tolerance: float) -> Verdict:
 def verdict_of(
     difference: float, low: float | None, high: float | None, tolerance: float
 ) -> Verdict:
-    """What bounds say of a mean difference; all rounded as scores are, so that equal stays equal.
+    """Verdict from the bounds of a mean difference.
+
+    All are rounded as scores are, so that equal stays equal.
 
     low, high: None where there are no bounds.
     tolerance: at least 0.
@@ -250,7 +252,7 @@ def _known(value: float | None) -> float | None:
 
 
 def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
-    """Whether the weights and settings are the baseline's own."""
+    """True where weights and settings are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
 

@@ -55,7 +55,7 @@ def mean_of_scores(scores: Mapping[str, Mapping[str, float]]) -> float:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured of one case.
+    """Measured scores of one case, with everything that they depend on.
 
     key: the case.
     label: the metric's name for people.

@@ -48,7 +48,7 @@ class Pair:
 
     @property
     def largest_change(self) -> float:
-        """How far the score that moved most has moved, in either direction; 0.0 if none did."""
+        """Largest change of a score, in either direction; 0.0 where none has changed."""
         return max(
             abs(round(score - self.before[category][sample], DECIMALS))
             for category, part in self.now.items()
@@ -100,7 +100,7 @@ def pair(
 def _differences(
     measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
 ) -> tuple[Differences, bool]:
-    """What bounds are made of, and whether any can be made."""
+    """Differences that bounds are made of, and True where bounds can be made."""
     turned = _turned(before, now, sign)
     if not measurement.sizes:
         return Differences.of(turned, measurement.clusters), True

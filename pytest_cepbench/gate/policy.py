@@ -1,4 +1,4 @@
-"""How a case is judged: the rule, what it tolerates, and its share of the error that a run may make."""
+"""Policy of a case: its rule, what it tolerates, and its share of the error that a run may make."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Pairing = Literal["exact", "common"]
 """Samples of a measurement and its baseline: the same ones, or those that both have."""
 
 ANCHOR_FACTOR = 2.0
-"""How much of the tolerance may be used up since the anchor, where nothing else is said."""
+"""Tolerance since the anchor, in tolerances, where nothing else is set."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a case is judged.
+    """Rule, tolerances and error of a case.
 
     gate: "regression" fails a drop that is larger than the tolerance and not noise,
     "noninferiority" passes only where a larger drop is excluded, "threshold" compares the mean
@@ -57,7 +57,7 @@ class Policy:
 
     @property
     def statistical(self) -> bool:
-        """Whether the rule makes use of alpha."""
+        """True where the rule makes use of alpha."""
         return self.gate != "threshold"
 
 

@@ -1,4 +1,4 @@
-"""What a set-up can see: above what chance gives, and above the noise of its samples and seeds."""
+"""Sensitivity of a set-up: drops visible above chance, and above the noise of samples and seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Record = Baseline | Measurement
 
 @dataclass(frozen=True)
 class Reach:
-    """How well a case can be told from noise.
+    """Smallest drop that a case can show, and the units that it needs.
 
     visible: the smallest drop that so many units see (high bound below 0) with 80 % power.
     needed: units that see a drop of the tolerance with 80 % power; None where no number does.
@@ -54,7 +54,7 @@ def reach(sd: float, units: int, policy: Policy) -> Reach:
 
 @dataclass(frozen=True)
 class Range:
-    """Where a value lies between what chance gives and the best there is, higher being better.
+    """Position of a value between what chance gives and the best there is, higher being better.
 
     value: of the case.
     floor: what chance gives.
@@ -70,7 +70,7 @@ class Range:
 
     @property
     def share(self) -> float:
-        """How much of the way from chance to the best it is; 0 where chance gives the best."""
+        """Share of the way from chance to the best; 0 where chance gives the best."""
         whole = BEST - self.floor
         return (self.value - self.floor) / whole if whole > _CEILING else 0.0
 
@@ -91,7 +91,7 @@ def range_of(record: Record, floor: float | None = None) -> Range | None:
 
 
 def largest_drop(value: float, record: Record, floor: float | None) -> float | None:
-    """How much a value can lose: down to chance, or to none right; None where there is no such end.
+    """Largest possible drop of a value: to chance, or to none right; None without such an end.
 
     record: says of which kind its scores are.
     floor: what chance gives, where it is known.
@@ -104,7 +104,7 @@ def largest_drop(value: float, record: Record, floor: float | None) -> float | N
 
 
 def why_not_accepted(record: Record) -> str | None:
-    """Why a measurement is not to become a baseline: its value is what chance gives. None if it may."""
+    """Reason why a measurement is no baseline: its value is what chance gives; else None."""
     span = range_of(record)
     if span is None or span.share >= SMALLEST_SHARE:
         return None
@@ -112,7 +112,7 @@ def why_not_accepted(record: Record) -> str | None:
 
 
 def remarks_on_accepting(record: Record) -> Iterator[str]:
-    """What is to be known of a measurement that becomes a baseline, a sentence each."""
+    """Remarks on a measurement that becomes a baseline, a sentence each."""
     span = range_of(record)
     if span is not None and span.share < SMALL_SHARE:
         yield (
@@ -126,7 +126,7 @@ def remarks_on_accepting(record: Record) -> Iterator[str]:
 
 
 def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterator[str]:
-    """What is to be known where a value is close to what chance gives, a sentence each.
+    """Remarks on values close to what chance gives, a sentence each.
 
     A baseline of before floors were kept is seen with the floor of the measurement.
     """

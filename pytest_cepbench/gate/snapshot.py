@@ -49,7 +49,7 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         return dump_baseline(record_of(data)) if self._passes is None else ""
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
-        """Whether the gate passes, or, while updating, whether nothing would change."""
+        """True where the gate passes, or, while updating, where nothing would change."""
         return bool(serialized_data == snapshot_data) if self._passes is None else self._passes
 
     def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> str | None:
@@ -95,7 +95,7 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
 
     @classmethod
     def discovery_dirname(cls, *, test_location: PyTestLocation) -> str:  # noqa: ARG003
-        """Where syrupy may look for snapshots that nobody asked for; there are none."""
+        """Folder where syrupy may look for further snapshots; there are none."""
         return str(cls._location.parent)
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:

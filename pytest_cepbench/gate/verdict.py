@@ -8,7 +8,7 @@ from typing import Literal
 
 
 class Verdict(StrEnum):
-    """What the gate says of a measurement against its baseline (design 4)."""
+    """Outcome of comparing a measurement with its baseline."""
 
     IMPROVED = "improved"
     HELD = "held"
@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Presentation:
-    """How a verdict shows.
+    """Appearance of a verdict in pytest, reports and CI.
 
     outcome: category in pytest's counts.
     letter: in the progress line.
@@ -41,7 +41,7 @@ class Presentation:
 
     @property
     def passes(self) -> bool:
-        """Whether a case with this verdict lets the run pass."""
+        """True where a case with this verdict lets the run pass."""
         return self.outcome not in ("failed", "error")
 
 
@@ -128,11 +128,11 @@ REFUSED = Presentation(
     next_step="look at the chains in the HTML report: the models may not be able to read these samples, "
     "or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the same",
 )
-"""How a case shows whose measurement was to become the baseline and may not."""
+"""Of a case whose measurement was to become the baseline and may not."""
 
 
 def present(verdict: Verdict, *, primary: bool = True, strict: bool = False) -> Presentation:
-    """How a verdict of a case shows: the one place where a verdict becomes an outcome.
+    """Presentation of a case's verdict: the one place where a verdict becomes an outcome.
 
     primary: whether the case can fail a run; one that cannot is shown as `informational` where it
     would have failed.

@@ -36,7 +36,7 @@ class MostFrequentAnswer:
 
     @property
     def constant(self) -> bool:
-        """Whether nearly all inputs got it, and they were enough to remark on."""
+        """True where nearly all inputs got it, and they were enough to remark on."""
         return self.of >= FEWEST_ANSWERS and self.count > COMMON_SHARE * self.of
 
     def __str__(self) -> str:

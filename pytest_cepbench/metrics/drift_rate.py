@@ -53,7 +53,7 @@ class DriftRate:
 
     @property
     def identified(self) -> bool:
-        """Whether the curve tells its rate."""
+        """True where the curve has a rate."""
         return self.b is not None
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ def fit_drift_rate(
 
 @dataclass(frozen=True)
 class _Profile:
-    """What an exponential leaves of the curve s(x) when a and c are best for its rate."""
+    """Residuals of the curve s(x) from an exponential whose a and c are best for its rate."""
 
     x: Array
     s: Array
@@ -187,7 +187,7 @@ def _crossing(profile: _Profile, inside: float, outside: float, allowed: float) 
 
 
 def _doubt(a: float, c: float, low: float | None, high: float | None) -> str:
-    """Why a fit tells no rate, or nothing."""
+    """Reason why a fit has no rate; empty where it has one."""
     doubts = (
         (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
         (a <= 0, "the curve rises: similarity grows with the generations"),

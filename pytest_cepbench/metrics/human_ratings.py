@@ -47,7 +47,7 @@ class Alignment:
 
 
 def predicted_choice(first: float, second: float, margin: float = MARGIN) -> Choice:
-    """What SIM says of two captions: C1, C2, or B where they differ by no more than the margin.
+    """Choice between two captions by SIM: C1, C2, or B where they differ by at most the margin.
 
     first, second: SIM of the captions' images, finite.
     margin: at least 0.

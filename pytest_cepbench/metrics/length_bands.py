@@ -22,7 +22,7 @@ class LengthBand:
     at_most: int | None = None
 
     def holds(self, words: int) -> bool:
-        """Whether a description of so many words is inside the band."""
+        """True where a description of so many words is inside the band."""
         return self.at_least <= words and (self.at_most is None or words <= self.at_most)
 
 
@@ -37,7 +37,7 @@ paper does not print the wording of the others, which are worded alike."""
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """How long descriptions are.
+    """Statistics of the lengths of descriptions.
 
     n: descriptions.
     mean, std: of their word counts; None of no description, and no std of one.

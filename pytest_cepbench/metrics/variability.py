@@ -1,4 +1,4 @@
-"""How much scores move when a model is measured again: over seeds, generators or encoders."""
+"""Spread of a model's scores over repeated measurements: seeds, generators or encoders."""
 
 from __future__ import annotations
 

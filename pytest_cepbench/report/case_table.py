@@ -73,7 +73,7 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
 
 
 def range_shown(result: CaseResult) -> Range | None:
-    """Where the baseline lies between chance and the best, or what is to become it.
+    """Range of the baseline between chance and the best, or of what is to become it.
 
     None where that is not known. A baseline of before floors were kept is seen with the floor now.
     """
@@ -95,7 +95,7 @@ def _bounds(result: CaseResult) -> str:
 
 
 def _division(result: CaseResult) -> str:
-    """What alpha is the error of: less of it is left for a bound at several looks or two baselines."""
+    """Share of alpha that a bound has: less at several looks or beside an anchor."""
     among = ["the looks"] if len(result.looks) > 1 or result.partial else []
     among += ["baseline and anchor"] if result.anchor is not None else []
     if not among:
@@ -120,7 +120,7 @@ def _since_anchor(result: CaseResult) -> Iterator[TableLine]:
 
 
 def settings_of(result: CaseResult) -> Iterator[TableLine]:
-    """How a case is judged; the remark names who said so, "default" where nobody did."""
+    """Settings that a case is judged by; the remark names where each came from."""
 
     def origin(setting: str) -> str:
         return printable(result.origins.get(setting, "")) or "default"
@@ -138,7 +138,7 @@ def settings_of(result: CaseResult) -> Iterator[TableLine]:
 
 
 def hops_of(result: CaseResult) -> Iterator[TableLine]:
-    """What each hop of the chain cost; the remark is its share of the whole cost, if one was lost."""
+    """Cost of each hop of the chain; the remark is its share of the whole cost."""
     whole = sum(hop.cost for hop in result.hops)
     several = len({hop.start for hop in result.hops}) > 1
     for hop in result.hops:

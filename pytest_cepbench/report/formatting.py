@@ -29,7 +29,7 @@ def percent(share: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """How many of a thing there are: 1 case, 2 cases."""
+    """Number and noun: 1 case, 2 cases."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 

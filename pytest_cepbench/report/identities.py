@@ -1,4 +1,4 @@
-"""Whether one run knew one model by one name: results of two must not meet in one report."""
+"""Check that one run knew one model by one name: results of two must not meet in one report."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _WIDTH = 100  # of sentences that are wrapped
 
 
 def explain(result: CaseResult) -> str:
-    """Why a case does not pass, and what to do next: the message of a failed test.
+    """Message of a failed test: why the case does not pass, and what to do next.
 
     In the manner of pytest-regressions: what was expected, what was obtained, how far they are
     apart; then the samples that differ most.
@@ -95,7 +95,7 @@ def _ways_to_fail(result: CaseResult) -> Iterator[str]:
 
 
 def _attribution(result: CaseResult) -> Iterator[str]:
-    """Where it was lost: in words, and hop by hop."""
+    """Attribution of the drop, in words and hop by hop."""
     sentences = printable(result.attribution, 2000)
     yield from textwrap.wrap(sentences, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     hops = list(hops_of(result))
@@ -159,7 +159,7 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:
-    """What makes numbers mean less than they seem to: each sentence once, with its cases."""
+    """Warnings of all cases: each sentence once, with its cases."""
     cases: dict[str, list[str]] = {}
     for result in results:
         for warning in result.warnings:

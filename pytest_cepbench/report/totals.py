@@ -1,4 +1,4 @@
-"""What the cases of a run come to together: how many of each verdict, and what is promised."""
+"""Totals of a run: cases by verdict, and what is promised of errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PROMISES = {
 
 
 def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
-    """How many cases there are of each verdict, each case once; what there is none of is left out.
+    """Number of cases of each verdict, each case once; verdicts without a case are left out.
 
     A case that was accepted counts as "accepted", one that may not be as "refused", one that cannot
     fail the run as "informational", whatever its verdict is.
@@ -80,7 +80,7 @@ def _sum(results: Sequence[CaseResult]) -> float | None:
 
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
-    """What is promised of the run's errors, a line for each gate that its cases have."""
+    """Promises on the run's errors, a line for each gate that its cases have."""
     lines = []
     for gate, wording in _PROMISES.items():
         own = [result for result in _promising(results) if result.gate == gate]
@@ -98,7 +98,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
 
 
 def improvement_line(results: Sequence[CaseResult]) -> str | None:
-    """That baselines could be raised, where cases improved."""
+    """Advice to raise baselines, where cases improved."""
     improved = sum(result.verdict == Verdict.IMPROVED and not result.accepted for result in results)
     if not improved:
         return None

@@ -1,4 +1,4 @@
-"""What a run took: the efforts of its cases, and of workers beside them, in sum."""
+"""Usage of a run: that of its cases, and of workers outside of cases, in sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def together(efforts: Iterable[UsageTotals]) -> UsageTotals:
 
 
 def between(before: UsageTotals, now: UsageTotals, seconds: float, worker: str) -> UsageTotals:
-    """What was done since: the difference of two states of one process, of these seconds."""
+    """Usage between two states of one process, within these seconds."""
     roles = {role: count - before.roles.get(role, 0) for role, count in now.roles.items()}
     return UsageTotals(
         loads=now.loads - before.loads,
@@ -44,7 +44,7 @@ def between(before: UsageTotals, now: UsageTotals, seconds: float, worker: str) 
 
 
 def effort_line(efforts: Iterable[UsageTotals]) -> str:
-    """What the run took, in one sentence."""
+    """Usage of the run, in one sentence."""
     efforts = list(efforts)
     whole = together(efforts)
     return (
@@ -54,7 +54,7 @@ def effort_line(efforts: Iterable[UsageTotals]) -> str:
 
 
 def usage_line(usage: Usage) -> str:
-    """What servers counted, in one sentence; empty where there was no request."""
+    """Requests, tokens and cost that servers counted, in one sentence; empty without a request."""
     if not usage.requests:
         return ""
     retries = f" ({usage.retries} of them again)" if usage.retries else ""

@@ -50,12 +50,12 @@ _FUNCTIONS = (
     between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
     number, reach_of, settings_of, word_of,
 )  # fmt: skip
-"""What the page is made with, each under its own name."""
+"""Functions of the page's template, each under its own name."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is said of a run beside its cases.
+    """Facts of a run beside its cases.
 
     verdict: of the whole run.
     lines: who was gated against what.
@@ -143,12 +143,12 @@ def _displayed(value: object) -> object:
 
 
 def _calm(result: CaseResult) -> bool:
-    """Whether nothing happened: the chains of such a case are not shown, there can be thousands."""
+    """True where nothing happened: chains of such cases are not shown, there can be thousands."""
     return result.accepted or result.verdict == Verdict.HELD
 
 
 def _noteworthy(result: CaseResult) -> bool:
-    """Whether the details of a case are shown by themselves, rather than folded away with others."""
+    """True where the details of a case are shown by themselves, not folded away with others."""
     remarkable = bool(
         result.reasons or result.notes or result.failures or result.warnings or result.refused
     )
@@ -156,7 +156,7 @@ def _noteworthy(result: CaseResult) -> bool:
 
 
 def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
-    """What stands of the run below its verdict."""
+    """Lines below the verdict of the run."""
     passed = sum(result.passes for result in results)
     lines = [
         f"{passed} of {len(results)} cases pass: {counts_line(results)}",
@@ -194,7 +194,7 @@ def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) 
 
 
 def _remove(paths: Sequence[Path]) -> list[Path]:
-    """Those that are still there after it was tried."""
+    """Remove files; returns those that are still there."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)

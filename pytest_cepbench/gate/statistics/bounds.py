@@ -25,7 +25,7 @@ _NEAR, _APART = 0.0005, 0.001  # of the span: counts as the same difference, and
 
 @dataclass(frozen=True)
 class Bounds:
-    """What can be said of the true mean difference.
+    """Confidence bounds of the true mean difference.
 
     mean: of the pairs.
     low, high: one-sided bounds; the true mean is below low with probability at most alpha, and
@@ -109,7 +109,7 @@ def _by_spread(d: Differences, alpha: float, method: Method, span: float) -> Bou
 
 
 def _between(t: Bounds, exact: Bounds, share: float) -> Bounds:
-    """So much of the way from the one to the other: each errs as it says, and so does this."""
+    """Bounds between two kinds: each errs as it says, and so does the mixture."""
 
     def between(near: float | None, far: float | None) -> float:
         assert near is not None  # only blocks of a set metric have no bounds
@@ -183,7 +183,7 @@ def _extremes(d: Differences, span: float) -> tuple[float, float]:
 
 
 class Lump(NamedTuple):
-    """How much of a lump the differences are.
+    """Degree to which differences are a lump.
 
     share: 1 where they are one, 0 where not at all, and between as it dissolves.
     statement: a sentence where they are, else "".
@@ -194,7 +194,7 @@ class Lump(NamedTuple):
 
 
 def find_lump(d: Differences, span: float) -> Lump:
-    """Whether most differences are alike, by how many others there are.
+    """Lump that differences form, by how many units are alike and how many are not.
 
     span: the most that a sample can lose or gain. A lump is full where at least half of the units
     have the same difference and at most 30 another, and gone where fewer than a quarter have the

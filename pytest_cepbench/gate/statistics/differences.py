@@ -18,7 +18,7 @@ _NO_CLUSTERS: Mapping[str, str] = {}
 
 
 class _Louder(NamedTuple):
-    """How many times the variance of a stratum may be what it showed, found by simulation.
+    """Most that a stratum's variance may exceed what it showed, found by simulation.
 
     1 + degrees / by, and no more than most. Few degrees ask for less: their own t is wide already.
     """
@@ -74,7 +74,7 @@ class Differences:
         clusters: Mapping[str, str] = _NO_CLUSTERS,
         center: float | None = None,
     ) -> Differences:
-        """From category -> sample -> difference.
+        """Differences from category -> sample -> difference.
 
         clusters: sample -> the cluster that it shares with others; a sample that is not named is a
         cluster of its own name, in all its categories. Sorted, so that the order of categories and
@@ -96,12 +96,12 @@ class Differences:
 
     @property
     def n(self) -> int:
-        """How many pairs."""
+        """Number of pairs."""
         return len(self.values)
 
     @property
     def units(self) -> int:
-        """How many clusters: what the bounds count, written K below."""
+        """Number of clusters, which the bounds count; written K below."""
         return self._layout.units
 
     @cached_property
@@ -192,7 +192,7 @@ class Differences:
 
     @cached_property
     def effective_units(self) -> float:
-        """So many units of equal weight and spread would have as many degrees of freedom.
+        """Number of units of equal weight and spread with as many degrees of freedom.
 
         All of them in a plain sample; hardly more than the clusters of one stratum where the mean's
         spread is that stratum's alone.
@@ -289,7 +289,7 @@ def _numbered(labels: Labels) -> tuple[Labels, int]:
 
 @dataclass(frozen=True, eq=False)
 class _Spread:
-    """What the jackknife finds in strata whose cluster means scatter alike, at any size.
+    """Jackknife variance of strata whose cluster means scatter alike, at any size.
 
     free: (S,) degrees of freedom of each stratum's variance, at least 1.
     expected: (S,) the variance that it is expected to add to that of the mean, in an arbitrary
@@ -301,7 +301,7 @@ class _Spread:
 
 
 def _expected_spread(stratum: Labels, weights: Array) -> _Spread:
-    """From the weight of each cluster, (K,) above 0.
+    """Spread expected from the weight of each cluster, (K,) above 0.
 
     In a stratum with shares w_k of its weight the jackknife variance is the quadratic form
     sum b_k (m_k - m)^2 of independent means m_k of equal variance, with b_k = (w_k / (1 - w_k))^2

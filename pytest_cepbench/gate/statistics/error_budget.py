@@ -1,4 +1,4 @@
-"""How the error of a run is divided: among cases, and among the looks of a case at its samples."""
+"""Division of a run's error among cases, and among the looks of a case at its samples."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pytest_cepbench.gate.statistics.spread_bounds import careful_quantile, t_st
 from pytest_cepbench.metrics.student_t import t_upper_quantile
 
 POWER = 0.8
-"""How often a drop that is planned for shall be seen."""
+"""Share of runs in which a drop that is planned for shall be seen."""
 
 _NORMAL = NormalDist()
 _USUAL = 0.4  # standard errors by which bell-shaped samples are skewed to the bad side, on average

@@ -23,7 +23,7 @@ _FARTHEST = 9 / 8  # of c t + c^2 / 6, where the transformation turns back
 
 
 def t_steps(d: Differences, alpha: float) -> tuple[float, float]:
-    """How many standard errors below and above the mean its one-sided bounds lie, both >= 0.
+    """Distances of the one-sided bounds below and above the mean, in standard errors, both >= 0.
 
     d: differences that are not all alike.
     alpha: error of each bound, in (0, 0.5].
@@ -71,7 +71,7 @@ def t_step(t: float, skewness: float, count: float) -> float:
 
 
 def bca_steps(residuals: Array, alpha: float, *, seed: int = 0) -> tuple[float, float]:
-    """How far below and above the mean its one-sided bounds lie, both >= 0.
+    """Distances of the one-sided bounds below and above the mean, both >= 0.
 
     residuals: (K,) centred values, not all 0.
     alpha: error of each bound, in (0, 0.5].

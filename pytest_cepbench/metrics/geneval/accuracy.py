@@ -1,4 +1,4 @@
-"""From right and wrong images to accuracies: per task, overall, per generation, MGG."""
+"""Accuracies from right and wrong images: per task, overall, per generation, MGG."""
 
 from __future__ import annotations
 

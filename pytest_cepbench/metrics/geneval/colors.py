@@ -31,7 +31,7 @@ TEMPLATES = (
     "a photo of a {color}-colored {name}",
     "a photo of a {color} object",
 )
-"""What is asked of each color and class."""
+"""Texts of each color and class."""
 
 _CANVAS = (0x99, 0x99, 0x99)
 

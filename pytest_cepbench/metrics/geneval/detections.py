@@ -27,7 +27,7 @@ Variant = Literal["geneval", "mgg-code"]
 
 @dataclass(frozen=True)
 class DetectorQuery:
-    """What a query stands for: a class and, where the query names one, a color."""
+    """Meaning of a query: a class and, where the query names one, a color."""
 
     name: str
     color: str | None = None
@@ -83,7 +83,7 @@ def _words(asked: DetectorQuery, style: QueryStyle) -> str:
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """How strictly detections are judged; the defaults are those of GenEval's released evaluator.
+    """Strictness of the rules; the defaults are those of GenEval's released evaluator.
 
     variant: "geneval", or "mgg-code" for the rules of the Telephone Game's released code, which
     differ from those that its paper refers to: every detection above `threshold` counts in every

@@ -1,4 +1,4 @@
-"""Whether an image shows what its prompt asks for: GenEval's rules."""
+"""GenEval's rules: is an image right for its prompt, and if not, why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOWHERE = 1e-3
 
 @dataclass(frozen=True)
 class PromptResult:
-    """How an image was judged. reasons: one sentence for each demand that is not met."""
+    """Judgement of an image. reasons: one sentence for each demand that is not met."""
 
     correct: bool
     reasons: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def judge(
     colors: Mapping[ToColor, str],
     settings: SelectionSettings = GENEVAL,
 ) -> PromptResult:
-    """Whether everything included is there and nothing excluded.
+    """Judge an image: everything included must be there, and nothing excluded.
 
     found: class -> detections of that class (see `objects_by_class`).
     colors: the color of everything that `objects_to_color` names.

@@ -1,4 +1,4 @@
-"""What a GenEval prompt asks for: its clauses, as the metadata of the prompt suite states them."""
+"""Requirements of a GenEval prompt: its clauses, as the suite's metadata states them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 Relation = Literal["left of", "right of", "above", "below"]
 
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
-"""Where one object can be relative to another, as seen in the image."""
+"""Position of one object relative to another, as seen in the image."""
 
 _CLAUSE_FIELDS = {"class", "count", "color", "position"}
 _EXCLUSION_FIELDS = {"class", "count"}
@@ -24,7 +24,7 @@ _EXCLUSION_FIELDS = {"class", "count"}
 
 @dataclass(frozen=True)
 class Position:
-    """Where an object must be.
+    """Required position of an object.
 
     relation: of this object to its target.
     target: index of the target's clause, an earlier one.
@@ -78,7 +78,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What an image must show to be right: all that is included, nothing that is excluded.
+    """Requirements of a right image: all that is included, nothing that is excluded.
 
     Raises ValueError for an unknown task, for no included clause, and for a position that points to
     its own or a later clause: a target is judged before what is placed by it.
