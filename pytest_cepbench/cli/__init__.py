@@ -1,4 +1,4 @@
-"""The command `cepbench`: what is not a test run. Nothing heavy is imported before it has work to do."""
+"""The command `cepbench`: baselines, studies and stores. Heavy imports wait until they have work."""
 
 from __future__ import annotations
 

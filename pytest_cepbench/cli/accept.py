@@ -72,8 +72,8 @@ def run(arguments: Namespace) -> int:
 
 
 _OF_SEVERAL = (
-    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal checkpoints "
-    "will seem worse: accept with --remeasure SUITE"
+    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal "
+    "checkpoints will seem worse: accept with --remeasure SUITE"
 )
 
 
@@ -152,8 +152,8 @@ def _refusals(
         return
     if report.deaths:
         yield (
-            f"{_count(report.deaths, 'worker')} died in the run, and baselines are accepted only from "
-            "one in which none did; run it again, what was computed is in the store"
+            f"{_count(report.deaths, 'worker')} died in the run, and baselines are accepted only "
+            "from one in which none did; run it again, what was computed is in the store"
         )
         return
     yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
@@ -189,8 +189,8 @@ def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
             )
         if result.measured.format != FORMAT:
             return (
-                f"it has format {result.measured.format}, this version writes {FORMAT}: accept it with "
-                "the pytest-cepbench that made the results"
+                f"it has format {result.measured.format}, this version writes {FORMAT}: accept it "
+                "with the pytest-cepbench that made the results"
             )
         wrong = contradiction(result.measured, key)
         if wrong is not None:
@@ -288,7 +288,9 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
         yield f"not comparable with what was accepted before ({fields}): {_listed(keys)}"
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
-        yield "frozen: what was accepted before stays as the anchor that all later steps are held to"
+        yield (
+            "frozen: what was accepted before stays as the anchor that all later steps are held to"
+        )
     if "again" in steps:
         yield "again: the anchor was measured once more too, under the same conditions, and stays"
     if "moved" in steps:

@@ -22,11 +22,14 @@ _EXIT_CODES = (
 )
 
 _EXIT_CODES_OF_FILES = (
-    "exit code: 0, 1 where the results were refused or a file could not be changed, 2 for a mistake "
-    "in what was asked"
+    "exit code: 0, 1 where the results were refused or a file could not be changed, 2 for a "
+    "mistake in what was asked"
 )
 
-_EXIT_CODES_OF_DOCTOR = "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was asked"
+_EXIT_CODES_OF_DOCTOR = (
+    "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was "
+    "asked"
+)
 
 _STORE_CODES = (
     "exit code: 0, 1 where something is damaged, was refused or could not be written, 2 for a "
@@ -331,7 +334,7 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(parser: argparse._ActionsContainer, name: str, **settings: Any) -> None:
-    """An option that pytest has as `--cep-NAME`, which messages speak of and which works here too."""
+    """Add an option that pytest has as `--cep-NAME`, a spelling that works here too."""
     parser.add_argument(f"--{name}", **settings)
     parser.add_argument(f"--cep-{name}", dest=name, **settings | {"help": argparse.SUPPRESS})
 

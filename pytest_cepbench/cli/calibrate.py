@@ -1,4 +1,4 @@
-"""`cepbench calibrate`: the noise of a model against itself, printed and kept with its baselines."""
+"""`cepbench calibrate`: the noise of a model against itself, kept with its baselines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from pytest_cepbench.suites import ModelPool
 
 _REMEDY = (
     "a drop as large as the tolerance will mostly be inconclusive there: give these cases as many "
-    "units as they need, by samples or [chain] seeds, a larger tolerance, or a larger share of alpha"
+    "units as they need, by samples or [chain] seeds, a larger tolerance, or a larger share of "
+    "alpha"
 )
 
 
@@ -120,8 +121,8 @@ def _accepted(measured: Measurement, root: Path) -> Baseline:
         raise BaselineError(msg) from error
     if not _is_as_written(path, baseline):
         msg = (
-            "the baseline is not as this version writes it, and would change in more than its noise: "
-            "accept it again first"
+            "the baseline is not as this version writes it, and would change in more than its "
+            "noise: accept it again first"
         )
         raise BaselineError(msg)
     return baseline
@@ -150,8 +151,8 @@ def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iter
     yield f"suite {prepared.suite.name}, version {table.version}, {samples} samples"
     yield f"{lineup.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
     yield (
-        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in models), "
-        f"{spent.hits} results from the store"
+        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in "
+        f"models), {spent.hits} results from the store"
     )
     yield from (f"store: {note}: computed again" for note in pool.store.damage)
 

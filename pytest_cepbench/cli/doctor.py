@@ -20,7 +20,7 @@ from pytest_cepbench.suites import ModelPool
 
 
 def run(arguments: Namespace, argv: Sequence[str]) -> int:
-    """Check, print, and write the page; exit codes as in `main`, 1 also where a problem was found."""
+    """Check, print, and write the page; exit codes as in `main`, 1 also for a problem."""
 
     def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
@@ -68,8 +68,8 @@ def _title(diagnosis: Diagnosis) -> str:
 def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
     effort = diagnosis.effort
     spent = (
-        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s in "
-        f"models), {effort.hits} results from the store"
+        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s "
+        f"in models), {effort.hits} results from the store"
     )
     if effort.usage.requests:
         spent += f"; {usage_line(effort.usage)}"

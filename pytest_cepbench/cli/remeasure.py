@@ -1,4 +1,4 @@
-"""`cepbench accept --remeasure`: the chosen checkpoint measured again before it becomes the baseline."""
+"""`cepbench accept --remeasure`: the chosen checkpoint measured again, then accepted."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def refuse_without(arguments: Namespace) -> None:
         raise SpecError(msg)
     if arguments.remeasure is not None and arguments.case:
         msg = (
-            "--case: the cases of a suite share its seed and its samples, so --remeasure takes all of "
-            "them; drop --case"
+            "--case: the cases of a suite share its seed and its samples, so --remeasure takes all "
+            "of them; drop --case"
         )
         raise SpecError(msg)
 
@@ -114,8 +114,8 @@ class Remeasured:
             _replace(file, amended_text(self.ready.before, setting))
         except (OSError, SuiteError) as error:
             return complain(
-                f"the baselines are written, and {str(file)!r} could not be: {error}. Set {setting} in "
-                "it by hand: until then every case is incomparable",
+                f"the baselines are written, and {str(file)!r} could not be: {error}. Set "
+                f"{setting} in it by hand: until then every case is incomparable",
                 NOT_DONE,
             )
         show([], f"{file}: {setting}; commit it with the baselines")
@@ -123,7 +123,7 @@ class Remeasured:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file at once, also where a link leads to it; nothing is left behind where that fails."""
+    """Replace a file at once, also behind a link; nothing is left behind where that fails."""
     target = file.resolve()
     fresh = target.with_name(f".{target.name}.new")
     try:
@@ -206,12 +206,12 @@ def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[
 
 
 def _require_writable(prepared: PreparedRemeasurement) -> None:
-    """Raise SuiteError where the suite's file cannot get the fresh setting, before anything is measured."""
+    """Raise SuiteError where the suite's file cannot be written, before anything is measured."""
     file = prepared.before.file
     amended_text(prepared.before, prepared.setting)
     if not os.access(file, os.W_OK) or not os.access(file.resolve().parent, os.W_OK):
         msg = (
-            f"{str(file)!r} cannot be written, and has to hold {prepared.setting} from now on: make it and "
-            "its folder writable, or work on a copy of the suite"
+            f"{str(file)!r} cannot be written, and has to hold {prepared.setting} from now on: "
+            "make it and its folder writable, or work on a copy of the suite"
         )
         raise SuiteError(msg)

@@ -1,4 +1,4 @@
-"""Reading the report that `pytest --cep-report` wrote: checked before anything in it is believed."""
+"""The report that `pytest --cep-report` wrote, checked before anything in it is believed."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def read_report(path: Path) -> RunReport:
     for case in document.cases:
         if not (NAME.fullmatch(case.suite) and NAME.fullmatch(case.metric)):
             msg = (
-                f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names of a "
-                "suite and its metric"
+                f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names "
+                "of a suite and its metric"
             )
             raise SpecError(msg)
     return RunReport(

@@ -95,7 +95,8 @@ def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section
         )
     if ask.max_size is not None and going.kept_bytes > ask.max_size:
         blocks.append(
-            f"more than --max-size stays: the baselines need it ({show_size(ask.max_size)} were asked)"
+            f"more than --max-size stays: the baselines need it ({show_size(ask.max_size)} were "
+            "asked)"
         )
     return Section(f"what may go of the store {folder}", tuple(blocks))
 
@@ -105,12 +106,13 @@ def collected_lines(done: GcSummary) -> Iterator[str]:
     yield f"deleted: about {show_size(done.bytes)}"
     if done.waiting:
         yield (
-            f"left: {counted(done.waiting, 'image')} younger than an hour, which a running process may "
-            "be about to use: a later gc takes them"
+            f"left: {counted(done.waiting, 'image')} younger than an hour, which a running process "
+            "may be about to use: a later gc takes them"
         )
     if not done.compacted:
         yield (
-            "the index keeps its size while another process has the store open; a later gc gives it back"
+            "the index keeps its size while another process has the store open; a later gc gives "
+            "it back"
         )
 
 
@@ -128,7 +130,8 @@ def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> 
 def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
     """Lines on results that were to be uploaded."""
     yield (
-        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.there:,} were there already"
+        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.there:,} were there "
+        "already"
     )
     for why, number in sorted(Counter(pushed.failed.values()).items()):
         yield f"not uploaded: {counted(number, 'result')}: {why}"

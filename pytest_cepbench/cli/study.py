@@ -77,8 +77,8 @@ def _heads(variants: Sequence[Column]) -> dict[str, str]:
 def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
     effort = study.effort
     spent = (
-        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s in "
-        f"models), {effort.hits} results from the store"
+        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s "
+        f"in models), {effort.hits} results from the store"
     )
     if study.effort.usage.requests:
         spent += f"; {usage_line(study.effort.usage)}"

@@ -55,7 +55,8 @@ def propose(
 
     The first baseline of a case is its anchor until a second one is accepted: then it is frozen. An
     anchor of something else (other samples, prompts, encoders), or one that cannot be read, can be
-    compared with nothing any more, and moves. A calibration stays for as long as what is measured is the same.
+    compared with nothing any more, and moves. A calibration stays for as long as what is measured
+    is the same.
     """
     before = usable_baseline(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)

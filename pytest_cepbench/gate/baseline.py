@@ -1,7 +1,7 @@
 """Baseline files: small TOML texts that people review as a diff.
 
-Written line by line so that the same measurement always gives the same bytes, one score a line; read
-back strictly, since a baseline that was edited into nonsense must not let a checkpoint pass.
+Written line by line so that the same measurement always gives the same bytes, one score a line;
+read back strictly, since a baseline that was edited into nonsense must not let a checkpoint pass.
 """
 
 from __future__ import annotations
@@ -205,8 +205,9 @@ def _refuse_newer(table: Any, where: str) -> None:
         raise BaselineError(msg)
     if isinstance(version, int) and version > FORMAT:
         msg = (
-            f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was written by a newer "
-            "pytest-cepbench; install that one, or restore an earlier file from version control"
+            f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was "
+            "written by a newer pytest-cepbench; install that one, or restore an earlier file from "
+            "version control"
         )
         raise BaselineError(msg)
 

@@ -73,7 +73,7 @@ def judge(
     pairing: Pairing = "exact",
     partial: bool = False,
 ) -> Judgement:
-    """Compare a measurement with its baseline, sample by sample, and with the anchor if there is one.
+    """Compare a measurement with its baseline and its anchor, if it has one, sample by sample.
 
     Beside an anchor each of the two comparisons has half of alpha, so that the promise on it holds
     for both together.
@@ -91,7 +91,7 @@ def judge(
 def _as_far_as_seen(
     judgement: Judgement, measurement: Measurement, baseline: Baseline, policy: Policy
 ) -> Judgement:
-    """The same, but what cannot lose as much as is tolerated does not hold: nothing was excluded."""
+    """The judgement, inconclusive where the case cannot lose as much as is tolerated."""
     if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE):
         return judgement
     warnings = (*judgement.warnings, *remarks_on_comparing(measurement, baseline))
@@ -103,8 +103,8 @@ def _as_far_as_seen(
         return judgement
     end = "what chance gives" if not baseline.shares else "the worst there is"
     reason = (
-        f"the baseline of {value:.4g} can lose {most:.4g} down to {end}, and {policy.tolerance:g} is "
-        "tolerated: a regression could not be seen"
+        f"the baseline of {value:.4g} can lose {most:.4g} down to {end}, and {policy.tolerance:g} "
+        "is tolerated: a regression could not be seen"
     )
     reasons = (*judgement.reasons, reason)
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)

@@ -74,8 +74,8 @@ class Measurement:
     shares: whether scores are shares of right answers, in [0, 1], rather than points on a scale.
     clusters: sample id -> the cluster that it shares with others, where it does.
     notes: what else a reader should know, a sentence each.
-    floor: what chance alone gives: the value of samples against other samples' starts; None where it
-    is not known.
+    floor: what chance alone gives: the value of samples against other samples' starts; None where
+    it is not known.
     warnings: what makes the number mean less than it seems to, a sentence each; every report shows
     them.
     Raises ValueError when there is no score, or one that is not finite.

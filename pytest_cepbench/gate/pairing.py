@@ -1,4 +1,4 @@
-"""Putting a measurement beside its baseline: what makes them incomparable, else their differences."""
+"""Pairing of a measurement with its baseline: their differences, or why they are incomparable."""
 
 from __future__ import annotations
 

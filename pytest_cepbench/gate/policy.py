@@ -80,14 +80,14 @@ def check_span(policy: Policy, span: float, what: str) -> None:
     ):
         if value is not None and value >= span:
             msg = (
-                f"{name} = {value:g} from {policy.origins.get(name) or 'the defaults'}: {what} spans "
-                f"{span:g}, so no drop exceeds it; give one below {span:g}"
+                f"{name} = {value:g} from {policy.origins.get(name) or 'the defaults'}: {what} "
+                f"spans {span:g}, so no drop exceeds it; give one below {span:g}"
             )
             raise ValueError(msg)
 
 
 def check_alpha(value: float, name: str) -> None:
-    """Raise ValueError for an error probability that is none, or of which no bound could be made."""
+    """Raise ValueError for an error probability of which no bound could be made."""
     if not 0 < value <= 0.5:
         msg = f"{name} is a number over 0 and at most 0.5, got {value}"
         raise ValueError(msg)

@@ -149,8 +149,8 @@ def power_remark(sd: float, units: int, policy: Policy) -> str | None:
         return None
     more = f": about {known.needed} would do" if known.needed else ""
     return (
-        f"{units} independent samples show a drop of {known.visible:.4f} with {POWER:.0%} power, and "
-        f"the tolerance is {policy.tolerance:g}{more}"
+        f"{units} independent samples show a drop of {known.visible:.4f} with {POWER:.0%} power, "
+        f"and the tolerance is {policy.tolerance:g}{more}"
     )
 
 
@@ -161,7 +161,7 @@ def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:
         return None
     more = f": {known.needed} units would show it" if known.needed else ""
     return (
-        f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can show "
-        f"above this model's own noise ({known.visible:.4f} with {POWER:.0%} power at alpha "
+        f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can "
+        f"show above this model's own noise ({known.visible:.4f} with {POWER:.0%} power at alpha "
         f"{policy.alpha:.2g}){more}"
     )

@@ -3,7 +3,8 @@
 What syrupy writes under `--snapshot-update` goes to a staging folder and no further; the controller
 accepts what was measured when the run is complete, and nothing when a worker died or a case is
 missing.
-Syrupy is told of no snapshot that it could find unused, so that no test run ever deletes a baseline.
+Syrupy is told of no snapshot that it could find unused, so that no test run ever deletes a
+baseline.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         snapshot_collection: SnapshotCollection,
         name_order: dict[str, int] | None = None,  # noqa: ARG003
     ) -> None:
-        """Stage the new baseline, so that syrupy counts it; the controller has it from the result."""
+        """Stage the new baseline for syrupy's counts; the controller has it from the result."""
         (snapshot,) = snapshot_collection
         cls._staged.parent.mkdir(parents=True, exist_ok=True)
         cls._staged.write_text(snapshot.data, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Answers that do not depend on what was asked: one vector, text, picture, box or verdict for all."""
+"""Answers that do not depend on the input: one vector, text, image, box or verdict for all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 SAME_VECTORS = 1e-4
 """Vectors that lie no farther from the first than this share of its length are one vector: every
-cosine among them is 1 in the six decimals that scores are kept with. The rounding of float32 moves a
-vector by about 2e-7, saving an image as JPEG by 1e-2 or more; docs/the-gate.md has the measurements."""
+cosine among them is 1 in the six decimals that scores are kept with. The rounding of float32 moves
+a vector by about 2e-7, saving an image as JPEG by 1e-2 or more; docs/the-gate.md has the
+measurements."""
 
 FEWEST_ANSWERS = 4
 """Different inputs that equal answers are remarkable of; two or three may be alike by right."""
@@ -28,7 +29,11 @@ _BLOCK = 1000  # rows widened to float64 at once
 
 @dataclass(frozen=True)
 class MostFrequentAnswer:
-    """The most frequent answer. count: how many inputs got it. of: how many different ones there were."""
+    """The most frequent answer.
+
+    count: number of inputs that got it.
+    of: number of different inputs.
+    """
 
     answer: Hashable
     count: int

@@ -1,4 +1,4 @@
-"""Frechet distance of two sets of features, whole or less a block, and GC_FID, its sum over a chain."""
+"""Frechet distance of two sets of features, whole or less a block, and GC_FID over a chain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def frechet_distance(x: FeatureSet | FloatArray, y: FeatureSet | FloatArray) -> 
 def frechet_distances_without(
     x: FloatArray, y: FloatArray, x_blocks: Labels, y_blocks: Labels, count: int
 ) -> list[float]:
-    """`frechet_distance` of what is left of two sets when one block of samples is taken out of both.
+    """`frechet_distance` of the rest of two sets, one block of samples taken out of both.
 
     x, y: (n, D) rows of any float type; n may differ.
     x_blocks, y_blocks: (n,) the block of each row, 0 to count - 1.

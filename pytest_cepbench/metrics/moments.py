@@ -116,7 +116,7 @@ class FeatureSet:
         self._held, self._n_held = [], 0
 
     def moments(self) -> Moments:
-        """Moments of the rows so far, as arrays of their own. Raises ValueError for an empty set."""
+        """Moments of the rows so far, as own arrays. Raises ValueError for an empty set."""
         if not self.n:
             msg = "an empty set of features has no mean; add at least one sample"
             raise ValueError(msg)

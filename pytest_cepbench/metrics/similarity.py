@@ -42,14 +42,14 @@ def chance_similarities(
 ) -> npt.NDArray[np.float64] | None:
     """Mean similarity of each start to what became of other samples of its group.
 
-    start: (n, d); later: (n, T, d), any float type, any length. A row of zeros stands for what there
-    is no vector of: it is similar to nothing, as a failed step is in the score.
+    start: (n, d); later: (n, T, d), any float type, any length. A row of zeros stands for what
+    there is no vector of: it is similar to nothing, as a failed step is in the score.
     starts: (n,) what each sample starts from; samples of equal starts are not exchanged.
     groups: (n,) the group (category) of each. Samples that have nobody to be exchanged with in
     their group are exchanged with all others.
     Returns (n, T) float64 in [-1, 1]; None where all starts are equal.
-    A mean of cosines with one start is the cosine-like product with the mean of the unit vectors. So
-    this is exact over all pairs, in O(n T d): no pairs are drawn.
+    A mean of cosines with one start is the cosine-like product with the mean of the unit vectors.
+    So this is exact over all pairs, in O(n T d): no pairs are drawn.
     A score that is linear in the similarities (GC@T, s(T), SIM, MCD) has its floor by chance in the
     mean of the same score of these rows.
     Raises ValueError for shapes that do not fit.

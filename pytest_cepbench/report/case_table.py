@@ -31,7 +31,7 @@ HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "tolerance", 
 
 
 def cells_of(result: CaseResult) -> tuple[str, ...]:
-    """A case as one row of a table. Distances, which are large, have two decimals there, not four."""
+    """Cells of a case in one row of a table; distances, which are large, have two decimals."""
     numbers = (result.value, result.baseline, result.difference, result.low, result.high)
     decimals = 4 if all(abs(value) < 10 for value in numbers if value is not None) else 2
     return (
@@ -47,7 +47,7 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
 
 
 def figures_of(result: CaseResult) -> Iterator[TableLine]:
-    """The comparison of a case with its baseline and its anchor; none where nothing was measured."""
+    """Comparison of a case with its baseline and its anchor; none where nothing was measured."""
     if result.value is None:
         return
     higher = result.higher_is_better

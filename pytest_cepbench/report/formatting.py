@@ -1,4 +1,4 @@
-"""Single words of every report: numbers, bounds, shares, and text that came from elsewhere (`printable`)."""
+"""Formatting of every report: numbers, bounds, shares, and untrusted text (`printable`)."""
 
 from __future__ import annotations
 

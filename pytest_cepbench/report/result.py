@@ -41,7 +41,8 @@ class ChainShown(msgspec.Struct, frozen=True):
 class UsageTotals(msgspec.Struct, frozen=True):
     """Usage of judging a case: models loaded, inputs given to models, results from the store.
 
-    seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers counted.
+    seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers
+    counted.
     worker: which of the run's it was; empty in a single process.
     """
 

@@ -48,8 +48,8 @@ def effort_line(efforts: Iterable[UsageTotals]) -> str:
     efforts = list(efforts)
     whole = together(efforts)
     return (
-        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
-        f"{whole.hits} results from the store{_usage(whole.usage)}"
+        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in "
+        f"models), {whole.hits} results from the store{_usage(whole.usage)}"
     )
 
 

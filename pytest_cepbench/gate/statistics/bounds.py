@@ -162,7 +162,7 @@ def _exact(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
 
 
 def _symmetric_above(d: Differences, exact: Bounds, span: float) -> Bounds:
-    """With the upper bound by symmetry: no more than the span where there are too few units for one.
+    """Exact bounds with the upper one by symmetry: the span where there are too few units for one.
 
     One more unit that gained the whole span would hide every loss but the largest; without drift
     gains that large are no likelier than such losses.

@@ -1,4 +1,4 @@
-"""Bounds from the spread of differences: Student's t with skewness taken out, and the BCa bootstrap."""
+"""Bounds from the spread of differences: Student's t without skewness, and the BCa bootstrap."""
 
 from __future__ import annotations
 

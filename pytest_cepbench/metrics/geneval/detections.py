@@ -135,10 +135,11 @@ def keep_objects(
 ) -> dict[str, list[Detection]]:
     """The detections that count, for each class that the prompt names, most confident first.
 
-    Equally confident ones stay in the order given, on every machine. The released evaluator reverses
-    `numpy.argsort`, which is not stable: of boxes that are all equally confident it takes the last
-    first, but beside others their order depends on NumPy's version and the processor, also for a
-    handful of boxes. There is no order of its own to follow, and a gate needs the same one everywhere.
+    Equally confident ones stay in the order given, on every machine. The released evaluator
+    reverses `numpy.argsort`, which is not stable: of boxes that are all equally confident it takes
+    the last first, but beside others their order depends on NumPy's version and the processor, also
+    for a handful of boxes. There is no order of its own to follow, and a gate needs the same one
+    everywhere.
     """
     named = [clause.name for clause in prompt.include] + [clause.name for clause in prompt.exclude]
     return {name: _keep(prompt, found.get(name, ()), settings) for name in named}

@@ -67,8 +67,9 @@ def judge(
     colors: the color of everything that `objects_to_color` names.
     Source: the GenEval evaluator as released, and for "mgg-code" the Telephone Game's; the latter's
     paper (section 3.2) refers to GenEval's rules and does not mention what its code changes. A
-    clause is judged by its most confident `count` detections alone: a further one of the right color
-    or in the right place does not help. A clause that fails in any way is no target for a later one.
+    clause is judged by its most confident `count` detections alone: a further one of the right
+    color or in the right place does not help. A clause that fails in any way is no target for a
+    later one.
     Raises ValueError where a color is needed that is neither in `colors` nor told by the detector.
     """
     kept = keep_objects(prompt, found, settings)

@@ -98,8 +98,8 @@ class Prompt:
         for index, clause in enumerate(self.include):
             if clause.position is not None and clause.position.target >= index:
                 msg = (
-                    f"include[{index}]: position: clause {clause.position.target} is not an earlier "
-                    "one; the target stands before what is placed by it"
+                    f"include[{index}]: position: clause {clause.position.target} is not an "
+                    "earlier one; the target stands before what is placed by it"
                 )
                 raise ValueError(msg)
 
