@@ -130,7 +130,7 @@ def _add_prune(parser: argparse.ArgumentParser) -> None:
 def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     _add_suite(parser)
     parser.add_argument(
-        "--model", metavar="SPEC", required=True, help="the model that is played against itself"
+        "--model", metavar="SPEC", required=True, help="the model that is measured against itself"
     )
     for role in ROLES:
         _add_role(parser, role, "")
@@ -158,7 +158,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_trial(parser: argparse.ArgumentParser, seeds: str) -> None:
-    """Under how many seeds a model is played, and by which numbers its cases are looked at."""
+    """Options for the number of seeds, and for the numbers that cases are judged by."""
     parser.add_argument(
         "--seeds",
         metavar="N",

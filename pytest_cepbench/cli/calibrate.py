@@ -39,7 +39,7 @@ _REMEDY = (
 
 
 def run(arguments: Namespace) -> int:
-    """Play, print, and write the noise; exit codes as in `main`."""
+    """Measure, print and write the noise; exit codes as in `main`."""
 
     def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)

@@ -75,7 +75,7 @@ def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
         spent += f"; {usage_line(effort.usage)}"
     yield f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples"
     yield f"command: {command}"
-    yield f"{diagnosis.under_test} {diagnosis.model}, seeds {_range(diagnosis.seeds)}; who played:"
+    yield f"{diagnosis.under_test} {diagnosis.model}, seeds {_range(diagnosis.seeds)}; models:"
     yield from (f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players)
     yield from (f"store: {note}: computed again" for note in diagnosis.damage)
     yield spent

@@ -1,4 +1,4 @@
-"""A command that measures: its question is read, a store is opened, then the models play."""
+"""A command that measures: its question is read, a store is opened, the models run."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def needed_models(folders: Sequence[Path], known: Iterable[str]) -> frozenset[st
     """Known models that a baseline or an anchor below these folders names.
 
     Raises SpecError for a folder without baselines and for a baseline that cannot be read: what it
-    needs would look as if nobody did.
+    needs would seem not to be needed.
     """
     words = [f" {text} " for folder in folders for text in _texts_below(folder)]
     return frozenset(model for model in known if any(f" {model} " in text for text in words))

@@ -1,4 +1,4 @@
-"""Baseline files: small TOML texts that people review as a diff.
+"""Baseline files: small TOML texts, reviewed as a diff.
 
 Written line by line so that the same measurement always gives the same bytes, one score a line;
 read back strictly, since a baseline that was edited into nonsense must not let a checkpoint pass.
@@ -41,7 +41,7 @@ _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Noise of a model against itself, measured by `cepbench calibrate`.
 
-    seeds: how many were played.
+    seeds: how many were measured.
     units: independent samples.
     sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
     value_sd: of the case's value over seeds.

@@ -41,8 +41,8 @@ class Judgement:
     method: how they were made.
     units: independent samples.
     visible: the smallest drop that so many units can see with 80 % power, at this spread.
-    reasons: sentences for people, why it does not pass.
-    statements: what else they should know of the comparison.
+    reasons: why it does not pass, a sentence each.
+    statements: what else is to be known of the comparison, a sentence each.
     losers: the samples that got worse, most first.
     since_anchor: the same against the anchor.
     warnings: sentences on what the comparison cannot see, whatever its verdict.

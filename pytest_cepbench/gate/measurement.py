@@ -58,7 +58,7 @@ class Measurement:
     """Measured scores of one case, with everything that they depend on.
 
     key: the case.
-    label: the metric's name for people.
+    label: the metric's name in reports.
     higher_is_better: its direction.
     scores: category -> sample id -> score; one category for a category's case, several for groups
     and the whole suite, whose value is the unweighted mean of their means.

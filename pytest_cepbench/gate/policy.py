@@ -30,7 +30,7 @@ class Policy:
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
     bounds: how the confidence bounds are made.
     primary: whether the case can fail a run.
-    origins: setting -> who said so, for people.
+    origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
     """
 
@@ -69,7 +69,7 @@ def check_tolerance(value: float, name: str) -> None:
 
 
 def check_span(policy: Policy, span: float, what: str) -> None:
-    """Raise ValueError for a tolerance that no drop can exceed, naming who set it.
+    """Raise ValueError for a tolerance that no drop can exceed, naming where it came from.
 
     span: how far apart the best and the worst value of the metric are.
     what: names the case.

@@ -3,7 +3,7 @@
 What syrupy writes under `--snapshot-update` goes to a staging folder and no further; the controller
 accepts what was measured when the run is complete, and nothing when a worker died or a case is
 missing.
-Syrupy is told of no snapshot that it could find unused, so that no test run ever deletes a
+Syrupy gets to know no snapshot that it could call unused, so that no test run ever deletes a
 baseline.
 """
 
@@ -104,4 +104,4 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         return SnapshotCollections()
 
     def delete_snapshots(self, **_: Any) -> None:
-        """Baselines are removed by people only."""
+        """Do nothing: a baseline is removed by `cepbench prune` or by hand only."""

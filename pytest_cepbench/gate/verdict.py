@@ -1,4 +1,4 @@
-"""The verdicts, and the one mapping that says what each means to pytest, to people and to CI."""
+"""The verdicts, and the one mapping of each to its meaning in pytest, reports and CI."""
 
 from __future__ import annotations
 

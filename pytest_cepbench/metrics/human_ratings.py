@@ -182,7 +182,7 @@ def human_gaps(
     Source: GenCeption, Table 5 (GC@1 on five images per category; GenCeption calls it delta
     percent between human and best).
     Raises ValueError when there is no model, a model lacks a category, a score is not finite, or a
-    group is empty or names a category that people did not do.
+    group is empty or names a category without a human score.
     """
     _check_categories(human, models, groups)
     categories = {name: _gap(name, score, models) for name, score in human.items()}
@@ -223,5 +223,5 @@ def _check_categories(
                 raise ValueError(msg)
     for group, members in groups.items():
         if not members or not set(members) <= set(human):
-            msg = f"group {group!r} must name categories that people did, got {list(members)}"
+            msg = f"group {group!r} must name categories with a human score, got {list(members)}"
             raise ValueError(msg)

@@ -51,7 +51,7 @@ class KernelBlocks:
     set.
     Raises ValueError for fewer than 2 samples or a block of fewer than 2.
 
-    Rows may be told in parts, each of which can be left out afterwards, for a jackknife: of every
+    Rows may be added in parts, each of which can be left out afterwards, for a jackknife: of every
     block the sums of its kernel between any two parts are kept.
     """
 

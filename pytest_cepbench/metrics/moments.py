@@ -80,7 +80,7 @@ class FeatureSet:
 
         features: (n, D), any float type, n may be 0. The array is copied.
         Raises ValueError, and adds nothing, for another shape, for anything but real numbers, and
-        for values that are NaN, infinite or beyond 1e140: whoever made them must count that sample
+        for values that are NaN, infinite or beyond 1e140: the caller must count that sample
         as failed.
         """
         rows = np.asarray(features)

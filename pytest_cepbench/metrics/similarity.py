@@ -45,7 +45,7 @@ def chance_similarities(
     start: (n, d); later: (n, T, d), any float type, any length. A row of zeros stands for what
     there is no vector of: it is similar to nothing, as a failed step is in the score.
     starts: (n,) what each sample starts from; samples of equal starts are not exchanged.
-    groups: (n,) the group (category) of each. Samples that have nobody to be exchanged with in
+    groups: (n,) the group (category) of each. Samples without another to be exchanged with in
     their group are exchanged with all others.
     Returns (n, T) float64 in [-1, 1]; None where all starts are equal.
     A mean of cosines with one start is the cosine-like product with the mean of the unit vectors.
@@ -81,7 +81,7 @@ def _exchange(
     starts: Sequence[Hashable],
     chance: npt.NDArray[np.float64],
 ) -> list[int]:
-    """Fill in the rows of the members; returns those that have nobody to be exchanged with."""
+    """Fill in the rows of the members; returns those without another to be exchanged with."""
     outputs = _unit(later[list(members)])
     whole = outputs.sum(axis=0)
     alone: list[int] = []

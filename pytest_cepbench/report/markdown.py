@@ -59,7 +59,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
 def escaped(text: str, most: int = 200) -> str:
     """Untrusted text for the inside of a line of Markdown, which shows it and does nothing else.
 
-    No markup, table cells, HTML or links with a hidden address; nobody is mentioned by an `@`.
+    No markup, table cells, HTML or links with a hidden address; no user is mentioned by an `@`.
     """
     line = " ".join(printable(text, most).split())  # four spaces at its start would make it code
     marked = _MARKUP.sub(r"\\\g<0>", line)

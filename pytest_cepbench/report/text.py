@@ -179,7 +179,7 @@ def _several(names: Sequence[str]) -> str:
 
 
 def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
-    """For every case a line on how it is judged, each setting with who said so."""
+    """Line for every case with its settings, and where each came from."""
     if not results:
         return []
     lines = ["judged by (alpha: the share of the case):"]

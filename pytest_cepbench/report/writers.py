@@ -58,7 +58,7 @@ class RunFacts:
     """Facts of a run beside its cases.
 
     verdict: of the whole run.
-    lines: who was gated against what.
+    lines: the model under test, and what it is compared with.
     problems: why it is incomplete.
     infrastructure: what went wrong with machines and was made good.
     beside: what its processes did outside of cases.

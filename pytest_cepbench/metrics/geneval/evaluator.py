@@ -39,7 +39,7 @@ class ToColor:
 def objects_to_color(
     prompt: Prompt, found: Found, settings: SelectionSettings = GENEVAL
 ) -> tuple[ToColor, ...]:
-    """The detections whose color `judge` needs and nobody has told yet, none twice.
+    """The detections whose color `judge` needs and does not have yet, none twice.
 
     These are the most confident `count` of each clause that has a color, where there are as many;
     detections that carry a color are left out. None in the variant "mgg-code".
