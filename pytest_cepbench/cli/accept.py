@@ -17,7 +17,7 @@ from pytest_cepbench.cli.output import (
     complain,
     show,
 )
-from pytest_cepbench.cli.remeasure import Remeasured, refuse_without, remeasure
+from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, remeasure
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
 from pytest_cepbench.gate import Baseline, CaseKey
@@ -41,9 +41,9 @@ _NAMED = 5
 def run(arguments: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
     try:
-        refuse_without(arguments)
+        refuse_unused_options(arguments)
         report = read_report(arguments.results)
-        reason = _said(arguments.reason)
+        reason = _checked_reason(arguments.reason)
         cases = _chosen(report, arguments.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     if not changes:
         show([page], "nothing changed")
         return 0
-    page = Section(page.title, (*page.blocks, _OF_SEVERAL))
+    page = Section(page.title, (*page.blocks, _BEST_OF_SEVERAL))
     if arguments.dry_run:
         show([page], "nothing written: --dry-run")
         return 0
@@ -71,7 +71,7 @@ def run(arguments: Namespace) -> int:
     return _write(changes, root)
 
 
-_OF_SEVERAL = (
+_BEST_OF_SEVERAL = (
     "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal "
     "checkpoints will seem worse: accept with --remeasure SUITE"
 )
@@ -84,9 +84,9 @@ def _accept_again(
     if _refuse(report, remeasured.cases, insensitive=arguments.accept_insensitive):
         return NOT_DONE
     root: Path = arguments.baselines
-    accepted = accepted | {"remeasured": remeasured.said}
+    accepted = accepted | {"remeasured": remeasured.note}
     proposed = _changes(remeasured.cases, accepted, root, move_anchor=arguments.move_anchor)
-    changes = list(remeasured.held(proposed))
+    changes = list(remeasured.with_anchors(proposed))
     page = [_page(changes, remeasured.cases, accepted["reason"], root), *remeasured.sections()]
     if arguments.dry_run:
         show(page, "nothing written: --dry-run")
@@ -96,7 +96,7 @@ def _accept_again(
     return code or remeasured.write_suite()
 
 
-def _said(reason: str) -> str:
+def _checked_reason(reason: str) -> str:
     """The reason, which a reviewer will read."""
     if not reason.strip():
         msg = "--reason is empty: say in a sentence why these numbers are accepted"
@@ -243,7 +243,7 @@ def _page(
         head = ("case", "before", "after", "difference", "n", "verdict", "anchor")
         blocks.append(Table(head, rows))
     blocks += _remarks(changes, root)
-    blocks += _seen(changes)
+    blocks += _sensitivity_warnings(changes)
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {_count(same, 'case')}")
@@ -297,7 +297,7 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 
 
-def _seen(changes: Sequence[Change]) -> Iterator[str]:
+def _sensitivity_warnings(changes: Sequence[Change]) -> Iterator[str]:
     """Warnings of cases in which the set-up sees little: each sentence with its cases."""
     cases_of: dict[str, list[CaseKey]] = {}
     for change in changes:

@@ -57,7 +57,10 @@ def run(arguments: Namespace) -> int:
         return outcome
     calibrated, page = outcome
     noises = _write(
-        [_keep(case, arguments.baselines, dry_run=arguments.dry_run) for case in calibrated],
+        [
+            _noise_update(case, arguments.baselines, dry_run=arguments.dry_run)
+            for case in calibrated
+        ],
         arguments.baselines,
     )
     show([*page, _summary(calibrated, noises, arguments.baselines)])
@@ -66,48 +69,48 @@ def run(arguments: Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _NoiseUpdate:
     """Outcome of writing the noise of a case.
 
-    said: in a few words, equal for cases of equal fate.
+    state: in a few words, equal for cases of equal fate.
     failed: whether a file could not be written.
     remark: what else should be known of its baseline.
     change: what is to be written.
     """
 
-    said: str
+    state: str
     failed: bool = False
     remark: str = ""
     change: Change | None = None
 
 
-def _keep(case: Calibrated, root: Path, *, dry_run: bool) -> _Kept:
+def _noise_update(case: Calibrated, root: Path, *, dry_run: bool) -> _NoiseUpdate:
     """The baseline of a case with its noise, if that is of the same thing; written by `_write`."""
     if case.noise is None or case.measured is None:
-        return _Kept("not kept, there is none")
+        return _NoiseUpdate("not kept, there is none")
     try:
-        before = _accepted(case.measured, root)
+        before = _baseline_of(case.measured, root)
     except BaselineError as error:
-        return _Kept(f"not kept, {error}")
+        return _NoiseUpdate(f"not kept, {error}")
     remark = _other_model(before.model, case.measured)
     if before.noise == case.noise or dry_run:
         state = "unchanged" if before.noise == case.noise else "to be written, but for --dry-run"
-        return _Kept(state, remark=remark)
+        return _NoiseUpdate(state, remark=remark)
     change = Change(case.key, before, replace(before, noise=case.noise), "kept")
-    return _Kept("written", remark=remark, change=change)
+    return _NoiseUpdate("written", remark=remark, change=change)
 
 
-def _write(noises: Sequence[_Kept], root: Path) -> list[_Kept]:
+def _write(noises: Sequence[_NoiseUpdate], root: Path) -> list[_NoiseUpdate]:
     """Write all baselines that have a noise now, or none."""
     try:
         apply([noise.change for noise in noises if noise.change is not None], root)
     except WriteError as error:
-        failed = _Kept(str(error), failed=True)
+        failed = _NoiseUpdate(str(error), failed=True)
         return [noise if noise.change is None else failed for noise in noises]
     return list(noises)
 
 
-def _accepted(measured: Measurement, root: Path) -> Baseline:
+def _baseline_of(measured: Measurement, root: Path) -> Baseline:
     """The baseline of what was measured. Raises BaselineError where its noise cannot be written."""
     path = baseline_path(root, measured.key)
     baseline = read_baseline(path, measured.key)
@@ -196,12 +199,14 @@ def _row(case: Calibrated) -> tuple[str, ...]:
     )
 
 
-def _summary(calibrated: Sequence[Calibrated], outcomes: Sequence[_Kept], root: Path) -> Section:
+def _summary(
+    calibrated: Sequence[Calibrated], outcomes: Sequence[_NoiseUpdate], root: Path
+) -> Section:
     """Summary of what was written, cases of equal outcome together."""
     fates: dict[str, list[str]] = {}
     for case, outcome in zip(calibrated, outcomes, strict=True):
         name = _name(case)
-        fates.setdefault(outcome.said, []).append(name)
+        fates.setdefault(outcome.state, []).append(name)
         if outcome.remark:
             fates.setdefault(outcome.remark, []).append(name)
     lines = [f"{state}: {', '.join(names)}" for state, names in fates.items()]

@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
     root: Path = arguments.baselines
     try:
         report = read_report(arguments.results)
-        gone = _gone(arguments.suite, report, root)
+        gone = _removed_suites(arguments.suite, report, root)
     except SpecError as error:
         return complain(str(error), MISTAKE)
     refusals = list(_refusals(report))
@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> int:
     for case in report.cases:
         keys.setdefault(case.suite, set()).add(key_of(case))
     try:
-        listing = _look(root, keys)
+        listing = _list_baselines(root, keys)
     except OSError as error:
         return complain(f"{str(root)!r} cannot be read: {error.strerror}", NOT_DONE)
     if not arguments.delete or not listing.unused:
@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
     return _delete([path for path, _ in listing.unused], root)
 
 
-def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
+def _removed_suites(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
     """The suites that are gone altogether. Raises SpecError for names that cannot be meant so."""
     if not root.is_dir():
         msg = f"no folder of baselines at {str(root)!r}: give it with --baselines DIR"
@@ -97,7 +97,7 @@ def _refusals(report: RunReport) -> Iterator[str]:
             )
 
 
-def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
+def _list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
     """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
     unused: list[tuple[Path, CaseKey]] = []
     left: list[str] = []
@@ -107,11 +107,11 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
             if _is_folder(folder) and any(folder.iterdir()):
                 elsewhere.append(folder.name)
         elif not _is_folder(folder):
-            left.append(f"{folder}: {_what(folder)}, not a folder")
+            left.append(f"{folder}: {_kind_of(folder)}, not a folder")
         else:
             baselines = {baseline_path(root, key) for key in keys[folder.name]}
             anchors = {anchor_path(root, key) for key in keys[folder.name]}
-            for path in _inside(folder):
+            for path in _entries(folder):
                 if path in baselines | anchors:
                     continue
                 key = _case_of(path, folder.name)
@@ -122,7 +122,7 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
     return BaselineListing(tuple(unused), tuple(left), tuple(elsewhere))
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _entries(folder: Path) -> Iterator[Path]:
     """Entries of a suite's folder and of that of its anchors; nothing behind a symbolic link."""
     for path in sorted(folder.iterdir()):
         if path.name == ANCHORS and _is_folder(path):
@@ -134,7 +134,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 def _case_of(path: Path, suite: str) -> CaseKey | str:
     """The case whose baseline a file is, or why it is none."""
     if path.is_symlink() or not path.is_file():
-        return f"{_what(path)}, not a file"
+        return f"{_kind_of(path)}, not a file"
     if path.suffix != SUFFIX:
         return "not a baseline"
     try:
@@ -154,7 +154,7 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _what(path: Path) -> str:
+def _kind_of(path: Path) -> str:
     if path.is_symlink():
         return "a symbolic link"
     return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"

@@ -39,7 +39,7 @@ Cases = Mapping[CaseKey, Sequence[CaseResult]]
 _ONLY_WITH = ("model", "describer", "generator", "detector", "role", "samples")
 
 
-def refuse_without(arguments: Namespace) -> None:
+def refuse_unused_options(arguments: Namespace) -> None:
     """Raise SpecError where options that only measuring has a use for are given without it."""
     named = [name for name in _ONLY_WITH if getattr(arguments, name) is not None]
     named += [name for name in ("encoder", "data") if getattr(arguments, name)]
@@ -72,11 +72,11 @@ class Remeasured:
     others: int
 
     @property
-    def said(self) -> str:
+    def note(self) -> str:
         """Note for the baselines on the new measurement."""
         return f"again {self.ready.said}"
 
-    def held(self, changes: Iterable[Change]) -> Iterator[Change]:
+    def with_anchors(self, changes: Iterable[Change]) -> Iterator[Change]:
         """The changes, each with the anchor that its case is still held to."""
         for change in changes:
             anchor = self.anchors.get(change.key)
@@ -84,7 +84,7 @@ class Remeasured:
                 yield change
                 continue
             before = self.ready.choice.anchors[change.key].accepted
-            anchor = replace(anchor, accepted=before | {"remeasured": self.said})
+            anchor = replace(anchor, accepted=before | {"remeasured": self.note})
             yield changed(change, anchor="again", renewed=anchor)
 
     def sections(self) -> Iterator[Section]:
@@ -143,7 +143,7 @@ def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasur
     """
 
     def ask() -> AcceptedCheckpoint:
-        return _choice(arguments, report, cases)
+        return _accepted_checkpoint(arguments, report, cases)
 
     def prepare(checkpoint: AcceptedCheckpoint, pool: ModelPool) -> PreparedRemeasurement:
         import_from(checkpoint.suite)
@@ -170,7 +170,9 @@ def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasur
     )
 
 
-def _choice(arguments: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckpoint:
+def _accepted_checkpoint(
+    arguments: Namespace, report: RunReport, cases: Cases
+) -> AcceptedCheckpoint:
     """Checkpoint to measure again. Raises SpecError and SuiteError."""
     file = suite_file(arguments.remeasure)
     name = load_suite(file).name
@@ -191,11 +193,13 @@ def _choice(arguments: Namespace, report: RunReport, cases: Cases) -> AcceptedCh
         digest=report.digest,
         data=read_data(arguments.data),
         samples=read_count("--samples", arguments.samples),
-        anchors={} if arguments.move_anchor else dict(_held_to(records, arguments.baselines)),
+        anchors={} if arguments.move_anchor else dict(_references(records, arguments.baselines)),
     )
 
 
-def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[CaseKey, Baseline]]:
+def _references(
+    records: Mapping[CaseKey, Baseline], root: Path
+) -> Iterator[tuple[CaseKey, Baseline]]:
     """Reference of each case after an ordinary acceptance: its anchor, else its baseline."""
     for key, record in records.items():
         for path in (anchor_path(root, key), baseline_path(root, key)):

@@ -237,10 +237,10 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
     floor = baseline.floor
     if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
-    return None if baseline.noise is None else _impossible(baseline.noise)
+    return None if baseline.noise is None else _noise_contradiction(baseline.noise)
 
 
-def _impossible(noise: Noise) -> str | None:
+def _noise_contradiction(noise: Noise) -> str | None:
     if all(isfinite(sd) and sd >= 0 for sd in (noise.sd, noise.value_sd)):
         return None
     return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"

@@ -85,10 +85,10 @@ def judge(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
     judgement = _judge(measurement, baseline, policy, anchor, pairing, partial=partial)
-    return _as_far_as_seen(judgement, measurement, baseline, policy)
+    return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
-def _as_far_as_seen(
+def _limited_by_headroom(
     judgement: Judgement, measurement: Measurement, baseline: Baseline, policy: Policy
 ) -> Judgement:
     """The judgement, inconclusive where the case cannot lose as much as is tolerated."""

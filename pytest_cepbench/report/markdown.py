@@ -33,7 +33,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
     lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
-    lines += [f"- {line}" for line in _said(results)]
+    lines += [f"- {line}" for line in _summary_lines(results)]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:
@@ -71,7 +71,7 @@ def _quiet(result: CaseResult) -> bool:
     return result.accepted or result.verdict == Verdict.HELD
 
 
-def _said(results: Sequence[CaseResult]) -> Iterator[str]:
+def _summary_lines(results: Sequence[CaseResult]) -> Iterator[str]:
     if results:
         yield counts_line(results)
     yield from error_lines(results)

@@ -128,7 +128,7 @@ def html_page(
     return template.render(
         facts=facts,
         results=results,
-        said=_said(facts, results),
+        said=_summary_lines(facts, results),
         picture=picture,
         course_size=COURSE,
         interval_size=INTERVAL,
@@ -155,7 +155,7 @@ def _noteworthy(result: CaseResult) -> bool:
     return result.primary and (remarkable or not _calm(result))
 
 
-def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
+def _summary_lines(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
     """Lines below the verdict of the run."""
     passed = sum(result.passes for result in results)
     lines = [

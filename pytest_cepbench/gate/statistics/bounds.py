@@ -84,25 +84,27 @@ def mean_bounds(
         msg = f"span is the most that a sample can lose, above 0 and finite, got {span}"
         raise ValueError(msg)
     if blocks:
-        return _of_blocks(d, alpha)
+        return _block_bounds(d, alpha)
     if d.center is not None:
         msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         raise ValueError(msg)
     lump = find_lump(d, span)
     spread = d.units > 1 and _spreads(d.residuals)
     if method == "exact" or not spread or (method == "auto" and shares):
-        exact = _exact(d, alpha, span, lump.statement if lump.share == 1 and not shares else "")
+        exact = _exact_bounds(
+            d, alpha, span, lump.statement if lump.share == 1 and not shares else ""
+        )
         return exact if shares or method == "exact" else _symmetric_above(d, exact, span)
     if method != "auto" or not lump.share:
-        return _by_spread(d, alpha, "t" if method == "auto" else method, span)
-    exact = _symmetric_above(d, _exact(d, alpha, span, lump.statement), span)
+        return _spread_bounds(d, alpha, "t" if method == "auto" else method, span)
+    exact = _symmetric_above(d, _exact_bounds(d, alpha, span, lump.statement), span)
     if lump.share == 1:
         return exact
-    return _between(_by_spread(d, alpha, "t", span), exact, lump.share)
+    return _between(_spread_bounds(d, alpha, "t", span), exact, lump.share)
 
 
-def _by_spread(d: Differences, alpha: float, method: Method, span: float) -> Bounds:
-    low, high = _away(d, alpha, method)
+def _spread_bounds(d: Differences, alpha: float, method: Method, span: float) -> Bounds:
+    low, high = _distances(d, alpha, method)
     worst, best = _extremes(d, span)
     name = "BCa" if method == "bca" else "t"
     return Bounds(d.mean, max(d.mean - low, worst), min(d.mean + high, best), alpha, name, d.units)
@@ -124,18 +126,18 @@ def _spreads(residuals: Array) -> bool:
     return float(np.abs(residuals).max()) > 10.0**-_GRID
 
 
-def _of_blocks(d: Differences, alpha: float) -> Bounds:
+def _block_bounds(d: Differences, alpha: float) -> Bounds:
     if d.units < 2:
         statement = "one block of samples shows no spread: a set metric needs at least two"
         return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
     if not _spreads(d.residuals):
         statement = "all blocks of samples differ alike: their spread says nothing"
         return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
-    low, high = _away(d, alpha, "t")
+    low, high = _distances(d, alpha, "t")
     return Bounds(d.mean, d.mean - low, d.mean + high, alpha, "t", d.units)
 
 
-def _away(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
+def _distances(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
     if method == "bca":
         return bca_steps(d.residuals, alpha)
     error = d.sd / sqrt(d.units)
@@ -143,7 +145,7 @@ def _away(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
     return low * error, high * error
 
 
-def _exact(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
+def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
     values = d.weighted()
     worst, best = _extremes(d, span)
     heaviest = float(d.weights().max())
@@ -214,17 +216,17 @@ def find_lump(d: Differences, span: float) -> Lump:
     reach = 2 * _APART * span
     if not any((x[least - 1 :] - x[: count - least + 1]).min() <= reach for x in (values, apart)):
         return Lump(0.0, "")
-    alike = _alike(values, values, span)
-    within = float(_alike(apart, np.zeros(1), span)[0])
+    alike = _count_alike(values, values, span)
+    within = float(_count_alike(apart, np.zeros(1), span)[0])
     most = max(float(alike.max()), within)
     falling = ((most - 1) / (count - 1) - _QUARTER) / (_HALF - _QUARTER)
-    share = _inside(falling) * _inside((_ENOUGH - (count - most)) / (_ENOUGH - _FEW))
+    share = _clipped(falling) * _clipped((_ENOUGH - (count - most)) / (_ENOUGH - _FEW))
     if not share:
         return Lump(0.0, "")
     return Lump(share, _statement(values, float(values[int(alike.argmax())]), share, most, within))
 
 
-def _alike(values: Array, centers: Array, span: float) -> Array:
+def _count_alike(values: Array, centers: Array, span: float) -> Array:
     """(m,) how many values are the same as each center; those between near and apart in part.
 
     values: (n,) rising.
@@ -245,7 +247,7 @@ def _alike(values: Array, centers: Array, span: float) -> Array:
     return np.round((wide - narrow) / ((_APART - _NEAR) * span), 6)
 
 
-def _inside(share: float) -> float:
+def _clipped(share: float) -> float:
     return min(max(share, 0.0), 1.0)
 
 
