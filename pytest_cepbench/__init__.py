@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_cepbench._version import __version__
     from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
     from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample
     from pytest_cepbench.errors import CepError, InconclusiveWarning
@@ -26,29 +27,29 @@ if TYPE_CHECKING:
         Usage,
     )
 
-__version__ = "0.1.0"
 
 _HOMES = {
-    "Battle": "models.roles",
+    "__version__": "_version",
+    "Battle": "models.protocols",
     "CepError": "errors",
     "Dataset": "datasets.sample",
-    "Describer": "models.roles",
+    "Describer": "models.protocols",
     "Detection": "artifacts",
     "Detections": "artifacts",
-    "Detector": "models.roles",
+    "Detector": "models.protocols",
     "DrawnImage": "datasets.sample",
-    "Encoder": "models.roles",
+    "Encoder": "models.protocols",
     "Failure": "artifacts",
     "FileImage": "datasets.sample",
-    "Generator": "models.roles",
+    "Generator": "models.protocols",
     "ImageArtifact": "artifacts",
     "InconclusiveWarning": "errors",
-    "Judge": "models.roles",
+    "Judge": "models.protocols",
     "Judgement": "gate",
     "Measurement": "gate",
-    "Reply": "models.roles",
+    "Reply": "models.protocols",
     "Sample": "datasets.sample",
-    "Usage": "models.roles",
+    "Usage": "models.protocols",
     "Verdict": "gate",
     "cosine_to_start": "metrics",
     "gc_at_t": "metrics",

@@ -14,13 +14,13 @@ from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
 from pytest_cepbench.cli.parsing import read_trial
 from pytest_cepbench.cli.session import import_from, measured
-from pytest_cepbench.errors import BaselineError, WriteError
+from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Noise, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import Measurement
-from pytest_cepbench.gate.pairing import IncomparableError, pair
+from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pytest_cepbench import __version__
+from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
 from pytest_cepbench.cli.parsing import read_trial
 from pytest_cepbench.cli.session import import_from, measured

@@ -93,7 +93,7 @@ def write_and_show(
     what: names the content in a complaint.
     Returns 0, or the exit code of files that could not be written.
     """
-    from pytest_cepbench.conventions import keep_out_of_git
+    from pytest_cepbench.files import keep_out_of_git
     from pytest_cepbench.report.writers import write_reports
 
     try:

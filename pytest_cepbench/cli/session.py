@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
-from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.store import Store
 
 if TYPE_CHECKING:
@@ -22,32 +22,34 @@ R = TypeVar("R")
 
 def measured(
     store: Path,
-    ask: Callable[[], Q],
-    get_ready: Callable[[Q, ModelPool], P],
-    play: Callable[[P, ModelPool], R],
+    read: Callable[[], Q],
+    prepare: Callable[[Q, ModelPool], P],
+    measure: Callable[[P, ModelPool], R],
 ) -> R | int:
-    """Result of a question, or the exit code of a failure, which is complained of.
+    """Result of measuring, or the exit code of a failure, which is complained of.
 
-    store: folder of the store, opened once it is known what is asked.
+    store: folder of the store, opened once the question is read.
+    read: gives the question.
+    prepare: gives what is measured for a question, before anything is.
+    measure: gives the result.
     """
     try:
-        question = ask()
+        question = read()
         opened = open_store(store)
     except CepError as error:
         return complain(str(error), MISTAKE)
-    from pytest_cepbench.suites import ModelPool, SuiteNotApplicableError
-    from pytest_cepbench.suites.data import DataAbsentError
+    from pytest_cepbench.suites import ModelPool
 
     with opened:
-        roster = ModelPool(opened)
+        pool = ModelPool(opened)
         try:
-            ready = get_ready(question, roster)
-        except (CepError, DataAbsentError, SuiteNotApplicableError) as error:
+            prepared = prepare(question, pool)
+        except CepError as error:
             return complain(str(error), MISTAKE)
         except KeyboardInterrupt:
             return complain("interrupted before anything was measured", INTERRUPTED)
         try:
-            return play(ready, roster)
+            return measure(prepared, pool)
         except CepError as error:
             return complain(str(error), NOT_DONE)
         except KeyboardInterrupt:

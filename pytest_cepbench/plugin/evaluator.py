@@ -16,8 +16,8 @@ import pytest
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.progress import Progress
-from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores

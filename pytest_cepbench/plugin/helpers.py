@@ -129,7 +129,7 @@ class Helpers:
                 return False
             for seat in lineup.seats.values():
                 bound = process.roster.runner(seat).bound
-                if not (bound.small or seat.spec.startswith("shapes:")):
+                if not (bound.small or seat.spec.scheme == "shapes"):
                     return False
         return True
 

@@ -1,4 +1,4 @@
-"""What was said of the Ray engine: its pools, and what does not go together with it.
+"""Options of the Ray engine: its pools, and what it does not go together with.
 
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.plugin.options import ROLES
 
 _KEYS = ("actors", "gpus", "cpus")
@@ -19,13 +20,13 @@ _EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
 def check_engine(
     config: pytest.Config, values: Mapping[str, str], sources: Mapping[str, str]
 ) -> None:
-    """Raise ValueError for what the engine that was asked for makes no use of.
+    """Raise ValueError for options that have no effect with the engine of the run.
 
     values, sources: of the options, by their names.
     """
     if values.get("engine") != "ray":
         for name in ("ray-address", "ray-pool"):
-            # What stands in an ini file waits there for the runs that are on a cluster.
+            # In an ini file they may stay for the runs that are on a cluster.
             if sources.get(name, "").startswith("--"):
                 msg = f"{sources[name]} {values[name]!r} is for --cep-engine=ray: give that as well, or drop it"
                 raise ValueError(msg)
@@ -38,7 +39,7 @@ def check_engine(
         raise ValueError(msg)
     workers = getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
     if workers or hasattr(config, "workerinput"):
-        msg = "--cep-engine=ray brings its own workers: drop -n (and --tx), or the engine"
+        msg = "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
         raise ValueError(msg)
 
 
@@ -50,22 +51,22 @@ def read_pools(texts: Sequence[str], source: str) -> dict[str, dict[str, float]]
 def _pool(text: str, source: str) -> tuple[str, dict[str, float]]:
     role, _, rest = text.partition(":")
     if role not in ROLES:
-        msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLES)}), as in {_EXAMPLE}"
+        msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLES)}), as in {_EXAMPLE}.{did_you_mean(role, ROLES)}"
         raise ValueError(msg)
-    found: dict[str, float] = {}
+    pool: dict[str, float] = {}
     for part in rest.split(","):
         key, _, value = part.strip().partition("=")
         number = _number(value)
         whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
-        wrong = key not in _KEYS or key in found or not 0 <= number < float("inf")
+        wrong = key not in _KEYS or key in pool or not 0 <= number < float("inf")
         if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
             msg = (
                 f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus (a part "
                 f"of one, or a whole number) and cpus are expected, each once, as in {_EXAMPLE}"
             )
             raise ValueError(msg)
-        found[key] = int(number) if key == "actors" else number
-    return role, found
+        pool[key] = int(number) if key == "actors" else number
+    return role, pool
 
 
 def _number(text: str) -> float:

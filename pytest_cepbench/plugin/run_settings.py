@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_cepbench.conventions import at_least_one, is_url, named_specs, split_pair
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.plugin.options import OPTIONS, ROLES, Option
+from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
+from pytest_cepbench.plugin.options import OPTIONS, ROLES, Option, check_choice
 from pytest_cepbench.plugin.pool_options import check_engine, read_pools
 
 _ENV_LIST_SEPARATOR = ";"
@@ -178,9 +178,8 @@ def _given(config: pytest.Config) -> tuple[dict[str, list[str]], dict[str, str]]
             continue
         values[option.name], sources[option.name] = found
         for value in found[0]:
-            if option.choices is not None and value not in option.choices:
-                msg = f"{found[1]} {value!r}: one of {', '.join(option.choices)} is expected"
-                raise pytest.UsageError(visible(msg))
+            with _usage_errors():
+                check_choice(option, value, found[1])
     return values, sources
 
 

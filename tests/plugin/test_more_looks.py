@@ -78,6 +78,7 @@ def _judged_alone(project: ScoredProject, ended: Ended, share: float) -> list[fl
     return [found.verdict.value, found.difference, found.low, found.high]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["no-plugin", "n2"])
 def test_what_stays_vague_is_looked_at_whole(accepted: ScoredProject, mode: str) -> None:
     """25, 50, 100, 200; then inconclusive at half of alpha, as judge() says of the same scores."""

@@ -70,6 +70,7 @@ def test_it_costs_no_further_error(faint: Ended) -> None:
     )
 
 
+@pytest.mark.slow
 def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
     """Wherever its cases were judged."""
     ended = accepted.run("-n", "2", FAINT)
@@ -121,6 +122,7 @@ def test_what_cannot_be_compared_cannot_be_pooled(accepted: ScoredProject, tmp_p
     assert ended.cases[POOLED]["reasons"] == ["b/gc: no-baseline"]
 
 
+@pytest.mark.slow
 def test_updating_and_choosing_by_marker_leave_it_out(
     accepted: ScoredProject, tmp_path: Path
 ) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.gate.sensitivity import reach
 from pytest_cepbench.models.devices import device_name
-from pytest_cepbench.models.memory_estimate import weights_bytes
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.plugin.evaluate import planned_looks, read_references
 from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator

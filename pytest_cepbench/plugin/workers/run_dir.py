@@ -7,7 +7,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_cepbench.conventions import keep_out_of_git, write_whole
+from pytest_cepbench.files import keep_out_of_git, write_small
 
 STOP = "stop"
 """Written by the controller when the run is to stop."""
@@ -31,7 +31,7 @@ def make_folder(home: Path, folder: Path) -> Path:
 def write_message(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder at once: nobody reads a part of it."""
     fresh = folder / f".{name}.{os.getpid()}"
-    write_whole(fresh, text)
+    write_small(fresh, text)
     fresh.replace(folder / name)
 
 
