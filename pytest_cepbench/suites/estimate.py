@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
-from pytest_cepbench.chains.throughput import Throughput, habit_of
+from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import Store
@@ -158,5 +158,5 @@ def _keys(required: RequiredFeatures, pending: PendingChain, runner: RoleRunner)
 
 
 def _need(runner: RoleRunner, book: _Book, store: Store) -> ModelEstimate:
-    habit = habit_of(runner.bound, store)
+    habit = load_throughput(runner.bound, store)
     return ModelEstimate(runner.bound, len(book.there), len(book.missing), habit, book.open)

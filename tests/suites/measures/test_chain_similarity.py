@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.models.rule_based import ShapesGenerator
 from pytest_cepbench.store import Store
-from tests.chains.roles import ShortRuler
+from tests.chains.roles import TruncatingEncoder
 from tests.suites.world import SUITE, Staged, stage, vector
 
 METRICS = """\
@@ -141,7 +141,7 @@ def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
     assert measured.failures == rate.failures == {"empty-text": len(stopped)}
 
 
-class Short(ShortRuler):
+class Short(TruncatingEncoder):
     """An encoder of few words, as a `python:` model."""
 
     fingerprint = "short/1"

@@ -13,7 +13,7 @@ from pytest_cepbench.metrics.drift_rate import fit_drift_rate
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.measures.mapping_drift import MAPPINGS
-from tests.chains.roles import ShortRuler
+from tests.chains.roles import TruncatingEncoder
 from tests.suites.measures.fading import RATE
 from tests.suites.world import SUITE, Staged, stage, vector
 
@@ -125,7 +125,7 @@ def test_a_mapping_without_a_generation_is_refused(tmp_path: Path, store: Store)
         stage(tmp_path / "suite", text, store)
 
 
-class Wordy(ShortRuler):
+class Wordy(TruncatingEncoder):
     """An encoder that reads a few words, as a `python:` model."""
 
     fingerprint = "wordy/1"
