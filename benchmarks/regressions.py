@@ -5,7 +5,7 @@
 
 Each of `reference/regress.py`, and some in other amounts, is made of the best describer and gated
 against it by the drift of `suites/shapes`: every case of it, with the suite's own gate. Prints
-Markdown tables; --write puts them into docs/regressions.md.
+Markdown tables; --write puts them into benchmarks/results/regressions.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmarks.gated import (  # noqa: E402
     table,
 )
 
-PAGE = _ROOT / "docs" / "regressions.md"
+PAGE = _ROOT / "benchmarks" / "results" / "regressions.md"
 
 HEAD = (
     "",

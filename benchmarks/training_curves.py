@@ -9,8 +9,8 @@ as the scene it shows: so every metric stands beside what was really kept.
     OMP_NUM_THREADS=1 python benchmarks/training_curves.py --quick            # ends of the series, few samples
     python benchmarks/training_curves.py --read --write                       # page and plots from the JSON
 
-Prints Markdown tables. --write puts them into docs/training-curves.md between its marks, the figures
-into benchmarks/results/training_curves.json and the plots into docs/plots/. What is played is kept in the
+Prints Markdown tables. --write puts them into benchmarks/results/training-curves.md between its marks, the figures
+into benchmarks/results/training_curves.json and the plots into benchmarks/results/plots/. What is played is kept in the
 store that pytest uses in this repository: what either has computed, the other does not compute again.
 """
 
@@ -51,11 +51,11 @@ FILES = ("suite.toml", "drift.toml", "tasks.toml")
 
 QUICK = Sampling(samples=2, draws=100)
 
-PAGE = _ROOT / "docs" / "training-curves.md"
+PAGE = _ROOT / "benchmarks" / "results" / "training-curves.md"
 
 RESULTS = _ROOT / "benchmarks" / "results" / "training_curves.json"
 
-PLOTS = _ROOT / "docs" / "plots"
+PLOTS = _ROOT / "benchmarks" / "results" / "plots"
 
 _PACKAGES = ("torch", "transformers", "diffusers", "numpy")
 

@@ -5,7 +5,7 @@
 
 Sets each tensor to zero in turn and gates the result on GC@3 over all scenes, a part of the samples
 of `suites/shapes`, and on failed chains. Prints a Markdown table; --write puts it into
-docs/regressions.md.
+benchmarks/results/regressions.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks.gated import (  # noqa: E402
     table,
 )
 
-PAGE = _ROOT / "docs" / "regressions.md"
+PAGE = _ROOT / "benchmarks" / "results" / "regressions.md"
 
 TESTS = f"{DRIFT}[overall-gc]"
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from pytest_cepbench.errors import did_you_mean
 
 ROLES = ("describer", "generator", "encoder", "detector")
 
@@ -36,9 +39,31 @@ _STORE_CODES = (
 _DEFAULT = "default: %(default)s"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest command, choice or option. Its commands are of its class."""
+
+    def error(self, message: str) -> NoReturn:
+        """As argparse, with a question behind the message where a name is like a known one."""
+        hint = ""
+        if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
+            hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
+        elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+            hint = did_you_mean(match[1], self._flags())
+        super().error(f"{message}.{hint}" if hint else message)
+
+    def _flags(self) -> Iterator[str]:
+        """Of this parser and of its commands, which leave what they do not know to it."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse names it nowhere else
+                for command in action.choices.values():
+                    yield from command._flags()  # noqa: SLF001 - of its own class
+            else:
+                yield from (flag for flag in action.option_strings if flag.startswith("--"))
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments as strings. Raises SystemExit for what argparse refuses, and after help."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="cepbench",
         description="Baselines of the gate, and what test runs do not measure.",
         epilog=_EXIT_CODES,

@@ -30,7 +30,7 @@ from pytest_cepbench.studies.calibration import (
     PreparedCalibration,
     Trial,
     calibrate,
-    rehearse,
+    prepare_calibration,
 )
 from pytest_cepbench.suites import ModelPool
 
@@ -45,14 +45,14 @@ def run(given: Namespace) -> int:
 
     def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
-        return rehearse(trial, roster)
+        return prepare_calibration(trial, roster)
 
     def play(
-        rehearsal: PreparedCalibration, roster: ModelPool
+        prepared: PreparedCalibration, roster: ModelPool
     ) -> tuple[Sequence[Calibrated], list[Section]]:
-        found = calibrate(rehearsal, roster, tell)
-        opening = list(_opening(rehearsal, roster, given.model))
-        return found, _page(rehearsal, found, opening)
+        found = calibrate(prepared, roster, tell)
+        opening = list(_opening(prepared, roster, given.model))
+        return found, _page(prepared, found, opening)
 
     played = measured(given.store, lambda: read_trial(given), get_ready, play)
     if isinstance(played, int):
@@ -137,13 +137,13 @@ def _other_model(accepted: dict[str, str], measured: Measurement) -> str:
     return f"the baseline is of another model ({accepted.get('spec')}) than the calibrated one"
 
 
-def _opening(rehearsal: PreparedCalibration, roster: ModelPool, model: str) -> Iterator[str]:
-    seeds = [play.seed for play in rehearsal.plays]
-    table = rehearsal.suite.table
-    lineup = rehearsal.plays[0].lineup
+def _opening(prepared: PreparedCalibration, roster: ModelPool, model: str) -> Iterator[str]:
+    seeds = prepared.seeds
+    table = prepared.own.suite.table
+    lineup = prepared.own.lineup
     spent = total(runner.tally for runner in roster.runners.values())
-    samples = len(rehearsal.dataset.samples)
-    yield f"suite {rehearsal.suite.name}, version {table.version}, {samples} samples"
+    samples = len(prepared.own.dataset.samples)
+    yield f"suite {prepared.own.suite.name}, version {table.version}, {samples} samples"
     yield f"{lineup.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
     yield (
         f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in models), "
@@ -153,11 +153,11 @@ def _opening(rehearsal: PreparedCalibration, roster: ModelPool, model: str) -> I
 
 
 def _page(
-    rehearsal: PreparedCalibration, found: Sequence[Calibrated], opening: Sequence[str]
+    prepared: PreparedCalibration, found: Sequence[Calibrated], opening: Sequence[str]
 ) -> list[Section]:
     head = ("case", "value", "value sd", "sd", "units", "alpha", "tolerance", "visible", "needed")
     rows = tuple(_row(one) for one in found)
-    name = rehearsal.suite.name
+    name = prepared.own.suite.name
     sections = [Section(f"calibration of {name}", (*opening, Table(head, rows)))]
     small = [_name(one) for one in found if one.remark is not None]
     if small:

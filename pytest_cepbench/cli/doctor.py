@@ -16,7 +16,7 @@ from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, tell
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.usage import usage_line
-from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, rehearse
+from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
 from pytest_cepbench.suites import ModelPool
@@ -27,10 +27,10 @@ def run(given: Namespace, argv: Sequence[str]) -> int:
 
     def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
-        return rehearse(trial, roster)
+        return prepare_calibration(trial, roster)
 
-    def examined(rehearsal: PreparedCalibration, roster: ModelPool) -> Diagnosis:
-        return examine(rehearsal, roster, given.baselines, tell)
+    def examined(prepared: PreparedCalibration, roster: ModelPool) -> Diagnosis:
+        return examine(prepared, roster, given.baselines, tell)
 
     diagnosis = measured(given.store, lambda: read_trial(given), get_ready, examined)
     if isinstance(diagnosis, int):

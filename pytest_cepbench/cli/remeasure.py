@@ -30,8 +30,8 @@ from pytest_cepbench.studies.remeasurement import (
     AcceptedCheckpoint,
     PreparedRemeasurement,
     Remeasurement,
-    get_ready,
     measure_again,
+    prepare_remeasurement,
 )
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
 from pytest_cepbench.suites.suite_file_edit import amended_text
@@ -147,7 +147,7 @@ def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured |
 
     def prepare(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
         import_from(choice.suite)
-        ready = get_ready(choice, roster)
+        ready = prepare_remeasurement(choice, roster)
         _require_writable(ready)
         return ready
 

@@ -13,7 +13,7 @@ from pytest_cepbench.cli.measurement_session import measured
 from pytest_cepbench.cli.parsing import read_question
 from pytest_cepbench.cli.study_report import study_page
 from pytest_cepbench.cli.terminal import NOT_DONE, tell
-from pytest_cepbench.studies import PreparedStudy, Study, StudySpec, prepare, run_study
+from pytest_cepbench.studies import PreparedStudy, Study, StudySpec, prepare_study, run_study
 from pytest_cepbench.suites import ModelPool
 
 
@@ -22,7 +22,7 @@ def run(given: Namespace, argv: Sequence[str]) -> int:
 
     def get_ready(question: StudySpec, roster: ModelPool) -> PreparedStudy:
         import_from(question.suite)
-        return prepare(question, roster)
+        return prepare_study(question, roster)
 
     def play(prepared: PreparedStudy, roster: ModelPool) -> Study:
         return run_study(prepared, roster, tell)

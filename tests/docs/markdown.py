@@ -9,7 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (
+    *(page for page in sorted(ROOT.glob("*.md")) if page.name != "CHANGELOG.md"),
+    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.glob("decisions/*.md")),
+    *sorted(RESULTS.glob("*.md")),
+    ROOT / "reference" / "README.md",
+)
 
 _BLOCK = re.compile(
     r"(?:<!-- run in: (?P<place>\w+) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
@@ -46,6 +53,13 @@ def tables(page: Path, heading: str) -> list[list[list[str]]]:
             found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
         before = line
     return [rows[2:] for rows in found]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def column(rows: list[list[str]], index: int = 0) -> list[str]:

@@ -40,7 +40,7 @@ from pytest_cepbench.suites.measures import (
     make_measures,
     read_table,
 )
-from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, blocks, column, tables
+from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, column, tables
 
 REFERENCE = DOCS / "reference.md"
 MODELS = DOCS / "models.md"
@@ -77,8 +77,9 @@ _FOREIGN_OPTIONS = {
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
+    "--group", "--strict",  # of pip and mypy
     "--continue-on-collection-errors", "--forked", "--timeout-method",
-    "--gate", "--from", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
+    "--gate", "--from", "--device", "--help", "--seed", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
@@ -302,12 +303,18 @@ def test_public_names_are_documented() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link of a page leads to a file of the repository."""
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    """Every relative link of a page leads to a file of the repository, and to a heading of it."""
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
 
-    lost = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    lost = [link for link in links if "://" not in link and not _leads_somewhere(page, link)]
 
     assert not lost
+
+
+def _leads_somewhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not anchor or anchor in anchors(target))
 
 
 def test_pages_name_no_machine() -> None:

@@ -316,7 +316,7 @@ def test_a_page_is_filled_by_the_columns_of_its_tables() -> None:
 
 def test_the_page_has_a_place_for_every_table() -> None:
     """What the script prints can be put into the docs: no table of the page has other columns."""
-    page = Path(gate_error_rates.__file__).parents[1] / "docs" / "gate-error-rates.md"
+    page = Path(gate_error_rates.__file__).parent / "results" / "gate-error-rates.md"
     figures = list(simulated.hard(HARD[7], replace(SMALL, cases=(1, 14, 40), runs=2)))
     earlier = gate_error_rates.power(Settings(runs=2, sizes=(24,)))
     moved = list(earlier)

@@ -34,7 +34,7 @@ _NAMES: dict[Any, str] = {
     HopShown: "Hop",
     ChainShown: "Chain",
     LinkShown: "Link",
-    UsageTotals: "UsageTotals",
+    UsageTotals: "Effort",
     Usage: "Usage",
     Baseline: "Measured",
     Noise: "Noise",

@@ -1,0 +1,99 @@
+"""Draws the pictures of the README from runs of `suites/instrument`.
+
+    python docs/images/make.py
+
+failing-run.svg: the terminal of a run that fails, as text. report.png: the top of the HTML report of
+such a run, photographed by Chromium (`chromium` on the PATH, or the program that CHROMIUM names).
+Needs the dependency group `images`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+SUITE = ("pytest", "suites/instrument")
+
+WORSE = "--model=shapes:?miss=0.1"
+
+TERMINAL = (*SUITE, WORSE, "-k", "crowded-gc")
+
+REPORT = (*SUITE, WORSE, "-k", "crowded-gc or relation-gc or overall-sim or overall-failures")
+
+COLUMNS = 100
+
+WINDOW = (1180, 1190)
+"""Width and height of the photographed page, in CSS pixels."""
+
+
+def main() -> None:
+    """Run, and replace both pictures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in ("suites", "baselines"):
+            shutil.copytree(
+                ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        run(folder, SUITE, 0)  # the accepted model's chains, which tell where a score was lost
+        draw_terminal(run(folder, TERMINAL, 1), HERE / "failing-run.svg")
+        run(folder, REPORT, 1)
+        photograph(folder / ".cepbench" / "report.html", HERE / "report.png")
+
+
+def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
+    """What a command prints, in color; ends the script where its exit code is not the expected one."""
+    inherited = {
+        key: value for key, value in os.environ.items() if key not in ("CI", "PYTEST_ADDOPTS")
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", *command, "--color=yes"],
+        cwd=folder,
+        env=inherited | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)},
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if ended.returncode != expected:
+        sys.exit(f"exit code {ended.returncode} instead of {expected}:\n{ended.stdout}")
+    return ended.stdout
+
+
+def draw_terminal(printed: str, target: Path) -> None:
+    """An SVG of a terminal, from the heading of the failures to the counts of the summary."""
+    text = Text.from_ansi(printed)
+    lines = [line.plain for line in text.split()]
+    first = next(number for number, line in enumerate(lines) if " FAILURES " in line)
+    last = next(number for number, line in enumerate(lines) if line.endswith(" regressed"))
+    shown = Text("\n").join(text.split()[first : last + 1])
+    width = max(len(line) for line in lines[first : last + 1])
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
+    console.print(Text(f"$ {shlex.join(TERMINAL)}", style="bold"))
+    console.print(shown)
+    drawn = console.export_svg(title="pytest", theme=MONOKAI, unique_id="failing-run")
+    target.write_text(drawn, encoding="utf-8")
+
+
+def photograph(page: Path, target: Path) -> None:
+    """A PNG of the top of a page."""
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
+    size = ",".join(str(side) for side in WINDOW)
+    options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={size}"]
+    subprocess.run([program, *options, f"--screenshot={target}", page.as_uri()], check=True)
+
+
+if __name__ == "__main__":
+    main()
