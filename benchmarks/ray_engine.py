@@ -1,10 +1,10 @@
-"""What a run costs more on Ray than in one process, on one machine: trained models, an empty store.
+"""The cost of Ray compared with one process, on one machine: trained models, an empty store.
 
     python -m benchmarks.ray_engine            # 1,000 samples, five runs of each in turns
     python -m benchmarks.ray_engine --quick
 
-The models are those of suites/shapes: a describer, a generator of eight steps, a CLIP. The cluster is
-started by each run and ends with it, so its start, and that of its actors, is in the figure.
+The models are those of suites/shapes: a describer, a generator of eight steps, a CLIP. Each run
+starts and ends its cluster, so the start of the cluster and its actors is in the figure.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ def main() -> None:
             "in process": partial(_cold, project, [], values),
             "ray": partial(_cold, project, ray, values),
         }
-        found = in_turns(sides, repeats)
+        measured = in_turns(sides, repeats)
     print(f"\nmedians of {repeats} in turns")
-    for name, runs in found.items():
-        each = " ".join(f"{run.wall:.1f}" for run in runs)
-        print(f"{name:12}{median_wall(runs):8.2f}s   ({each})")
-    here, there = found.values()
-    ratios = [b.wall / a.wall for a, b in zip(here, there, strict=True)]
+    for name, runs in measured.items():
+        walls = " ".join(f"{run.wall:.1f}" for run in runs)
+        print(f"{name:12}{median_wall(runs):8.2f}s   ({walls})")
+    in_process, on_ray = measured.values()
+    ratios = [b.wall / a.wall for a, b in zip(in_process, on_ray, strict=True)]
     print(
-        f"ratio of medians {median_wall(there) / median_wall(here):.3f} "
+        f"ratio of medians {median_wall(on_ray) / median_wall(in_process):.3f} "
         f"(pair by pair {min(ratios):.3f} to {max(ratios):.3f}); GC@1 {sorted(values)}"
     )
 

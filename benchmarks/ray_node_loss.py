@@ -1,13 +1,13 @@
-"""What it costs when one of two nodes dies half way: two nodes on this machine, killed as power fails.
+"""The cost of a node that dies half way through a run on two nodes of this machine.
 
     python -m benchmarks.ray_node_loss         # 512 images, three runs of each in turns
     python -m benchmarks.ray_node_loss --quick
 
-The describer waits so long for each image that everything else is small beside it, and notes when
-it worked on what. So of a run in which a node dies it is known what the other must still do from there
-on: the images that are left, one after the other. That is the ideal. What was in flight on the dead
-node is done twice and counted apart; the figure is what the run takes over both. An undisturbed run on
-both nodes is shown beside it.
+The node is killed as when power fails. The describer waits so long for each image that everything
+else is small in comparison, and logs its batches. So of a run in which a node dies it is known what
+the other must still do: the images that are left, one after the other. That is the ideal. Batches
+in flight on the dead node are made twice and counted apart; the figure is what the run takes over
+both. An undisturbed run on both nodes is shown as well.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ _MEMORY = 100 << 20  # bytes of each node's object store
 
 @dataclass(frozen=True)
 class Work:
-    """What the describers did, by their log. began, ended: of the first and the last batch.
+    """What the describers did, by their log.
 
-    inputs: described. twice: begun and never ended.
+    began, ended: time of the first and the last batch.
+    inputs: images that were described.
+    twice: images that were begun and never ended.
     """
 
     began: float
@@ -63,19 +65,24 @@ def main() -> None:
     wait = options.milliseconds / 1000
     print(machine())
     print(
-        f"{images} images in 8 categories, {options.milliseconds:g} ms each in batches of {options.batch}"
+        f"{images} images in 8 categories, {options.milliseconds:g} ms each in batches of "
+        f"{options.batch}"
     )
-    calm, lost = [], []
+    undisturbed, disturbed = [], []
     with tempfile.TemporaryDirectory() as temporary:
         project = Project(Path(temporary) / "project")
         seed_images(project.root / "images", images, 8)
         project.suite(project.root / "images", {"sim": ""})
         for number in range(repeats):
             log = Path(temporary) / f"log-{number}"
-            calm.append(_run(project, log / "calm", wait, options.batch, kill_at=None)[0])
-            lost.append(_run(project, log / "lost", wait, options.batch, kill_at=images // 2))
-            print(_line(calm[-1], *lost[-1], wait), flush=True)
-    over = statistics.median(_over(*one, wait) for one in lost)
+            undisturbed.append(
+                _run(project, log / "undisturbed", wait, options.batch, kill_at=None)[0]
+            )
+            disturbed.append(
+                _run(project, log / "disturbed", wait, options.batch, kill_at=images // 2)
+            )
+            print(_line(undisturbed[-1], *disturbed[-1], wait), flush=True)
+    over = statistics.median(_over(*run, wait) for run in disturbed)
     print(f"median over the ideal and the work in flight: {over:+.1%} (at most +10 % is wanted)")
 
 
@@ -89,12 +96,12 @@ def _over(work: Work, killed: float, done: int, wait: float) -> float:
     return work.seconds / (ideal + flight) - 1
 
 
-def _line(calm: Work, work: Work, killed: float, done: int, wait: float) -> str:
+def _line(undisturbed: Work, work: Work, killed: float, done: int, wait: float) -> str:
     ideal, flight = _ideal(work, killed, done, wait)
     return (
-        f"both nodes {calm.seconds:.1f} s; killed after {killed - work.began:.1f} s with {done} of "
-        f"{calm.inputs} done: {work.seconds:.1f} s, ideal {ideal:.1f} s, in flight {work.twice} images "
-        f"({flight:.1f} s), over both {_over(work, killed, done, wait):+.1%}"
+        f"both nodes {undisturbed.seconds:.1f} s; killed after {killed - work.began:.1f} s with {done} "
+        f"of {undisturbed.inputs} done: {work.seconds:.1f} s, ideal {ideal:.1f} s, in flight {work.twice} "
+        f"images ({flight:.1f} s), over both {_over(work, killed, done, wait):+.1%}"
     )
 
 
@@ -113,9 +120,9 @@ def _run(
     head = {"num_cpus": 1, "object_store_memory": _MEMORY, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     second = cluster.add_node(num_cpus=1, object_store_memory=_MEMORY)
-    happened: list[tuple[float, int]] = []
+    kills: list[tuple[float, int]] = []
     over = threading.Event()
-    watch = threading.Thread(target=_kill, args=(cluster, second, log, kill_at, happened, over))
+    watch = threading.Thread(target=_kill, args=(cluster, second, log, kill_at, kills, over))
     try:
         if kill_at is not None:
             watch.start()
@@ -131,10 +138,10 @@ def _run(
         if kill_at is not None:
             watch.join()
         cluster.shutdown()  # type: ignore[no-untyped-call] # Ray's
-    killed, done = happened[0] if happened else (0.0, 0)
-    assert kill_at is None or happened, "the run was over before a node could be killed"
-    told = project.report()["infrastructure"]
-    assert bool(told) == (kill_at is not None), told
+    killed, done = kills[0] if kills else (0.0, 0)
+    assert kill_at is None or kills, "the run was over before a node could be killed"
+    losses = project.report()["infrastructure"]
+    assert bool(losses) == (kill_at is not None), losses
     return _work(log), killed, done
 
 
@@ -143,7 +150,7 @@ def _kill(
     node: Any,
     log: Path,
     at: int,
-    happened: list[tuple[float, int]],
+    kills: list[tuple[float, int]],
     over: threading.Event,
 ) -> None:
     while not over.wait(0.02):
@@ -151,7 +158,7 @@ def _kill(
         if done >= at:
             raylet = node.all_processes["raylet"][0].process.pid
             actors = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
-            happened.append((time.time(), done))
+            kills.append((time.time(), done))
             for pid in (raylet, *map(int, actors)):
                 os.kill(pid, signal.SIGKILL)
             cluster.remove_node(node, allow_graceful=False)
@@ -159,21 +166,21 @@ def _kill(
 
 
 def _batches(log: Path) -> list[tuple[float, float, int]]:
-    """Of every batch that ended: when it began and ended, and its images."""
-    found = []
+    """Begin, end and number of images of every batch that ended."""
+    batches = []
     for path in log.glob("done-*"):
         for line in path.read_text().splitlines():
             began, ended, count = line.split()
-            found.append((float(began), float(ended), int(count)))
-    return found
+            batches.append((float(began), float(ended), int(count)))
+    return batches
 
 
 def _work(log: Path) -> Work:
     batches = _batches(log)
-    left = [int(path.read_text() or 0) for path in log.glob("begun-*")]
+    unfinished = [int(path.read_text() or 0) for path in log.glob("begun-*")]
     began, ended = min(b for b, _, _ in batches), max(e for _, e, _ in batches)
-    again = sum(count for _, _, count in batches)
-    return Work(began, ended, again, sum(left))
+    described = sum(count for _, _, count in batches)
+    return Work(began, ended, described, sum(unfinished))
 
 
 if __name__ == "__main__":

@@ -10,79 +10,57 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_cepbench._version import __version__
-    from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
-    from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample
-    from pytest_cepbench.errors import CepError, InconclusiveWarning
-    from pytest_cepbench.gate import Judgement, Measurement, Verdict
-    from pytest_cepbench.metrics import cosine_to_start, gc_at_t, mean_similarity
-    from pytest_cepbench.models.protocols import (
-        Battle,
-        Describer,
-        Detector,
-        Encoder,
-        Generator,
-        Judge,
-        Reply,
-        Usage,
-    )
+    from pytest_cepbench._version import __version__ as __version__
+    from pytest_cepbench.artifacts import Detection as Detection
+    from pytest_cepbench.artifacts import Detections as Detections
+    from pytest_cepbench.artifacts import Failure as Failure
+    from pytest_cepbench.artifacts import ImageArtifact as ImageArtifact
+    from pytest_cepbench.datasets.sample import Dataset as Dataset
+    from pytest_cepbench.datasets.sample import DrawnImage as DrawnImage
+    from pytest_cepbench.datasets.sample import FileImage as FileImage
+    from pytest_cepbench.datasets.sample import Sample as Sample
+    from pytest_cepbench.errors import CepError as CepError
+    from pytest_cepbench.errors import InconclusiveWarning as InconclusiveWarning
+    from pytest_cepbench.evaluation.api import gate_checkpoint as gate_checkpoint
+    from pytest_cepbench.evaluation.gate_result import GateResult as GateResult
+    from pytest_cepbench.gate import Judgement as Judgement
+    from pytest_cepbench.gate import Measurement as Measurement
+    from pytest_cepbench.gate import Verdict as Verdict
+    from pytest_cepbench.metrics import cosine_to_start as cosine_to_start
+    from pytest_cepbench.metrics import gc_at_t as gc_at_t
+    from pytest_cepbench.metrics import mean_similarity as mean_similarity
+    from pytest_cepbench.models.protocols import Battle as Battle
+    from pytest_cepbench.models.protocols import Describer as Describer
+    from pytest_cepbench.models.protocols import Detector as Detector
+    from pytest_cepbench.models.protocols import Encoder as Encoder
+    from pytest_cepbench.models.protocols import Generator as Generator
+    from pytest_cepbench.models.protocols import Judge as Judge
+    from pytest_cepbench.models.protocols import Reply as Reply
+    from pytest_cepbench.models.protocols import Usage as Usage
+    from pytest_cepbench.report import CaseResult as CaseResult
+    from pytest_cepbench.suites import Case as Case
 
 
-_HOMES = {
-    "__version__": "_version",
-    "Battle": "models.protocols",
-    "CepError": "errors",
-    "Dataset": "datasets.sample",
-    "Describer": "models.protocols",
-    "Detection": "artifacts",
-    "Detections": "artifacts",
-    "Detector": "models.protocols",
-    "DrawnImage": "datasets.sample",
-    "Encoder": "models.protocols",
-    "Failure": "artifacts",
-    "FileImage": "datasets.sample",
-    "Generator": "models.protocols",
-    "ImageArtifact": "artifacts",
-    "InconclusiveWarning": "errors",
-    "Judge": "models.protocols",
-    "Judgement": "gate",
-    "Measurement": "gate",
-    "Reply": "models.protocols",
-    "Sample": "datasets.sample",
-    "Usage": "models.protocols",
-    "Verdict": "gate",
-    "cosine_to_start": "metrics",
-    "gc_at_t": "metrics",
-    "mean_similarity": "metrics",
-}
+_EXPORTS = {
+    "_version": ("__version__",),
+    "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact"),
+    "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "Sample"),
+    "errors": ("CepError", "InconclusiveWarning"),
+    "evaluation.api": ("gate_checkpoint",),
+    "evaluation.gate_result": ("GateResult",),
+    "gate": ("Judgement", "Measurement", "Verdict"),
+    "metrics": ("cosine_to_start", "gc_at_t", "mean_similarity"),
+    "models.protocols": (
+        "Battle", "Describer", "Detector", "Encoder", "Generator", "Judge", "Reply", "Usage",
+    ),
+    "report": ("CaseResult",),
+    "suites": ("Case",),
+}  # fmt: skip
+"""Module -> the names that it exports to users."""
 
-__all__ = [
-    "Battle",
-    "CepError",
-    "Dataset",
-    "Describer",
-    "Detection",
-    "Detections",
-    "Detector",
-    "DrawnImage",
-    "Encoder",
-    "Failure",
-    "FileImage",
-    "Generator",
-    "ImageArtifact",
-    "InconclusiveWarning",
-    "Judge",
-    "Judgement",
-    "Measurement",
-    "Reply",
-    "Sample",
-    "Usage",
-    "Verdict",
-    "__version__",
-    "cosine_to_start",
-    "gc_at_t",
-    "mean_similarity",
-]
+_HOMES = {name: module for module, names in _EXPORTS.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - made of the table above
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ FLOORS = [
     "suites",
     "studies",
     "report",
+    "evaluation",
     "plugin",
     "cli",
 ]

@@ -117,8 +117,8 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
             metrics.append(_metric(suite, run, case, measure, draws))
     for measure in measures.values():
         if isinstance(measure, MappingMeasure) and not measure.rates:
-            metrics += _rates(measure, run.evidence, samples, draws)
-    chains = {start: list(run.evidence.chains(start, samples).values()) for start in suite.plans}
+            metrics += _rates(measure, run.chain_data, samples, draws)
+    chains = {start: list(run.chain_data.chains(start, samples).values()) for start in suite.plans}
     return Played(
         suite=suite.name,
         samples=tuple(one.id for one in samples),
@@ -134,7 +134,7 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
 
 def _metric(suite: Suite, run: SuiteRun, case: Case, measure: Measure, draws: Draws) -> Metric:
     measured = run.measure(case)
-    readings = measure.readings(case)
+    required_features = measure.required_features(case)
     part = "" if case.key.part == OVERALL else f" {case.key.part}"
     scores: Array | None = None
     if isinstance(measure, SetMeasure):
@@ -151,7 +151,9 @@ def _metric(suite: Suite, run: SuiteRun, case: Case, measure: Measure, draws: Dr
         label=f"{case.label}{part}",
         higher_is_better=measure.higher_is_better,
         tolerance=claim_of(suite, case.key, Overrides()).policy.tolerance,
-        reach=tuple(dict.fromkeys((one.plan.start, one.generations[-1]) for one in readings)),
+        reach=tuple(
+            dict.fromkeys((one.plan.start, one.generations[-1]) for one in required_features)
+        ),
         value=measured.value,
         drawn=drawn,
         scores=scores,
@@ -164,7 +166,7 @@ def _distances(measure: SetMeasure, run: SuiteRun, draws: Draws) -> Array:
     samples, start = run.dataset.samples, measure.plan.start
 
     def features(generation: int) -> Array:
-        found = run.evidence.features(start, measure.encoder, generation, samples)
+        found = run.chain_data.features(start, measure.encoder, generation, samples)
         return _rows(samples, (pair for shard in found for pair in shard))
 
     starts = features(0)
@@ -196,11 +198,11 @@ def _there(rows: Array) -> Array:
 
 
 def _rates(
-    measure: MappingMeasure, evidence: ChainData, samples: Sequence[Sample], draws: Draws
+    measure: MappingMeasure, chain_data: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
     for name, course in measure.courses.items():
-        traces = course.traces(evidence, samples)
+        traces = course.traces(chain_data, samples)
         curves = np.array([traces[sample.id].similarities for sample in samples])
         rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())
         yield Metric(

@@ -1,13 +1,26 @@
-"""Growing chains: steps in batches, each looked up in the store before a model is asked."""
+"""Chains: artifacts of samples, each generation made by a model from the one before.
+
+A `ChainPlan` says how a suite's chains are grown. `ChainModels` holds the `RoleRunner` of each
+role: a runner looks for results in the store and calls its model, in batches, for what is missing.
+A `ChainGroup` grows the chains of a shard of samples and repairs them where stored images were
+lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` give their features.
+
+plan, growth: chain_plan, chain, growth, replay, chain_group, features, baseline_model.
+calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
+on a cluster: ray.
+"""
 
 from pytest_cepbench.chains.batching import CallCounts, total
-from pytest_cepbench.chains.caption_cleanup import CaptionRules
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
-from pytest_cepbench.chains.chain_group import ChainGroup, grow_together
-from pytest_cepbench.chains.chain_plan import ChainPlan, Modality
+from pytest_cepbench.chains.chain_group import (
+    ChainGroup,
+    PendingChain,
+    grow_together,
+    look_ahead,
+)
+from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, Modality
 from pytest_cepbench.chains.features import Trace, boxes, store_vectors, trace, vectors
 from pytest_cepbench.chains.growth import ChainModels, start_chains
-from pytest_cepbench.chains.pending import PendingChain, look_ahead
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 

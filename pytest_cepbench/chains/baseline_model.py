@@ -1,4 +1,4 @@
-"""Models as a baseline remembers them: enough to find their steps in the store, too little to load."""
+"""Models as a baseline records them: enough to find their steps in the store, not to load them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 
 
-class _Remembered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What of a model enters its steps' keys; fields as in `BoundRole`."""
+class _ModelRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of a model that enters its steps' keys; fields as in `BoundRole`."""
 
     role: RoleName
     adapter: str
@@ -24,43 +24,46 @@ class _Remembered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def remember(bound: BoundRole) -> str:
-    """What of a model enters its steps' keys, as canonical JSON. Raises as `canonical_json`."""
+    """The part of a model that enters its steps' keys, as canonical JSON.
+
+    Raises as `canonical_json`.
+    """
     return canonical_json({"role": bound.role, **bound.identity, "seeded": bound.seeded})
 
 
 def recall(text: str) -> tuple[BoundRole, ...]:
-    """The remembered models: one, or several in a list, such as both roles of a unified model.
+    """The recorded models: one, or several in a list, such as both roles of a unified model.
 
-    They have the keys of the models that were remembered; loading one raises NotInStoreError.
+    They have the keys of the models that were recorded; loading one raises NotInStoreError.
     Raises BaselineError for a text that is not of `remember`, or names a role twice.
     """
     try:
         plain = parse_json(text)  # keeps numbers as they are: they enter keys
-        every = plain if isinstance(plain, list) else [plain]
-        found = [msgspec.convert(one, _Remembered) for one in every]
+        objects = plain if isinstance(plain, list) else [plain]
+        records = [msgspec.convert(fields, _ModelRecord) for fields in objects]
     except (ValueError, msgspec.ValidationError) as error:
         msg = (
             f"the baseline's model.step cannot be read: {error}. Restore the baseline file, or "
             "accept a new one with --snapshot-update"
         )
         raise BaselineError(msg) from error
-    if len({one.role for one in found}) < len(found) or not found:
-        roles = ", ".join(one.role for one in found) or "no role"
+    if len({record.role for record in records}) < len(records) or not records:
+        roles = ", ".join(record.role for record in records) or "no role"
         msg = f"the baseline's model.step names {roles}: each role once is expected"
         raise BaselineError(msg)
-    return tuple(_bind(one) for one in found)
+    return tuple(_bind(record) for record in records)
 
 
-def _bind(one: _Remembered) -> BoundRole:
+def _bind(record: _ModelRecord) -> BoundRole:
     return BoundRole(
-        role=one.role,
-        spec=f"the baseline's {one.role}",
-        what=f"the {one.role} that the baseline was measured with",
-        fingerprint=one.fingerprint,
-        adapter=one.adapter,
-        load=_refuse(one.role),
-        params=one.params,
-        seeded=one.seeded,
+        role=record.role,
+        spec=f"the baseline's {record.role}",
+        what=f"the {record.role} that the baseline was measured with",
+        fingerprint=record.fingerprint,
+        adapter=record.adapter,
+        load=_refuse(record.role),
+        params=record.params,
+        seeded=record.seeded,
     )
 
 

@@ -1,24 +1,28 @@
-"""Asking a model for a batch: as much at once as fits, and one by one where one input spoils it."""
+"""Batches: as many inputs in a call as fit and pay, fewer where one input makes a call fail."""
 
 from __future__ import annotations
 
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from pytest_cepbench.artifacts import Failure
+import msgspec
+
+from pytest_cepbench.artifacts import Failure, canonical_json, digest_json
 from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
+from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
+from pytest_cepbench.store import Store
 
 LARGEST = 32
-"""Most inputs of a batch that nobody asked for."""
+"""Most inputs of a batch where the user gave no size."""
 
-_WORTH = 0.95  # a larger batch stays where an input takes at most this much of the time
+_WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
 Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]
 
@@ -27,9 +31,14 @@ Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]
 class CallCounts:
     """What a role did in this process.
 
-    seconds: in its model's own code, loading included. usage: what its model counted. remarks: what
-    it had to say to people, each once. codes: under which stored answers were made that it took,
-    other than its own. provenances: of its results, as JSON, each once, where people are told of them.
+    loads: of its model.
+    inputs: that its model was asked for.
+    hits: results that were in the store.
+    seconds: in its model's own code, loading included.
+    usage: what its model counted.
+    remarks: of its model for users, each once.
+    codes: other versions of the user's code by which stored results were made.
+    provenances: of its results, as JSON, each once, where the adapter warns of them.
     """
 
     loads: int = 0
@@ -41,23 +50,23 @@ class CallCounts:
     codes: dict[str, None] = field(default_factory=dict)
     provenances: dict[str, None] = field(default_factory=dict)
 
-    def hear(self, outputs: Iterable[object]) -> None:
-        """Count what replies say they took, and keep what they remark."""
-        for one in outputs:
-            if isinstance(one, Reply):
-                self.usage += one.usage
-                self.remarks.update(dict.fromkeys(one.remarks))
+    def record(self, outputs: Iterable[object]) -> None:
+        """Add the usage of replies, and keep their remarks."""
+        for output in outputs:
+            if isinstance(output, Reply):
+                self.usage += output.usage
+                self.remarks.update(dict.fromkeys(output.remarks))
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Count the time of a model's own code, and keep its libraries' warnings warnings.
+    def timed(self) -> Iterator[None]:
+        """Add the time of a model's own code, and keep its libraries' warnings warnings.
 
-        Under a user's `-W error` a deprecation inside a library would be a failed step otherwise. On
-        other threads than the main one no model's code runs here, but on a cluster.
+        Under a user's `-W error` a deprecation inside a library would be a failed step otherwise.
+        Threads other than the main one run no model's code here: their models are on a cluster.
         """
         started = time.perf_counter()
         try:
-            # Filters are the whole process's: threads would put back one another's.
+            # Filters belong to the process: threads would put back each other's.
             with warnings.catch_warnings(action="default") if in_main_thread() else nullcontext():
                 yield
         finally:
@@ -65,7 +74,7 @@ class CallCounts:
 
 
 def total(tallies: Iterable[CallCounts]) -> CallCounts:
-    """What several roles did together."""
+    """The counts of several roles together."""
     together = CallCounts()
     for tally in tallies:
         together.loads += tally.loads
@@ -91,7 +100,7 @@ class MemoryBudget(Protocol):
 
 @dataclass(frozen=True)
 class TransientFailure:
-    """A failure that is counted now and not stored: it may go better another time."""
+    """A failure that is counted now and not stored: another run may succeed."""
 
     failure: Failure
 
@@ -100,91 +109,91 @@ class TransientFailure:
 class BatchCaller:
     """Asks one model, in batches of the size that suits it.
 
-    size: most inputs in one call; halved when memory runs out, and doubled while there is room and it
-    pays, where nobody asked for a size. room: None where no more is to be tried. settled: whether
-    no other size is tried any more. pace: seconds per input of the last full batch,
-    of the first call as long as there was none.
+    tally: counts of the role.
+    size: most inputs in one call; halved when memory runs out, and doubled while there is memory
+        and it pays, where the user gave no size.
+    memory: of the device; None where no larger size is to be tried.
+    settled: whether no other size is tried any more.
+    pace: seconds per input of the last full batch, of the first call as long as there was none.
     """
 
     bound: BoundRole
     tally: CallCounts
     size: int
-    room: MemoryBudget | None = None
+    memory: MemoryBudget | None = None
     settled: bool = False
     pace: float | None = None
     _smaller: tuple[int, float] | None = field(default=None, repr=False)
-    _warm: int = field(default=0, repr=False)  # the size that full batches have been asked at
+    _warm: int = field(default=0, repr=False)  # the size of the last full batch
 
     def call(
         self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
     ) -> list[Any]:
-        """One output for each input, or a `Passing` failure.
+        """One output for each input, or a `TransientFailure`.
 
         Raises DeviceMemoryError when a single input does not fit, ModelError when there is not one
         output for each input, and CepErrors of the model.
         """
-        if self.room is not None:
-            self.room.watch()
+        if self.memory is not None:
+            self.memory.watch()
         started = time.perf_counter()
-        whole, size = len(inputs) >= self.size, self.size
+        full, size = len(inputs) >= self.size, self.size
         outputs = self._ask(model, inputs, seeds, ask)
         seconds = (time.perf_counter() - started) / len(inputs)
         if self.pace is None:
             self.pace = seconds  # better than nothing, until there is a full batch
-        if whole and self.size == size:
-            self._pace_of(seconds)
+        if full and self.size == size:
+            self._adapt(seconds)
         return outputs
 
     def _ask(
         self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
     ) -> list[Any]:
         try:
-            with self.tally.at_work():
+            with self.tally.timed():
                 outputs = list(ask(model, inputs, seeds))
         except CepError:
             raise
-        except Exception as error:  # noqa: BLE001 - any exception of a model is an outcome (design 4)
-            # The exception itself is let go: its traceback holds the tensors that did not fit.
-            no_memory, words = is_out_of_memory(error), in_words(error)
+        except Exception as error:  # noqa: BLE001 - any exception of a model is an outcome
+            # The exception itself is dropped: its traceback holds the tensors that did not fit.
+            no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
             if len(outputs) != len(inputs):
                 msg = f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
                 raise ModelError(msg)
             self.tally.inputs += len(inputs)
-            self.tally.hear(outputs)
+            self.tally.record(outputs)
             return outputs
         if no_memory:
             release_memory()
         if len(inputs) == 1:
-            return [self._failed(words, no_memory=no_memory)]
+            return [self._failure(reason, no_memory=no_memory)]
         half = (len(inputs) + 1) // 2
         if no_memory:
             self.size, self.settled = half, True
-        halves = (slice(0, half), slice(half, None))
-        return [
-            output for part in halves for output in self._ask(model, inputs[part], seeds[part], ask)
-        ]
+        first = self._ask(model, inputs[:half], seeds[:half], ask)
+        return first + self._ask(model, inputs[half:], seeds[half:], ask)
 
-    def _failed(self, words: str, *, no_memory: bool) -> TransientFailure:
+    def _failure(self, reason: str, *, no_memory: bool) -> TransientFailure:
         if no_memory:
             msg = (
                 f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
-                f"smaller images, --cep-residency=swap, or a larger device ({words})"
+                f"smaller images, --cep-residency=swap, or a larger device ({reason})"
             )
             raise DeviceMemoryError(msg)
-        return TransientFailure(Failure("exception", words))
+        return TransientFailure(Failure("exception", reason))
 
-    def _pace_of(self, seconds: float) -> None:
-        """A full batch took so many seconds per input: keep to its size, or try another."""
+    def _adapt(self, seconds: float) -> None:
+        """Keep the size of a full batch that took so many seconds per input, or try another."""
         if self._warm != self.size:  # the first of a size also compiles and allocates
             self._warm = self.size
             return
         self.pace = seconds
-        if self.settled or self.room is None:
+        if self.settled or self.memory is None:
             return
         if self._smaller is not None and seconds > _WORTH * self._smaller[1]:
             (self.size, self.pace), self.settled = self._smaller, True
-        elif 2 * self.size <= LARGEST and self.room.fits_twice():
+        elif 2 * self.size <= LARGEST and self.memory.fits_twice():
             self._smaller = (self.size, seconds)
             self.size *= 2
 
@@ -195,5 +204,52 @@ def in_main_thread() -> bool:
 
 
 def in_words(error: Exception) -> str:
-    """An exception of a model, short enough to be stored."""
+    """An exception of a model as text, short enough to be stored."""
     return f"{type(error).__name__}: {error}"[:300]
+
+
+# -- throughput of earlier runs ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """How a role works on a kind of device, as measured by earlier runs.
+
+    batch_size: inputs of a call that fit.
+    seconds: per input, of such calls.
+    """
+
+    batch_size: int
+    seconds: float
+
+
+def load_throughput(bound: BoundRole, store: Store) -> Throughput | None:
+    """The throughput that was saved; None where there is none or the note cannot be read."""
+    name = _note_name(bound)
+    text = store.notes([name]).get(name)
+    if text is None:
+        return None
+    try:
+        throughput = msgspec.json.decode(text, type=Throughput)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return throughput if throughput.batch_size >= 1 and throughput.seconds >= 0 else None
+
+
+def save_throughput(bound: BoundRole, throughput: Throughput, store: Store) -> None:
+    """Keep a throughput for later runs. Raises StoreError."""
+    store.note(_note_name(bound), canonical_json(asdict(throughput)))
+
+
+def _note_name(bound: BoundRole) -> str:
+    """The weights are left out: the next checkpoint of a training run works like this one."""
+    about: Mapping[str, object] = {
+        "role": bound.role,
+        "what": bound.what,
+        "build": bound.build,
+        "adapter": bound.adapter,
+        "params": dict(bound.params),
+        "asked": bound.batch_size,
+        "device": device_name(bound.device),
+    }
+    return f"habit {digest_json(about)}"  # as stores hold it

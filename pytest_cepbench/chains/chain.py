@@ -1,4 +1,4 @@
-"""One sample's telephone game: its artifacts in order, and how to get at them."""
+"""Chains: the artifacts of one sample in order, and how to load them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from pytest_cepbench.store import Store
 class Link:
     """One artifact of a chain.
 
-    kind: its modality. digest: of its content; empty where it was not recorded.
-    text: the text itself, None for images. key: of the step that made it, None for the start and
-    for what was made elsewhere. source: of an image that lies outside the store.
+    kind: its modality.
+    digest: of its content; empty where it was not recorded.
+    text: the text itself, None for images.
+    key: of the step that made it, None for the start and for what another tool made.
+    source: of an image that lies outside the store.
     """
 
     kind: Modality
@@ -37,10 +39,11 @@ class Link:
 
 @dataclass
 class Chain:
-    """The telephone game of one sample, as far as it went.
+    """The chain of one sample, as far as it is grown.
 
-    links: the start and one artifact per generation. failure, failed_at: what stopped it, and at
-    which generation; None while nothing did.
+    links: the start and one artifact per generation.
+    failure: what stopped it; None while nothing did.
+    failed_at: the generation that failed.
     """
 
     sample: Sample
@@ -57,7 +60,7 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
     """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
 
     Raises ImageError naming sample and generation for an image outside the store that is gone or
-    changed since it was looked at.
+    changed since it was read.
     """
     link = chain.links[index]
     if link.text is not None:
@@ -73,7 +76,7 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
             raise ImageError(msg) from error
         if image.digest != link.digest:
             msg = (
-                f"{chain.sample.id}, generation {index}: the image changed after the run had looked at "
+                f"{chain.sample.id}, generation {index}: the image changed after the run had read "
                 "it, and answers to it would be stored as answers to the one before: run again"
             )
             raise ImageError(msg)
@@ -85,10 +88,12 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
 
 @contextmanager
 def naming_damage(chains: Sequence[Chain], index: int) -> Iterator[None]:
-    """Turn damaged inputs of steps, one for each chain, into the keys of what made them.
+    """Turn damaged inputs of steps into the keys of the steps that made them.
 
-    chains, index: whose artifacts the steps start from. Seeds have no key: they are read from the
-    data set anew. Raises DamagedChainsError.
+    chains: one for each step.
+    index: of the link that the steps start from. Seeds have no key: they are read from the data
+        set anew.
+    Raises DamagedChainsError.
     """
     try:
         yield

@@ -1,4 +1,7 @@
-"""The chains of some samples: grown when they are first needed, made again where they were lost."""
+"""Groups of chains: grown when they are first needed, repaired where images were lost.
+
+`look_ahead` says without a model which steps a group still needs.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +10,52 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pytest_cepbench.chains.chain import Chain
-from pytest_cepbench.chains.chain_plan import ChainPlan
-from pytest_cepbench.chains.growth import ChainModels, ask, start_chains
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.chains.chain import Chain, Link
+from pytest_cepbench.chains.chain_plan import ChainPlan, derive_seed
+from pytest_cepbench.chains.growth import (
+    ChainModels,
+    grow_generation,
+    read_stored,
+    start_chains,
+)
 from pytest_cepbench.chains.replay import replay_chains
+from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedChainsError, StoreError
 
-LANE = 32
-"""Chains that are asked for together, or as many as a batch of who plays holds: while the artifacts of
-one lane are being stored, the model works on the next."""
+CHUNK = 32
+"""Chains that are grown together, or as many as the largest batch of a model holds: while the
+artifacts of one chunk are being stored, the model works on the next."""
 
 _NOT_BEGUN = -1
 
-_SPARE_REPAIRS = 4  # each repair makes a generation's images whole; more means a dying disk
+_SPARE_REPAIRS = 4  # each repair restores a generation's images; more means a dying disk
 
 T = TypeVar("T")
 
 
 class ChainGroup:
-    """The telephone game of one shard of samples.
+    """The chains of one shard of samples.
 
-    crew: who plays. replay: chains made elsewhere, which are read instead of grown.
+    models: that grow them.
+    replay: chains of another tool, which are read instead of grown.
     """
 
     def __init__(
         self,
         plan: ChainPlan,
         samples: Sequence[Sample],
-        crew: ChainModels,
+        models: ChainModels,
         replay: Replay | None = None,
     ) -> None:
         self.plan = plan
         self.samples = tuple(samples)
-        self._crew = crew
+        self._models = models
         self._replay = replay
         self._chains: list[Chain] = []
-        self._lanes: list[_Lane] = []
+        self._chunks: list[_Chunk] = []
         self._reached = _NOT_BEGUN
 
     @property
@@ -58,25 +69,25 @@ class ChainGroup:
         return self.read(list)
 
     def read(self, use: Callable[[Sequence[Chain]], T]) -> T:
-        """What `use` makes of the chains; where it meets damaged images they are made again.
+        """Call `use` with the chains; where it meets damaged images they are made again.
 
         Raises DatasetError, ModelError, CheckpointError, and StoreError when images keep getting
         lost.
         """
 
-        def whole(chains: Sequence[Chain]) -> T:
-            for lane in self._lanes:
-                lane.settle()
+        def use_settled(chains: Sequence[Chain]) -> T:
+            for chunk in self._chunks:
+                chunk.settle()
             return use(chains)
 
-        return self._read(self.plan.generations, whole)
+        return self._read(self.plan.generations, use_settled)
 
     def grow(self, generation: int) -> None:
-        """Have the chains grown to a generation, which may still be being stored; raises as `read`."""
+        """Grow the chains to a generation, which may not be stored yet. Raises as `read`."""
         self._read(generation, lambda _: None)
 
     def _read(self, generation: int, use: Callable[[Sequence[Chain]], T]) -> T:
-        store = self._crew.store
+        store = self._models.store
         for _ in range(self.plan.generations + _SPARE_REPAIRS):
             try:
                 self._reach(generation)
@@ -96,50 +107,117 @@ class ChainGroup:
         if self._reached == _NOT_BEGUN:
             self._begin()
         while self._reached < generation:
-            for lane in self._lanes:
-                lane.settle()
-                lane.left = ask(self.plan, self._reached + 1, lane.chains, self._crew)
+            for chunk in self._chunks:
+                chunk.settle()
+                chunk.unsettled = grow_generation(
+                    self.plan, self._reached + 1, chunk.chains, self._models
+                )
             self._reached += 1
 
     def _begin(self) -> None:
-        store = self._crew.store
+        store = self._models.store
         if self._replay is not None:
             self._chains = replay_chains(self.plan, self.samples, self._replay, store)
             self._reached = self.plan.generations
             return
         self._chains = start_chains(self.plan, self.samples, store)
-        size = max(LANE, self._crew.largest_batch)
+        size = max(CHUNK, self._models.largest_batch)
         parts = (self._chains[low : low + size] for low in range(0, len(self._chains), size))
-        self._lanes = [_Lane(part) for part in parts]
+        self._chunks = [_Chunk(part) for part in parts]
         self._reached = 0
 
     def _abandon(self) -> None:
-        """Begin anew next time, from what the store has; what is on its way there arrives."""
-        for lane in self._lanes:
-            with suppress(Exception):  # whatever it is, the chains will meet it again
-                lane.settle()
-        self._lanes, self._reached = [], _NOT_BEGUN
+        """Begin anew next time, from what the store has; results on their way there arrive."""
+        for chunk in self._chunks:
+            with suppress(Exception):  # growing the chains again meets it again
+                chunk.settle()
+        self._chunks, self._reached = [], _NOT_BEGUN
 
 
 @dataclass
-class _Lane:
-    """Chains that are asked for together. left: gives them the artifacts that are being stored."""
+class _Chunk:
+    """Chains that are grown together. unsettled: adds the artifacts that are being stored."""
 
     chains: list[Chain]
-    left: Callable[[], None] | None = None
+    unsettled: Callable[[], None] | None = None
 
     def settle(self) -> None:
         """Wait for what is being stored."""
-        left, self.left = self.left, None
-        if left is not None:
-            left()
+        unsettled, self.unsettled = self.unsettled, None
+        if unsettled is not None:
+            unsettled()
 
 
-def grow_together(games: Sequence[ChainGroup]) -> None:
-    """Grow the chains of games of one plan: a generation of all of them, then the next.
+def grow_together(groups: Sequence[ChainGroup]) -> None:
+    """Grow the chains of groups of one plan: a generation of all of them, then the next.
 
-    So each role works once per generation, however many games there are. Raises as `Game.read`.
+    So each model is loaded once per generation, however many groups there are. Raises as
+    `ChainGroup.read`.
     """
-    for generation in range(1, max((game.plan.generations for game in games), default=0) + 1):
-        for game in games:
-            game.grow(generation)
+    for generation in range(1, max((group.plan.generations for group in groups), default=0) + 1):
+        for group in groups:
+            group.grow(generation)
+
+
+# -- steps that are pending ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PendingChain:
+    """A chain as far as the store has it, and the steps that it needs where none fails.
+
+    digests: of its artifacts, by generation; None for one that is not recorded. What is yet to be
+        made has a name in place of a digest, the same for steps that are sure to make the same.
+    there: runner and key of the steps whose results are in the store.
+    ahead: runner and key of the others.
+    """
+
+    chain: Chain
+    digests: tuple[str | None, ...]
+    there: tuple[tuple[RoleRunner, str], ...]
+    ahead: tuple[tuple[RoleRunner, str], ...]
+
+
+def look_ahead(
+    plan: ChainPlan, samples: Sequence[Sample], models: ChainModels, replay: Replay | None
+) -> list[PendingChain]:
+    """The pending chain of every sample. Raises as `read_stored` and `replay_chains`."""
+    if replay is not None:
+        chains = replay_chains(plan, samples, replay, models.store)
+        return [PendingChain(chain, _digests(chain), (), ()) for chain in chains]
+    return [_pending(plan, chain, models) for chain in read_stored(plan, samples, models)]
+
+
+def _pending(plan: ChainPlan, chain: Chain, models: ChainModels) -> PendingChain:
+    digests = list(_digests(chain))
+    made = enumerate(chain.links[1:], start=1)
+    there = [
+        (models.runner(plan, generation), link.key)
+        for generation, link in made
+        if link.key is not None
+    ]
+    ahead = []
+    last = 0 if chain.failure is not None else plan.generations
+    for generation in range(len(chain.links), last + 1):
+        runner = models.runner(plan, generation)
+        key = _key(plan, chain, generation, runner, digests[-1] or "")
+        ahead.append((runner, key))
+        digests.append(f"made by {key}")
+    return PendingChain(chain, tuple(digests), tuple(there), tuple(ahead))
+
+
+def _digests(chain: Chain) -> tuple[str | None, ...]:
+    return tuple(link.digest if link.recorded else None for link in chain.links)
+
+
+def _key(plan: ChainPlan, chain: Chain, generation: int, runner: RoleRunner, before: str) -> str:
+    """Key of the step that makes a generation; a stand-in while its input is not made."""
+    prompt = plan.describe if plan.describes(generation) else plan.generate
+    seed = derive_seed(plan.seed, chain.sample.id, generation)
+    if generation == len(chain.links):
+        before = _input_digest(plan, chain.links[-1])
+    return runner.key(prompt, seed, plan.modality(generation - 1), before)
+
+
+def _input_digest(plan: ChainPlan, link: Link) -> str:
+    return link.digest if link.text is None else digest_text(plan.wording.apply(link.text))

@@ -1,4 +1,4 @@
-"""What readers (encoders, detectors) make of chains: vectors, boxes, and similarities to the start."""
+"""Features of chains: vectors of encoders, boxes of detectors, similarities to the start."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pytest_cepbench.store import Store, Vector
 class Trace:
     """The similarities of one chain to its own start.
 
-    similarities: one per generation that was compared, in [-1, 1]; 0 from the failed step on
-    (design 4). failure, failed_at: what stopped it (growing or encoding) and at which generation.
-    vectors: what was compared: of the start, then of each of those generations; None from the failed
-    step on.
+    similarities: one per generation that was compared, in [-1, 1]; 0 from the failed step on.
+    failure: what stopped the chain or its encoding; None while nothing did.
+    failed_at: the generation that failed.
+    vectors: of the start, then of each of those generations; None from the failed step on.
     """
 
     chain: Chain
@@ -35,7 +35,7 @@ class Trace:
 def trace(
     chains: Sequence[Chain], generations: Sequence[int], encoder: RoleRunner, store: Store
 ) -> list[Trace]:
-    """Encode the start of each chain and its artifacts at some generations, and compare.
+    """Encode the start of each chain and its artifacts at some generations, and compare them.
 
     generations: rising, from 1 on. Raises ModelError and the others of the encoder;
     DamagedChainsError when a stored image that has to be encoded is damaged: the chains have to be
@@ -48,20 +48,20 @@ def trace(
     for column, generation in enumerate((0, *generations)):
         able = [i for i, chain in enumerate(chains) if chain.has(generation) and i not in failures]
         results = vectors([chains[i] for i in able], generation, encoder, store)
-        found = {}
+        encoded = {}
         for i, result in zip(able, results, strict=True):
             if isinstance(result, Failure):
                 failures[i] = (result, generation)
             else:
-                found[i] = result
+                encoded[i] = result
         for i, row in enumerate(kept):
-            row.append(found.get(i))
+            row.append(encoded.get(i))
         if generation == 0:
-            start = found
-        elif found:
-            before = np.stack([start[i] for i in found])
-            later = np.stack(list(found.values()))[:, None]
-            similarities[list(found), column - 1] = cosine_to_start(before, later)[:, 0]
+            start = encoded
+        elif encoded:
+            before = np.stack([start[i] for i in encoded])
+            later = np.stack(list(encoded.values()))[:, None]
+            similarities[list(encoded), column - 1] = cosine_to_start(before, later)[:, 0]
     return [
         Trace(
             chain,
@@ -76,7 +76,7 @@ def trace(
 def vectors(
     chains: Sequence[Chain], generation: int, encoder: RoleRunner, store: Store
 ) -> list[Vector | Failure]:
-    """Features of every chain's artifact at a generation, which all of them have; errors as `trace`."""
+    """Encode every chain's artifact at a generation, which all of them have. Raises as `trace`."""
     if not chains:
         return []
     kind = chains[0].links[generation].kind
@@ -94,13 +94,13 @@ def vectors(
 def store_vectors(
     chains: Sequence[Chain], generation: int, encoder: RoleRunner, store: Store
 ) -> None:
-    """Have every chain's features at a generation in the store; as `vectors`, but none is read."""
+    """Store every chain's features at a generation; as `vectors`, but none is read."""
     if not chains:
         return
     kind = chains[0].links[generation].kind
     keys = [encoder.key("", 0, kind, chain.links[generation].digest) for chain in chains]
-    there = store.has(keys)
-    missing = [chain for chain, key in zip(chains, keys, strict=True) if key not in there]
+    stored = store.has(keys)
+    missing = [chain for chain, key in zip(chains, keys, strict=True) if key not in stored]
     vectors(missing, generation, encoder, store)
 
 
@@ -111,22 +111,22 @@ def boxes(
     detector: RoleRunner,
     store: Store,
 ) -> list[Detections | Failure]:
-    """What is found in every chain's image at a generation, which all of them have.
+    """Detect objects in every chain's image at a generation, which all of them have.
 
-    queries: sample id -> what to look for. Errors as `trace`.
+    queries: what to look for, by sample id. Raises as `trace`.
     """
     if not chains:
         return []
 
     def step(chain: Chain) -> Step:
-        wanted = list(queries[chain.sample.id])
+        words = list(queries[chain.sample.id])
 
         def load() -> object:
             image = load_link(chain, generation, store)
-            return None if image is None else (image, wanted)
+            return None if image is None else (image, words)
 
         digest = chain.links[generation].digest
-        return Step(detector.key(canonical_json(wanted), 0, "image", digest), 0, load)
+        return Step(detector.key(canonical_json(words), 0, "image", digest), 0, load)
 
     with naming_damage(chains, generation):
         results = detector.detect([step(chain) for chain in chains])

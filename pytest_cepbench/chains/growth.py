@@ -1,4 +1,4 @@
-"""Growing the chains of many samples together: one step of all of them, then the next."""
+"""Growth of the chains of many samples: a generation of all of them, then the next."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from pytest_cepbench.datasets.sample import (
     load_seed_image,
 )
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store
 
 
 @dataclass(frozen=True)
 class ChainModels:
-    """Who plays: one runner per role, all on one store; None for a role that no chain needs.
+    """The models that grow chains, all on one store; None for a role that no chain needs.
 
-    stand_ins: by start of the chain and generation, who plays that one hop in place of the role's
-    runner.
+    stand_ins: by start of the chain and generation, the runner of that generation in place of the
+        role's.
     """
 
     describer: RoleRunner | None
@@ -38,38 +39,41 @@ class ChainModels:
 
     @property
     def largest_batch(self) -> int:
-        """Most inputs that any of its models was asked to take in one call."""
-        every = (self.describer, self.generator, *self.stand_ins.values())
-        return max((one.bound.batch_size for one in every if one is not None), default=0)
+        """Most inputs in one call of any of its models, as they were bound."""
+        return max((bound.batch_size for bound in self._bound), default=0)
 
     @property
     def small(self) -> bool:
         """Whether all of its models are small ones on the CPU."""
-        every = (self.describer, self.generator, *self.stand_ins.values())
-        bound = [one.bound for one in every if one is not None]
-        return bool(bound) and all(one.small for one in bound)
+        return bool(self._bound) and all(bound.small for bound in self._bound)
 
-    def player(self, plan: ChainPlan, generation: int) -> RoleRunner:
-        """Who plays a generation of the plan's chains."""
+    def runner(self, plan: ChainPlan, generation: int) -> RoleRunner:
+        """The runner of the model that makes a generation of the plan's chains."""
         own = self.describer if plan.describes(generation) else self.generator
-        found = self.stand_ins.get((plan.start, generation), own)
-        assert found is not None  # whoever makes a crew fills the roles that the plan needs
-        return found
+        runner = self.stand_ins.get((plan.start, generation), own)
+        assert runner is not None  # the caller fills the roles that the plan needs
+        return runner
+
+    @property
+    def _bound(self) -> list[BoundRole]:
+        runners = (self.describer, self.generator, *self.stand_ins.values())
+        return [runner.bound for runner in runners if runner is not None]
 
 
-def peek(plan: ChainPlan, samples: Sequence[Sample], crew: ChainModels) -> list[Chain]:
+def read_stored(plan: ChainPlan, samples: Sequence[Sample], models: ChainModels) -> list[Chain]:
     """The chains as far as the store has them; no model is loaded.
 
-    A chain that is short and has no failure goes on with a step that is not in the store. Raises as
+    A chain that is short without a failure goes on with a step that is not in the store. Raises as
     `start_chains`.
     """
-    chains = start_chains(plan, samples, crew.store)
+    chains = start_chains(plan, samples, models.store)
     for generation in range(1, plan.generations + 1):
-        alive = [one for one in chains if one.failure is None and len(one.links) == generation]
-        able, steps = _steps(plan, generation, alive, crew)
-        for chain, step, result in zip(
-            able, steps, crew.player(plan, generation).look(steps), strict=True
-        ):
+        alive = [
+            chain for chain in chains if chain.failure is None and len(chain.links) == generation
+        ]
+        able, steps = _steps(plan, generation, alive, models)
+        results = models.runner(plan, generation).stored(steps)
+        for chain, step, result in zip(able, steps, results, strict=True):
             if result is not None:
                 _append(chain, generation, step.key, result)
     return chains
@@ -93,16 +97,16 @@ def start_chains(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> li
     return chains
 
 
-def look_at(image: SeedImage, what: str, look: Callable[[], str], store: Store) -> str:
-    """`look()` for an image outside the store, remembered while the file it lies in stays the same.
+def cached_look(image: SeedImage, name: str, look: Callable[[], str], store: Store) -> str:
+    """`look()` at an image outside the store, kept while the file it lies in stays the same.
 
-    what: names the kind of look. Raises what `look` raises; that is not remembered.
+    name: of the kind of look. Raises what `look` raises; that is not kept.
     """
     if isinstance(image, FileImage) and image.path.exists():
-        return store.file_digest(image.path, f"{what} {DECODER}", lambda _: look())
+        return store.file_digest(image.path, f"{name} {DECODER}", lambda _: look())
     if isinstance(image, EmbeddedImage) and image.path.exists():
-        place = f"{what} {DECODER} {image.offset}+{image.length}"
-        return store.file_digest(image.path, place, lambda _: look())
+        part = f"{name} {DECODER} {image.offset}+{image.length}"
+        return store.file_digest(image.path, part, lambda _: look())
     return look()
 
 
@@ -119,59 +123,59 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
         return loaded.digest
 
     image = sample.image
-    digest = pixels() if image is None else look_at(image, "pixels", pixels, store)
+    digest = pixels() if image is None else cached_look(image, "pixels", pixels, store)
     return Link("image", digest, source=image)
 
 
-def ask(
-    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: ChainModels
+def grow_generation(
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
 ) -> Callable[[], None]:
-    """Ask for the next artifact of all chains that did not fail; generation counts from 1.
+    """Make the next artifact of all chains that did not fail; generation counts from 1.
 
-    Returns what gives it to the chains, once it is stored. Raises DamagedChainsError when a stored
-    image that a step starts from is damaged; ModelError, CheckpointError and StoreError as they come.
+    Returns what adds it to the chains, once it is stored. Raises DamagedChainsError when a stored
+    image that a step starts from is damaged; ModelError, CheckpointError, StoreError.
     """
-    runner = crew.player(plan, generation)
+    runner = models.runner(plan, generation)
     alive = [chain for chain in chains if chain.failure is None]
-    able, steps = _steps(plan, generation, alive, crew)
+    able, steps = _steps(plan, generation, alive, models)
     if runner.progress is not None:
-        who = "describer" if plan.describes(generation) else "generator"
-        runner.progress.step = f"generation {generation} of {plan.generations}, {who}"
+        role = "describer" if plan.describes(generation) else "generator"
+        runner.progress.step = f"generation {generation} of {plan.generations}, {role}"
     with naming_damage(able, generation - 1):
         if plan.describes(generation):
             results = runner.describe(plan.describe, steps)
         else:
             results = runner.generate(steps)
 
-    def give() -> None:
+    def add() -> None:
         for chain, step, result in zip(able, steps, results(), strict=True):
             _append(chain, generation, step.key, result)
 
-    return give
+    return add
 
 
 def _steps(
-    plan: ChainPlan, generation: int, chains: Sequence[Chain], crew: ChainModels
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
 ) -> tuple[Sequence[Chain], list[Step]]:
     """The chains that have such a step, and the step of each."""
     before = generation - 1
     describes = plan.describes(generation)
-    runner = crew.player(plan, generation)
+    runner = models.runner(plan, generation)
     prompt = plan.describe if describes else plan.generate
     if not describes:
-        chains = _worded(plan, generation, chains)
+        chains = _drawable(plan, generation, chains)
     steps = []
     for chain in chains:
         link = chain.links[before]
         digest = link.digest if link.text is None else digest_text(plan.wording.apply(link.text))
         seed = derive_seed(plan.seed, chain.sample.id, generation)
         key = runner.key(prompt, seed, link.kind, digest)
-        steps.append(Step(key, seed, _loader(plan, chain, before, crew.store)))
+        steps.append(Step(key, seed, _loader(plan, chain, before, models.store)))
     return chains, steps
 
 
-def _worded(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[Chain]:
-    """The chains whose text leaves something to draw; the others fail here."""
+def _drawable(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[Chain]:
+    """The chains whose text leaves words to draw; the others fail here."""
     drawable = []
     for chain in chains:
         text = chain.links[generation - 1].text

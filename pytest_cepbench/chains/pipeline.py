@@ -1,8 +1,8 @@
-"""Batches of one role on their way: inputs are read ahead and results stored behind, on threads.
+"""A pipeline of one role's batches: threads read inputs ahead and store results behind.
 
-The model is only ever called on the thread that asks, one batch after the other: what it returns
-depends on the batches alone. Reading and decoding, encoding and writing let go of Python's lock for
-most of their time, so they cost the model little.
+The model is only called on the caller's thread, one batch after the other: what it returns depends
+on the batches alone. Reading and decoding, encoding and writing release Python's lock for most of
+their time, so they cost the model little.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 _READERS = min(4, os.cpu_count() or 1)
 
-_WORTH = 0.0005  # seconds of reading an input; less costs less than a thread's turn
+_WORTH = 0.0005  # seconds of reading an input; a shorter read costs less than a thread's turn
 
 _IN_FLIGHT = 2  # batches that are being stored; more would only hold memory
 
@@ -30,19 +30,21 @@ R = TypeVar("R")
 def in_batches(
     items: Sequence[S],
     size: Callable[[], int],
-    keeper: Executor | None,
+    writer: Executor | None,
     *,
     read: Callable[[S], L],
     call: Callable[[Sequence[S], Sequence[L]], Callable[[], R] | None],
     ahead: bool,
 ) -> list[Callable[[], R]]:
-    """Work off the items in order, `size()` at a time, asked anew before each batch.
+    """Work off the items in order, `size()` at a time, called anew before each batch.
 
     read: gives an item's input; on threads, at most two batches ahead, where `ahead` and where it
-    takes long. call: works on a batch and returns what is left to do with its results, or None.
-    keeper: does that, one after the other; None where it is not worth a thread. Returns what waits
-    for the outcome of each batch, in order. Raises what reading and calling raise, and what was left
-    to do of all but the last batches; what was called before is finished then.
+        takes long.
+    call: works on a batch and returns what stores its results, or None.
+    writer: stores them, batch by batch; None where that is not worth a thread.
+    Returns a function for each batch, in order, that waits until it is stored. Raises what reading
+    and calling raise, and what storing all but the last batches raises; batches that were called
+    are stored then.
     """
     waiting = deque(items)
     reading: deque[tuple[S, Callable[[], L]]] = deque()
@@ -67,23 +69,23 @@ def in_batches(
                 batch = [reading.popleft() for _ in range(min(most, len(reading)))]
                 if ahead:
                     read_ahead(most)
-                rest = call([item for item, _ in batch], [give() for _, give in batch])
-                if rest is not None:
-                    storing.append(_begin(rest, keeper))
+                store = call([item for item, _ in batch], [result() for _, result in batch])
+                if store is not None:
+                    storing.append(_begin(store, writer))
                 if len(storing) > _IN_FLIGHT:
                     storing[-1 - _IN_FLIGHT]()
         except BaseException:
             readers.shutdown(wait=False, cancel_futures=True)
             for wait in storing:
-                with suppress(Exception):  # the first that went wrong is the one to tell
+                with suppress(Exception):  # the first error is the one to raise
                     wait()
             raise
     return storing
 
 
-def _begin(rest: Callable[[], R], keeper: Executor | None) -> Callable[[], R]:
-    """Have the rest done by the keeper, or now; returns what waits for it."""
-    return partial(_same, rest()) if keeper is None else keeper.submit(rest).result
+def _begin(store: Callable[[], R], writer: Executor | None) -> Callable[[], R]:
+    """Store on the writer's thread, or now; returns what waits for it."""
+    return partial(_same, store()) if writer is None else writer.submit(store).result
 
 
 def _same(value: R) -> R:
@@ -91,19 +93,19 @@ def _same(value: R) -> R:
 
 
 def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
-    """What `read` gives for each item, or the exception it raised; on threads where it takes long."""
+    """`read` every item; an exception stands for its item. On threads where reading takes long."""
 
     def attempt(item: S) -> L | Exception:
         try:
             return read(item)
-        except Exception as error:  # noqa: BLE001 - the caller tells which it expects
+        except Exception as error:  # noqa: BLE001 - the caller knows which it expects
             return error
 
-    found: list[L | Exception] = []
+    results: list[L | Exception] = []
     started = time.perf_counter()
     for number, item in enumerate(items):
-        found.append(attempt(item))
+        results.append(attempt(item))
         if time.perf_counter() - started > _WORTH * (number + 1):
             break
     with ThreadPoolExecutor(_READERS) as readers:
-        return found + list(readers.map(attempt, items[len(found) :]))
+        return results + list(readers.map(attempt, items[len(results) :]))

@@ -1,4 +1,4 @@
-"""One role at work: the store is asked first, the model in batches for what is missing."""
+"""Role runners: results come from the store, and from the model in batches where missing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,26 @@ from math import inf
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts, TransientFailure, in_words
-from pytest_cepbench.chains.device_swap import DeviceSwap
-from pytest_cepbench.chains.model_handle import ModelHandle
+from pytest_cepbench.chains.batching import (
+    Ask,
+    BatchCaller,
+    CallCounts,
+    Throughput,
+    TransientFailure,
+    in_words,
+    load_throughput,
+    save_throughput,
+)
+from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
 from pytest_cepbench.chains.progress import Progress
-from pytest_cepbench.chains.steps import Step, key_of, pieces
-from pytest_cepbench.chains.throughput import Throughput, habit_of, note_habit
-from pytest_cepbench.chains.truncation_log import known_cuts, note_cuts
+from pytest_cepbench.chains.steps import (
+    Step,
+    battle_inputs,
+    key_of,
+    load_truncations,
+    store_truncations,
+)
 from pytest_cepbench.chains.validation import (
     admit_detections,
     admit_image,
@@ -45,41 +57,40 @@ from pytest_cepbench.models.torch_runtime import device_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 _MOST_PROVENANCES = 1000
-"""Different ones that are kept for what people are told: a server may call itself anything."""
+"""Different ones that are kept for warnings: a server may call itself anything."""
 
-_NOTE_SECONDS = 20.0  # between notes of a role's pace
+_SAVE_SECONDS = 20.0  # between notes of a role's throughput
 
-_QUICK = (
-    0.001  # seconds of storing a result; on a thread, which waits for its turns, it takes longer
-)
+_QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
 
 Results = Callable[[], list[Result]]
-"""Waits until all results are stored, and gives one for each step. The model has been asked before."""
+"""Waits until all results are stored, and returns one for each step."""
 
 
 def codes_of(provenances: Mapping[str, str]) -> set[str]:
-    """The code that results name in what is kept beside them; of earlier versions they name none."""
-    every = map(_read_provenance, set(provenances.values()))
-    return {said[CODE] for said in every if CODE in said}
+    """The versions of a user's code in the provenance of results; those of old runs name none."""
+    parsed = map(_read_provenance, set(provenances.values()))
+    return {provenance[CODE] for provenance in parsed if CODE in provenance}
 
 
 def _read_provenance(text: str) -> dict[str, str]:
-    """What a provenance says in texts; it may have come from anywhere."""
+    """The texts of a provenance, which may come from any store and hold anything."""
     try:
-        said = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return {}
-    return {name: value for name, value in said.items() if isinstance(value, str)}
+    return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
 @dataclass
 class RoleRunner:
-    """A bound role, loaded when the first input is not in the store.
+    """A bound role; its model is loaded when the first result is not in the store.
 
-    given: the model, where other roles share it or others are on its device. progress: told of
-    every result, found or made.
+    given: the model, where other roles share it or other models are on its device.
+    progress: counts every result, stored or made.
+    tally: counts of the role.
     """
 
     bound: BoundRole
@@ -88,23 +99,23 @@ class RoleRunner:
     progress: Progress | None = None
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
-    _noted: float = field(init=False, default=-inf)
-    _storing: float = field(init=False, default=0.0)  # seconds per result of the last batch
+    _saved: float = field(init=False, default=-inf)  # when the throughput was saved
+    _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
 
     @cached_property
     def holding(self) -> ModelHandle:
-        """Its model."""
+        """The model."""
         return self.given or ModelHandle(self.bound, DeviceSwap())
 
     @cached_property
     def caller(self) -> BatchCaller:
-        """Asks the model; begins with the batch that fitted in an earlier run."""
-        habit = habit_of(self.bound, self.store)
-        size = self.bound.batch_size if habit is None else habit.batch_size
+        """Asks the model; begins with the batch size that fitted in an earlier run."""
+        throughput = load_throughput(self.bound, self.store)
+        size = self.bound.batch_size if throughput is None else throughput.batch_size
         if not self.bound.grows:
             size = min(size, self.bound.batch_size)
-        room = device_memory(self.bound.device) if self.bound.grows else None
-        return BatchCaller(self.bound, self.tally, size, room)
+        memory = device_memory(self.bound.device) if self.bound.grows else None
+        return BatchCaller(self.bound, self.tally, size, memory)
 
     @property
     def batch_size(self) -> int:
@@ -113,7 +124,7 @@ class RoleRunner:
 
     @property
     def loaded(self) -> bool:
-        """Whether the model is at hand."""
+        """Whether the model is loaded."""
         return self.holding.loaded
 
     @property
@@ -121,10 +132,10 @@ class RoleRunner:
         """The loaded model. Raises CheckpointError or ModelError when it cannot be loaded."""
         return self.holding.model(self.tally)
 
-    def look(self, steps: Sequence[Step]) -> list[Result | None]:
-        """What the store has of the steps; nothing is counted, no model is asked."""
-        found = self.store.get(step.key for step in steps)
-        return [found.get(step.key) for step in steps]
+    def stored(self, steps: Sequence[Step]) -> list[Result | None]:
+        """The results of steps that are in the store; nothing is counted, no model is called."""
+        results = self.store.get(step.key for step in steps)
+        return [results.get(step.key) for step in steps]
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
@@ -141,12 +152,12 @@ class RoleRunner:
         return self._run(steps, ask)
 
     def generate(self, steps: Sequence[Step]) -> Results:
-        """Ask for an image of each step, which loads the finished prompt; images in the store, failures."""
+        """Ask for an image of each step, whose input is the finished prompt, or a failure."""
 
         def ask(model: Model, texts: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Generator)
             images = model.generate(texts, seeds)
-            note_cuts(self.bound, model, texts, self.store)
+            store_truncations(self.bound, model, texts, self.store)
             return images
 
         return self._run(steps, ask, ahead=False)
@@ -159,17 +170,17 @@ class RoleRunner:
             encode = model.encode_images if kind == "image" else model.encode_texts
             vectors = admit_vectors(encode(inputs), len(inputs))
             if kind == "text":
-                note_cuts(self.bound, model, inputs, self.store)
+                store_truncations(self.bound, model, inputs, self.store)
             return vectors
 
         return self._run(steps, ask, ahead=kind == "image")()
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
-        """Those of the texts that were longer than the model reads -> "tokens of most tokens".
+        """The texts that were longer than the model reads, with "tokens of most tokens" of each.
 
         Known from when they were encoded or drawn, also by another run.
         """
-        return known_cuts(self.bound, texts, self.store)
+        return load_truncations(self.bound, texts, self.store)
 
     def detect(self, steps: Sequence[Step]) -> list[Result]:
         """Detections or a failure for each step; steps load (image, queries)."""
@@ -182,42 +193,43 @@ class RoleRunner:
         return self._run(steps, ask)()
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Result]:
-        """A verdict (a `Winner`) or a failure for each battle; equal ones are judged once.
+        """A verdict (a `Winner`) or a failure for each battle; equal battles are judged once.
 
         seeds: one for each battle, below 2**32.
         """
 
         def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Judge)
-            return [admit_reply(one, admit_winner) for one in model.judge(inputs, seeds)]
+            return [admit_reply(verdict, admit_winner) for verdict in model.judge(inputs, seeds)]
 
         def step(battle: Battle, seed: int) -> Step:
-            return Step(key_of(self.bound, "", seed, pieces(battle)), seed, lambda: battle)
+            key = key_of(self.bound, "", seed, battle_inputs(battle))
+            return Step(key, seed, lambda: battle)
 
         return self._run([step(*pair) for pair in zip(battles, seeds, strict=True)], ask)()
 
     def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
-        """The results of all steps, out of the store or of the model. ahead: inputs are read on threads."""
-        found = self.store.get(step.key for step in steps)
+        """The results of all steps, from the store or the model. ahead: read inputs on threads."""
+        known = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
-            step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in found
+            step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
         }
-        self._did(hits=len(steps) - len(missing))
-        self._compare_code(found)
-        self._note_provenances(found)
-        places = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(places, ask, ahead=ahead) if places else []
+        self._count(hits=len(steps) - len(missing))
+        self._compare_code(known)
+        self._note_provenances(known)
+        numbered = [(i, steps[i]) for i in sorted(missing.values())]
+        storing = self._make(numbered, ask, ahead=ahead) if numbered else []
 
         def results() -> list[Result]:
-            for part in storing:
-                found.update(part())
-            return [found[step.key] for step in steps]
+            for stored in storing:
+                known.update(stored())
+            return [known[step.key] for step in steps]
 
         return results
 
     def _ask(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[Any]:
-        """What the model says. Some read files at their first answers, when a trainer may write there."""
+        """Call the model. Some read files at the first call, when a trainer may write there."""
         model, files = self.model, self.bound.files
         if files is None or self._answered:
             return self.caller.call(model, inputs, seeds, ask)
@@ -226,16 +238,16 @@ class RoleRunner:
         self._answered = True
         return outputs
 
-    def _compare_code(self, found: Iterable[str]) -> None:
-        """Note under which other code of the user's stored answers were made."""
+    def _compare_code(self, keys: Iterable[str]) -> None:
+        """Note other versions of the user's code by which stored results were made."""
         own = self.bound.provenance.get(CODE)
         if own is not None:
-            self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(found)) - {own})
+            self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(keys)) - {own})
 
-    def _note_provenances(self, found: Iterable[str]) -> None:
-        """Keep what people are told of stored results."""
+    def _note_provenances(self, keys: Iterable[str]) -> None:
+        """Keep the provenance of stored results, where the adapter warns of it."""
         if self.bound.warn is not None:
-            self._add_provenances(self.store.provenance(found).values())
+            self._add_provenances(self.store.provenance(keys).values())
 
     def _add_provenances(self, texts: Iterable[str]) -> None:
         known = self.tally.provenances
@@ -244,111 +256,106 @@ class RoleRunner:
                 return
             known[text] = None
 
-    def _told(self) -> Sequence[str]:
-        """What the adapter has to tell of its results, also of those of earlier runs."""
-        if self.bound.warn is None:
-            return ()
-        every = [said for text in list(self.tally.provenances) if (said := _read_provenance(text))]
-        return self.bound.warn(every)
-
     @property
     def warnings(self) -> list[str]:
-        """What the adapter tells of results, and that stored ones were made by other code than the
-        model's; a sentence for each.
-        """
+        """Sentences about results, also of earlier runs: the adapter's, and on other code."""
         own = self.bound.provenance.get(CODE)
-        return [*self._told()] + [
-            f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is {own} "
-            "now, under the same fingerprint: give the model another one if the change can change an "
-            "answer"
+        provenances = map(_read_provenance, list(self.tally.provenances))
+        warn = self.bound.warn
+        adapter = () if warn is None else warn([fields for fields in provenances if fields])
+        return [*adapter] + [
+            f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is "
+            f"{own} now, under the same fingerprint: give the model another one if the change can "
+            "change an answer"
             for code in self.tally.codes
         ]
 
     def _make(
-        self, places: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
+        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
     ) -> list[Callable[[], dict[str, Result]]]:
+        """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
         before = self.caller.size
 
         def call(
             batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
         ) -> Callable[[], dict[str, Result]] | None:
-            gone = [i for (i, _), value in zip(batch, inputs, strict=True) if value is None]
-            if gone:
-                damaged.extend(gone)
+            lost = [i for (i, _), value in zip(batch, inputs, strict=True) if value is None]
+            if lost:
+                damaged.extend(lost)
                 return None
             steps = [step for _, step in batch]
             outputs = self._ask(inputs, [step.seed for step in steps], ask)
-            self._did(made=len(steps))
-            return partial(self._keep, steps, outputs)
+            self._count(made=len(steps))
+            return partial(self._store_results, steps, outputs)
 
         storing = in_batches(
-            places,
+            numbered,
             lambda: self.caller.size,
-            self._keeper if self._storing > _QUICK else None,
-            read=lambda place: place[1].load(),
+            self._writer if self._store_seconds > _QUICK else None,
+            read=lambda item: item[1].load(),
             call=call,
             ahead=ahead,
         )
-        self._note_habit(before)
+        self._save_throughput(before)
         if damaged:
             raise DamagedInputsError(damaged)
         return storing
 
     @cached_property
-    def _keeper(self) -> Executor:
+    def _writer(self) -> Executor:
         """The thread that stores results, in the order in which they were made."""
-        return ThreadPoolExecutor(1, thread_name_prefix=f"keep-{self.bound.role}")
+        return ThreadPoolExecutor(1, thread_name_prefix=f"store-{self.bound.role}")
 
-    def _did(self, *, hits: int = 0, made: int = 0) -> None:
+    def _count(self, *, hits: int = 0, made: int = 0) -> None:
         self.tally.hits += hits
         if self.progress is not None:
             self.progress.did(hits + made)
 
-    def _note_habit(self, before: int) -> None:
-        """Keep what was learned: at once where the size changed, else now and then."""
+    def _save_throughput(self, before: int) -> None:
+        """Save the throughput: at once where the batch size changed, else now and then."""
         caller, now = self.caller, time.monotonic()
-        if caller.pace is None or (caller.size == before and now - self._noted < _NOTE_SECONDS):
+        if caller.pace is None or (caller.size == before and now - self._saved < _SAVE_SECONDS):
             return
-        self._noted = now
-        note_habit(self.bound, Throughput(caller.size, caller.pace), self.store)
+        self._saved = now
+        save_throughput(self.bound, Throughput(caller.size, caller.pace), self.store)
 
-    def _keep(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
-        """Store what counts; failures by exception are passing and may go better another time."""
+    def _store_results(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
+        """Store outputs and lasting failures, and return all; another run may do better."""
         provenance = dict(self.bound.provenance) | {
             "batch": str(len(steps)),
             "model": self.bound.short_fingerprint,
         }
-        started = time.thread_time()  # a thread's turns are waited for, and not to be counted
-        passing: dict[str, Result] = {}
+        started = time.thread_time()  # without the time that a thread waits for its turns
+        transient: dict[str, Result] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
             reply = output if isinstance(output, Reply) else Reply(output)
-            made = self._admit(reply.value) if self.bound.role == "generator" else reply.value
-            if reply.passing and isinstance(made, Failure):
-                made = TransientFailure(made)
-            if isinstance(made, TransientFailure):
-                passing[step.key] = made.failure
+            value = self._admit(reply.value) if self.bound.role == "generator" else reply.value
+            if reply.passing and isinstance(value, Failure):
+                value = TransientFailure(value)
+            if isinstance(value, TransientFailure):
+                transient[step.key] = value.failure
                 continue
-            if isinstance(made, ImageArtifact):
-                made = ImageRef(self.store.put_image(made))
-            told = provenance | dict(reply.provenance) if reply.provenance else provenance
-            entries.append(StoredResult(step.key, made, told))
+            if isinstance(value, ImageArtifact):
+                value = ImageRef(self.store.put_image(value))
+            own = provenance | dict(reply.provenance) if reply.provenance else provenance
+            entries.append(StoredResult(step.key, value, own))
         if self.bound.warn is not None:
             self._add_provenances(
-                json.dumps(dict(one.provenance), sort_keys=True) for one in entries
+                json.dumps(dict(entry.provenance), sort_keys=True) for entry in entries
             )
-        kept = self.store.put(entries) | passing
-        self._storing = (time.thread_time() - started) / len(steps)
-        return kept
+        results = self.store.put(entries) | transient
+        self._store_seconds = (time.thread_time() - started) / len(steps)
+        return results
 
-    def _admit(self, drawn: object) -> ImageArtifact | Failure | TransientFailure:
-        """A drawing, checked; on a thread, since it looks at every pixel."""
-        if isinstance(drawn, TransientFailure):
-            return drawn
+    def _admit(self, output: object) -> ImageArtifact | Failure | TransientFailure:
+        """A generated image, checked; on a thread, since it looks at every pixel."""
+        if isinstance(output, TransientFailure):
+            return output
         try:
-            return admit_image(drawn)
+            return admit_image(output)
         except CepError:
             raise
-        except Exception as error:  # noqa: BLE001 - a picture of a user's model may raise anything
+        except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
             return TransientFailure(Failure("exception", in_words(error)))

@@ -1,4 +1,4 @@
-"""What a model returned, checked once where it enters: an artifact, or the failure it amounts to."""
+"""Validation of models' outputs, once where they enter: an artifact, or the failure it is."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pytest_cepbench.models.protocols import Reply, Winner
 
 
 def admit_reply(output: object, admit: Callable[[object], object]) -> object:
-    """What `admit` makes of a bare result, or of the one in a reply, which stays around it."""
+    """Apply `admit` to a bare result, or to the one in a reply, which stays around it."""
     if isinstance(output, Reply):
         return replace(output, value=admit(output.value))
     return admit(output)
 
 
 def admit_text(value: object) -> str | Failure:
-    """A description. Empty and blank ones are failures. Raises ModelError when it is no string."""
+    """A description; an empty one is a failure. Raises ModelError for what is no string."""
     if isinstance(value, Failure):
         return value
     if not isinstance(value, str):
@@ -35,7 +35,7 @@ def admit_text(value: object) -> str | Failure:
 
 
 def admit_winner(value: object) -> str | Failure:
-    """A judge's verdict. Raises ModelError for what is none of the four."""
+    """A judge's verdict. Raises ModelError for any other value than the four of `Winner`."""
     if isinstance(value, Failure) or value in get_args(Winner):
         return value  # type: ignore[return-value] # one of the texts
     known = ", ".join(map(repr, get_args(Winner)))
@@ -44,9 +44,9 @@ def admit_winner(value: object) -> str | Failure:
 
 
 def admit_image(value: object) -> ImageArtifact | Failure:
-    """A drawing. NaN pixels, an all-black picture and an impossible shape are failures.
+    """A generated image. NaN pixels, an all-black image and an impossible shape are failures.
 
-    An all-black picture is what safety checkers and overflowing half-precision decoders give.
+    An all-black image is what safety checkers and overflowing half-precision decoders give.
     Raises ModelError when it is neither a Pillow image nor an array.
     """
     if isinstance(value, Failure):
@@ -102,9 +102,9 @@ def _admit_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Fai
 
 
 def admit_detections(value: object, queries: Sequence[Sequence[str]]) -> list[Detections | Failure]:
-    """What was found, one result per image, most confident first, its numbers plain floats.
+    """Detections, one result per image, most confident first, their numbers plain floats.
 
-    queries: what each image was asked for. A box that is none (NaN, inside out) or a score outside
+    queries: of each image. A box that is none (NaN, inside out) or a score outside
     [0, 1] makes the image a failure. Raises ModelError when there is not one `Detections` or
     `Failure` for each image, or one of them holds something else, or answers what was not asked.
     """
@@ -115,42 +115,43 @@ def admit_detections(value: object, queries: Sequence[Sequence[str]]) -> list[De
             f"{len(queries)} images"
         )
         raise ModelError(msg)
-    return [_admit_found(*pair) for pair in zip(results, queries, strict=True)]
+    return [_admit_detections(*pair) for pair in zip(results, queries, strict=True)]
 
 
-def _admit_found(value: object, queries: Sequence[str]) -> Detections | Failure:
+def _admit_detections(value: object, queries: Sequence[str]) -> Detections | Failure:
     if isinstance(value, Failure):
         return value
     if not isinstance(value, Detections):
-        msg = f"a detector returns Detections for each image, this one returned {type(value).__name__}"
+        kind = type(value).__name__
+        msg = f"a detector returns Detections for each image, this one returned {kind}"
         raise ModelError(msg)
     try:
-        return Detections.sort([_plain_detection(one, queries) for one in value.found])
+        return Detections.sort([_plain_detection(item, queries) for item in value.found])
     except ValueError as error:
         return Failure("bad-boxes", str(error))
 
 
-def _plain_detection(one: Any, queries: Sequence[str]) -> Detection:
-    """The detection with built-in numbers: the store's text has no others."""
-    if not isinstance(one, Detection):
-        msg = f"Detections hold Detection objects, a detector's held a {type(one).__name__}"
+def _plain_detection(item: Any, queries: Sequence[str]) -> Detection:
+    """A detection with built-in numbers: the store's text has no others."""
+    if not isinstance(item, Detection):
+        msg = f"Detections hold Detection objects, a detector's held a {type(item).__name__}"
         raise ModelError(msg)
-    if one.query not in queries:
+    if item.query not in queries:
         msg = (
-            f"a detector answers the queries word for word, this one answered {one.query!r}; asked "
-            f"were {', '.join(map(repr, queries))}"
+            f"a detector answers the queries word for word, this one answered {item.query!r}; "
+            f"asked were {', '.join(map(repr, queries))}"
         )
         raise ModelError(msg)
-    mask: Any = one.mask
-    color: Any = one.color
+    mask: Any = item.mask
+    color: Any = item.color
     if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
         msg = (
             "a detection's mask is a Mask and its color a text, where it has them; a detector "
             f"returned {type(mask).__name__} and {type(color).__name__}"
         )
         raise ModelError(msg)
-    left, top, right, bottom = map(float, one.box)
-    return Detection(one.query, float(one.score), (left, top, right, bottom), mask, color)
+    left, top, right, bottom = map(float, item.box)
+    return Detection(item.query, float(item.score), (left, top, right, bottom), mask, color)
 
 
 def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -53,10 +53,10 @@ def _parse(text: str, place: str) -> Any:
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         msg = f"key {twice!r} is there twice"
         raise ValueError(msg)
-    return found
+    return entries

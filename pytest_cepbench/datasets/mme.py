@@ -47,14 +47,15 @@ def load_mme(path: Path) -> Dataset:
     samples: list[Sample] = []
     empty = []
     for category in CATEGORIES:
-        found = _category(path, category)
-        samples += found
-        if not found:
+        images = _category(path, category)
+        samples += images
+        if not images:
             empty.append(category)
     if empty:
         msg = (
-            f"{str(path)!r} has no images for {len(empty)} of the {len(CATEGORIES)} MME categories: "
-            f"{', '.join(empty)} (each is a folder with images, or with images in images/)"
+            f"{str(path)!r} has no images for {len(empty)} of the {len(CATEGORIES)} MME "
+            f"categories: {', '.join(empty)} (each is a folder with images, or with images in "
+            "images/)"
         )
         raise DatasetError(msg)
     return Dataset(

@@ -28,7 +28,8 @@ _DIGITS = 6
 def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None = None) -> Dataset:
     """The images of a table, whose rows are looked through once and read when they are needed.
 
-    path: the table, or its folder. file: the table's name in its folder, which may hold several.
+    path: the table, or its folder.
+    file: the table's name in its folder, which may hold several.
     labels: name of the label index in the table's folder (`{"Surreal": [0, 7, ...], ...}`); an
     image is in each pattern that lists it, patterns in alphabetical order. Without one (Domain has
     none) all images are in one category, "images".
@@ -57,14 +58,14 @@ def embedded_images(table: Path) -> dict[int, EmbeddedImage]:
 
     Raises DatasetError as `load_mmgenbench`.
     """
-    found: dict[int, EmbeddedImage] = {}
+    images: dict[int, EmbeddedImage] = {}
     for row in read_rows(table, "\t", ("index", "image")):
-        index = row_index(row, found)
+        index = row_index(row, images)
         cell = row.cells["image"]
         if not cell.raw.strip():
             row.refuse("image", "empty: an image in base64 is expected")
-        found[index] = EmbeddedImage(table, cell.offset, len(cell.raw), row.where("image"))
-    return found
+        images[index] = EmbeddedImage(table, cell.offset, len(cell.raw), row.where("image"))
+    return images
 
 
 def row_index(row: TableRow, taken: Collection[int]) -> int:
@@ -95,7 +96,7 @@ def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
     if not isinstance(index, dict) or not all(map(str.strip, index)):
         msg = f'label index {str(path)!r} is expected to be {{"pattern": [0, 7, ...], ...}}'
         raise DatasetError(msg)
-    found: dict[int, list[str]] = {}
+    patterns: dict[int, list[str]] = {}
     for pattern in sorted(index):
         members = _members(path, pattern, index[pattern])
         nowhere = members - images.keys()
@@ -103,8 +104,8 @@ def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
             msg = f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, nowhere))}"
             raise DatasetError(msg)
         for member in members:
-            found.setdefault(member, []).append(pattern)
-    return found
+            patterns.setdefault(member, []).append(pattern)
+    return patterns
 
 
 def _members(path: Path, pattern: str, value: Any) -> set[int]:

@@ -44,7 +44,7 @@ def some_of(names: Iterable[str]) -> str:
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """What lies in a folder, hidden files left out, sorted by name.
+    """The entries of a folder, hidden ones left out, sorted by name.
 
     Raises DatasetError when it cannot be listed.
     """
@@ -63,8 +63,8 @@ def only_file(folder: Path, suffixes: Collection[str], what: str, remedy: str) -
     """
     files = [file for file in list_folder(folder) if file.suffix.lower() in suffixes]
     if len(files) != 1:
-        found = some_of(file.name for file in files) or "none"
-        msg = f"{str(folder)!r}: one {what} is expected, found {found}; {remedy}"
+        names = some_of(file.name for file in files) or "none"
+        msg = f"{str(folder)!r}: one {what} is expected, found {names}; {remedy}"
         raise DatasetError(msg)
     return files[0]
 
@@ -75,13 +75,13 @@ def images_by_stem(folder: Path) -> dict[str, Path]:
     Raises DatasetError when the folder cannot be listed, when a name is not UTF-8, or when two
     files have one stem: neither may stand for the other silently.
     """
-    found: dict[str, Path] = {}
+    images: dict[str, Path] = {}
     for file in list_folder(folder):
         if file.suffix.lower() not in SUFFIXES:
             continue
         key = stem(sample_name(folder, file))
-        if key in found:
-            msg = f"{str(folder)!r} holds {found[key].name!r} and {file.name!r}: keep one of them"
+        if key in images:
+            msg = f"{str(folder)!r} holds {images[key].name!r} and {file.name!r}: keep one of them"
             raise DatasetError(msg)
-        found[key] = file
-    return found
+        images[key] = file
+    return images

@@ -1,4 +1,4 @@
-"""What a data set is made of."""
+"""Samples and data sets."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class DrawnImage:
 class EmbeddedImage:
     """A seed image inside a larger file, as base64; read when it is needed.
 
-    path: the file. offset, length: of the base64 text, in bytes. where: names row and field in
-    errors. `data:image/...;base64,` before it is allowed.
+    path: the file.
+    offset, length: of the base64 text, in bytes.
+    where: names row and field in errors. `data:image/...;base64,` before it is allowed.
     """
 
     path: Path
@@ -138,7 +139,7 @@ class Dataset:
         """
         chosen: dict[str, list[str]] = {}
         for category, samples in self._by_category.items():
-            ranked = sorted(samples, key=lambda one: (one.replicate, digest_text(one.id)))
+            ranked = sorted(samples, key=lambda known: (known.replicate, digest_text(known.id)))
             for sample in ranked[:most]:
                 chosen.setdefault(sample.id, []).append(category)
         kept = tuple(
@@ -153,7 +154,8 @@ class Dataset:
     def without(self, first: int) -> Dataset | None:
         """All samples but those that `limited` would choose as so many first ones; None if none is left.
 
-        So what is chosen of these is never among the first ones, also of samples in several categories.
+        So what is chosen of these is never among the first ones, also of samples in several
+        categories.
         """
         chosen = {sample.id for sample in self.limited(first).samples} if first else set()
         kept = tuple(sample for sample in self.samples if sample.id not in chosen)
@@ -175,11 +177,11 @@ class Dataset:
 
     @cached_property
     def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:
-        found: dict[str, list[Sample]] = {}
+        samples_of: dict[str, list[Sample]] = {}
         for sample in self.samples:
             for category in dict.fromkeys(sample.categories):
-                found.setdefault(category, []).append(sample)
-        return {category: tuple(samples) for category, samples in found.items()}
+                samples_of.setdefault(category, []).append(sample)
+        return {category: tuple(samples) for category, samples in samples_of.items()}
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:

@@ -28,8 +28,8 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 class TableCell:
     """One field as it lies in the file.
 
-    offset: of its first byte. raw: its bytes without the quotes around it; quotes inside a quoted
-    field are still doubled.
+    offset: of its first byte.
+    raw: its bytes without the quotes around it; quotes inside a quoted field are still doubled.
     """
 
     offset: int
@@ -41,7 +41,8 @@ class TableCell:
 class TableRow:
     """One row of a table.
 
-    number: counted from 1, the header not counted. line: of the file, where the row begins.
+    number: counted from 1, the header not counted.
+    line: of the file, where the row begins.
     cells: by column.
     """
 
@@ -76,7 +77,8 @@ def read_rows(
 ) -> Iterator[TableRow]:
     """The rows of a table, one in memory at a time; blank lines are passed over.
 
-    needed: columns that must be there; others may. encoding: one of `ENCODINGS`.
+    needed: columns that must be there; others may.
+    encoding: one of `ENCODINGS`.
     Raises DatasetError when the file cannot be read, has no such columns, or has a row with more or
     fewer fields than the header, with an unclosed quote, or with text behind a closing quote.
     """
@@ -196,8 +198,8 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
             at += 1
             end = _closing_quote(row, at, lines, first)
         else:
-            found = row.find(delimiter, at)
-            end = found if found >= 0 else max(at, len(_without_end(row)))
+            position = row.find(delimiter, at)
+            end = position if position >= 0 else max(at, len(_without_end(row)))
         cells.append(TableCell(start + at, bytes(row[at:end]), quoted=quoted))
         at = end + quoted
         if row[at : at + 1] != delimiter:

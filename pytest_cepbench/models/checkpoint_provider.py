@@ -47,7 +47,7 @@ diffusers is not installed."""
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 _FLOATS = {"F64", "F32", "F16", "BF16"}
-"""What loading converts to the model's precision; integers and eight-bit types stay as they are."""
+"""Types that loading converts to the model's precision; integers and eight-bit types stay."""
 
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 

@@ -30,8 +30,10 @@ _SLICE = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>M
 class Device:
     """An accelerator.
 
-    token: what names it in `variable`. name: for people. free, total: bytes of its memory; None
-    where nobody says. variable: the environment variable that restricts a process to it.
+    token: its name in `variable`.
+    name: for people.
+    free, total: bytes of its memory; None where unknown.
+    variable: the environment variable that restricts a process to it.
     """
 
     token: str
@@ -44,60 +46,59 @@ class Device:
 def visible_devices() -> tuple[Device, ...]:
     """The accelerators that the caller's environment leaves to this process, in its order.
 
-    What the caller named keeps the caller's token (an index, a UUID, a MIG instance); otherwise it
-    is the UUID, which means the same whatever order CUDA counts in. Memory is as of the first call.
+    A device that the caller named keeps the caller's token (an index, a UUID, a MIG instance); others
+    are named by UUID, which does not depend on CUDA's order. Memory is as of the first call.
     """
     if any(os.environ.get(name, "all").strip() in ("", "-1") for name in (CUDA, HIP)):
         return ()
-    here = _nvidia(shutil.which("nvidia-smi")) or _amd(Path("/sys"))
-    variable = here[0].variable if here else CUDA
+    devices = _nvidia(shutil.which("nvidia-smi")) or _amd(Path("/sys"))
+    variable = devices[0].variable if devices else CUDA
     named = CUDA if variable == CUDA or HIP not in os.environ else HIP
     if named not in os.environ:
-        return here
-    return tuple(_chosen(os.environ[named].split(","), here, named))
+        return devices
+    return tuple(_chosen(os.environ[named].split(","), devices, named))
 
 
 def device_name(device: str) -> str:
-    """What `device` (cpu, mps, cuda or cuda:N, as torch counts) is here: an accelerator by its
-    name.
+    """The name of an accelerator for people: "cpu", "mps", the product, or "cuda" where unknown.
 
-    "cpu" and "mps" are named so; "cuda" is what remains where nobody says more.
+    device: cpu, mps, cuda or cuda:N, as torch counts.
     """
     kind, _, index = device.partition(":")
     if kind != "cuda":
         return kind
     visible = visible_devices()
-    place = int(index or 0)
-    return visible[place].name if place < len(visible) else kind
+    position = int(index or 0)
+    return visible[position].name if position < len(visible) else kind
 
 
-def _chosen(tokens: Sequence[str], here: Sequence[Device], variable: str) -> Iterator[Device]:
+def _chosen(tokens: Sequence[str], devices: Sequence[Device], variable: str) -> Iterator[Device]:
     """The devices of a list of tokens; as CUDA does, it ends before the first that is none."""
     # On a mixed machine an index means another device to CUDA than to nvidia-smi.
-    alike = len({one.name for one in here}) == 1
-    ordered = alike or variable == HIP or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    same_model = len({device.name for device in devices}) == 1
+    ordered = same_model or variable == HIP or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     for token in (token.strip() for token in tokens):
         if token.isdecimal():
-            if here and int(token) >= len(here):
+            if devices and int(token) >= len(devices):
                 return
-            known = here[int(token)] if here and ordered else Device(token, f"device {token}")
+            unknown = Device(token, f"device {token}")
+            device = devices[int(token)] if devices and ordered else unknown
         elif token.startswith(("GPU-", "MIG-")):  # may be shortened
-            found = (one for one in here if one.token.startswith(token))
-            known = next(found, Device(token, "device"))
+            matches = (device for device in devices if device.token.startswith(token))
+            device = next(matches, Device(token, "device"))
         else:
             return
-        yield replace(known, token=token, variable=variable)
+        yield replace(device, token=token, variable=variable)
 
 
-# -- NVIDIA
-# ------------------------------------------------------------------------------------------
+# -- NVIDIA --
 
 
 @cache
 def _nvidia(tool: str | None) -> tuple[Device, ...]:
-    """What nvidia-smi lists, MIG instances in the place of their device; else the device files."""
+    """The devices of nvidia-smi, MIG instances in place of their device; else the device files."""
     devices: list[Device] = []
-    for line in _ask(tool, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"):
+    for line in _run_tool(tool, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"):
         values = [value.strip() for value in line.split(",", 4)]
         if len(values) != 5:
             continue
@@ -116,17 +117,16 @@ def _nvidia(tool: str | None) -> tuple[Device, ...]:
 def _slices(tool: str | None, uuid: str) -> Iterator[Device]:
     """The MIG instances of a device."""
     parent = None
-    for line in _ask(tool, "-L"):
-        found = _PARENT.match(line)
-        if found:
-            parent = found["name"] if found["uuid"] == uuid else None
-        found = _SLICE.match(line)
-        if found and parent is not None:
-            yield Device(found["uuid"], f"{parent} MIG {found['profile']}")
+    for line in _run_tool(tool, "-L"):
+        if match := _PARENT.match(line):
+            parent = match["name"] if match["uuid"] == uuid else None
+        match = _SLICE.match(line)
+        if match and parent is not None:
+            yield Device(match["uuid"], f"{parent} MIG {match['profile']}")
 
 
-def _ask(tool: str | None, *arguments: str) -> list[str]:
-    """What nvidia-smi prints; nothing where it is not there or fails, as without a driver."""
+def _run_tool(tool: str | None, *arguments: str) -> list[str]:
+    """The output of nvidia-smi; empty where it is missing or fails, as without a driver."""
     if tool is None:
         return []
     command = [tool, *arguments]
@@ -143,8 +143,7 @@ def _bytes(mebibytes: str) -> int | None:
     return int(mebibytes) * _MIB if mebibytes.isdecimal() else None
 
 
-# -- AMD
-# ---------------------------------------------------------------------------------------------
+# -- AMD --
 
 
 @cache

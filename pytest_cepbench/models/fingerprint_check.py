@@ -1,4 +1,4 @@
-"""What is loaded is what was fingerprinted: the files of a model, looked at again around loading.
+"""Loaded files are the fingerprinted files: a model's files are checked again around loading.
 
 A fingerprint is taken when a run starts, weights are read when they are first needed, and a trainer
 may write into the folder meanwhile. Answers of one checkpoint would then be stored under another's
@@ -18,7 +18,7 @@ from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityE
 HashFile = Callable[[Path], str]
 """SHA-256 of a file's bytes, hexadecimal."""
 
-_Seen = Mapping[Path, tuple[FileStamp, str]]
+_FileDigests = Mapping[Path, tuple[FileStamp, str]]
 
 _NAMED = 5
 
@@ -43,13 +43,13 @@ class CoveredFiles:
         self._place = place
         self._hash_file = hash_file
         self._identify = identify
-        self._seen: _Seen = {}
+        self._digests: _FileDigests = {}
 
     @cached_property
     def fingerprint(self) -> str:
         """The digest at the first request. Raises IdentityError where a file vanishes meanwhile."""
         try:
-            digest, self._seen = self._look({})
+            digest, self._digests = self._identify_files({})
         except OSError as error:
             msg = (
                 f"{self._place}: its files changed while they were fingerprinted "
@@ -79,14 +79,14 @@ class CoveredFiles:
     def _check(self, when: str) -> None:
         expected = self.fingerprint
         try:
-            digest, seen = self._look(self._seen)
+            digest, seen = self._identify_files(self._digests)
         except (OSError, CheckpointError) as error:
-            raise IdentityError(self._words(when, str(error))) from error
+            raise IdentityError(self._describe(when, str(error))) from error
         if digest != expected:
-            raise IdentityError(self._words(when, self._differences(seen)))
-        self._seen = seen
+            raise IdentityError(self._describe(when, self._differences(seen)))
+        self._digests = seen
 
-    def _look(self, known: _Seen) -> tuple[str, _Seen]:
+    def _identify_files(self, known: _FileDigests) -> tuple[str, _FileDigests]:
         """The digest now, and each file's stamp and digest; known: those of the last time."""
         seen: dict[Path, tuple[FileStamp, str]] = {}
 
@@ -100,15 +100,15 @@ class CoveredFiles:
 
         return self._identify(digest_of), seen
 
-    def _differences(self, seen: _Seen) -> str:
-        both = self._seen.keys() & seen.keys()
+    def _differences(self, seen: _FileDigests) -> str:
+        both = self._digests.keys() & seen.keys()
         kinds = {
-            "written again": [path for path in both if self._seen[path][1] != seen[path][1]],
-            "new": list(seen.keys() - self._seen.keys()),
-            "gone": list(self._seen.keys() - seen.keys()),
+            "written again": [path for path in both if self._digests[path][1] != seen[path][1]],
+            "new": list(seen.keys() - self._digests.keys()),
+            "gone": list(self._digests.keys() - seen.keys()),
         }
-        told = [f"{what}: {self._listed(paths)}" for what, paths in kinds.items() if paths]
-        return "; ".join(told) or "its configuration is another one"
+        changes = [f"{kind}: {self._listed(paths)}" for kind, paths in kinds.items() if paths]
+        return "; ".join(changes) or "its configuration is another one"
 
     def _listed(self, paths: list[Path]) -> str:
         place = Path(self._place)
@@ -121,7 +121,7 @@ class CoveredFiles:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return ", ".join(names[:_NAMED]) + more
 
-    def _words(self, when: str, what: str) -> str:
+    def _describe(self, when: str, what: str) -> str:
         return (
             f"{self._place}: the checkpoint changed after it was fingerprinted, {when} ({what}). "
             f"{_REMEDY}"

@@ -79,7 +79,7 @@ P = TypeVar("P", bound=Placement)
 
 @dataclass(frozen=True)
 class LoadPlan(Generic[P]):
-    """What loading a checkpoint for a role needs, all of it decided at binding.
+    """All that loading a checkpoint for a role needs, decided at binding.
 
     params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that
     its fingerprint covers.

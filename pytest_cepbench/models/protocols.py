@@ -1,9 +1,9 @@
-"""What a model does in a chain: the Protocols that adapters and users' own models satisfy.
+"""Roles of models in a chain: the Protocols that adapters and users' own models satisfy.
 
-Roles speak Pillow images and plain strings; the chains turn what comes back into artifacts. A role
-returns one result per input, in order; where a single input fails it may return a `Failure` in its
-place, and where there is something to be told of a result, a `Reply` that holds it. An exception
-means that the whole batch failed.
+Roles take Pillow images and plain strings; the chains turn results into artifacts. A role returns
+one
+result per input, in order: a `Failure` where a single input fails, and a `Reply` where a result
+comes with usage, provenance or remarks. An exception means that the whole batch failed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ RoleName = Literal["describer", "generator", "encoder", "detector", "judge"]
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
-"""What a unified model plays: it describes and generates."""
+"""Roles of a unified model: it describes and generates."""
 
 
 def is_unified(roles: Collection[RoleName]) -> bool:
-    """Whether a model with these roles describes and generates."""
+    """True where a model with these roles describes and generates."""
     return set(UNIFIED_ROLES) <= set(roles)
 
 
@@ -50,10 +50,12 @@ ImageLike = Image.Image | npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Usage:
-    """What answers took, where the model counts it; usages add up.
+    """The usage of a model for some answers, as far as the model counts it; usages add up.
 
-    requests: asked of a server. retries: of these, because one before it went wrong. input_tokens,
-    output_tokens, images: as the server counts them. cost: in the currency of the user's prices.
+    requests: sent to a server.
+    retries: requests that repeat a failed one.
+    input_tokens, output_tokens, images: as the server counts them.
+    cost: in the currency of the user's prices.
     """
 
     requests: int = 0
@@ -86,11 +88,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply:
-    """A result, and what is to be told of it.
+    """A result with its usage, provenance and remarks.
 
-    value: what the role would have returned in its place. usage: what it took. provenance: kept
-    beside the stored result, never in a key. passing: whether a failure may go better another time,
-    so that it is counted and not stored. remarks: sentences for people, told once in a run.
+    value: the result itself, or a `Failure`.
+    usage: of this result.
+    provenance: kept beside the stored result, never in a key.
+    passing: whether a failure may succeed at another try, so that it is counted and not stored.
+    remarks: sentences for people, shown once in a run.
     """
 
     value: Any
@@ -195,7 +199,7 @@ class Judge(Protocol):
 class Movable(Protocol):
     """A model whose weights can wait in host memory while another model has the device.
 
-    One without this method is let go of, and loaded again.
+    A model without this method is unloaded, and loaded again.
     """
 
     def move(self, device: str) -> None:
@@ -208,7 +212,7 @@ Model = Describer | Generator | Encoder | Detector | Judge
 
 @dataclass(frozen=True)
 class BindContext:
-    """What binding needs from the run.
+    """The parts of a run that binding needs.
 
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
@@ -281,7 +285,7 @@ class BoundRole:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a result depends on, as built-in types: enters keys and baselines."""
+        """All that a result depends on, as built-in types: enters keys and baselines."""
         return {
             "adapter": self.adapter,
             "fingerprint": self.fingerprint,

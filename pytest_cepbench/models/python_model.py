@@ -135,7 +135,7 @@ def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFil
 
 
 def _code(spec: ModelSpec, model: object) -> str:
-    """What makes the answers: factory, file and digest of the code as it lies there now."""
+    """The code that makes the answers: factory, file and digest of the code as it is now."""
     source = source_of(spec.target.partition(":")[0], type(model).__module__)
     return f"{spec.target} ({source})" if source else spec.target
 

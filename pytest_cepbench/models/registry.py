@@ -66,7 +66,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Scheme:
-    """What is known of a scheme without importing its provider.
+    """A scheme of model specs, as far as it is known without importing its provider.
 
     name: what a spec begins with, before the colon; empty for folders and hub ids.
     example: a spec, for `--help` and docs.
@@ -221,7 +221,7 @@ def features_name(spec: ModelSpec) -> str:
 
 
 def weights_present(spec: ModelSpec) -> bool:
-    """Whether an encoder can be used without a step that only its user can take.
+    """True where an encoder can be used without a step that only its user can take.
 
     False only for clean-fid's Inception without its weights, which a site of their own gives out;
     what libraries fetch or a folder lacks shows at binding. Raises SpecError.

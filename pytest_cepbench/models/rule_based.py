@@ -47,7 +47,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class ShapesDescriber:
-    """Says what it sees, distorted by its knobs."""
+    """Describes the scene of an image, degraded by its parameters."""
 
     knobs: Degradation
 
@@ -58,9 +58,9 @@ class ShapesDescriber:
         seeds: Sequence[int],
     ) -> list[str]:
         """Caption of each image; the empty text where the answer is blank."""
-        return [self._one(image, seed) for image, seed in zip(images, seeds, strict=True)]
+        return [self._single(image, seed) for image, seed in zip(images, seeds, strict=True)]
 
-    def _one(self, image: Image.Image, seed: int) -> str:
+    def _single(self, image: Image.Image, seed: int) -> str:
         if is_blank(self.knobs, seed):
             return ""
         return caption(degrade_scene(parse_image(ImageArtifact.from_pil(image)), self.knobs, seed))
@@ -68,15 +68,15 @@ class ShapesDescriber:
 
 @dataclass(frozen=True)
 class ShapesGenerator:
-    """Draws what it reads, distorted by its knobs; the seed also decides the jitter."""
+    """Draws the scene of a text, degraded by its parameters; the seed also decides the jitter."""
 
     knobs: Degradation
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike]:
         """(64, 64, 3) uint8 for each text; all black where the answer is blank."""
-        return [self._one(text, seed) for text, seed in zip(texts, seeds, strict=True)]
+        return [self._single(text, seed) for text, seed in zip(texts, seeds, strict=True)]
 
-    def _one(self, text: str, seed: int) -> ImageLike:
+    def _single(self, text: str, seed: int) -> ImageLike:
         if is_blank(self.knobs, seed):
             return np.zeros((SIDE, SIDE, 3), np.uint8)
         return render(degrade_scene(parse_caption(text), self.knobs, seed), seed).pixels
@@ -110,13 +110,16 @@ class ShapesDetector:
             if query not in SHAPES:
                 msg = f"shapes: detects by plain name: {unknown_name('shape', query, SHAPES)}"
                 raise RoleError(msg)
-        return [self._one(image, asked) for image, asked in zip(images, queries, strict=True)]
+        return [self._single(image, asked) for image, asked in zip(images, queries, strict=True)]
 
-    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections:
-        seen = object_boxes(ImageArtifact.from_pil(image))
-        wanted = [one for one in seen if one.what.shape in asked]
+    def _single(self, image: Image.Image, asked: Sequence[str]) -> Detections:
+        boxes = object_boxes(ImageArtifact.from_pil(image))
         return Detections(
-            tuple(Detection(one.what.shape, 1.0, one.box, color=one.what.color) for one in wanted)
+            tuple(
+                Detection(box.what.shape, 1.0, box.box, color=box.what.color)
+                for box in boxes
+                if box.what.shape in asked
+            )
         )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 
-_MOST = 200  # files; who imports more from beside has a library there
+_MOST = 200  # files; more of them beside a model are a library
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -39,15 +39,15 @@ def source_of(*modules: str) -> str:
             continue
         root = file.parents[name.count(".") + (file.name == "__init__.py")]
         package = name.partition(".")[0] if set(root.parts) & {*_INSTALLED} else ""
-        found = dict(_read(name, root, package))
-        first = first or next(iter(found), "")
-        files |= found
+        module_files = dict(_read(name, root, package))
+        first = first or next(iter(module_files), "")
+        files |= module_files
     return f"{first} {digest_json(sorted(files.items()))[:_DIGITS]}" if files else ""
 
 
 def _file_of(module: str) -> Path | None:
-    place = getattr(sys.modules.get(module), "__file__", None)
-    file = Path(place) if place else None
+    path = getattr(sys.modules.get(module), "__file__", None)
+    file = Path(path) if path else None
     return file if file is not None and file.suffix == ".py" and file.is_file() else None
 
 
@@ -68,14 +68,14 @@ def _read(module: str, root: Path, package: str) -> Iterator[tuple[str, str]]:
         content = file.read_bytes()
         yield file.relative_to(root).as_posix(), sha256(content).hexdigest()
         base = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        found = [one for one in _imported(content, base) if one not in seen]
-        waiting += found
-        seen.update(found)
+        new = [imported for imported in _imported(content, base) if imported not in seen]
+        waiting += new
+        seen.update(new)
 
 
 def _below(root: Path, module: str) -> Path | None:
-    place = root.joinpath(*module.split("."))
-    files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    path = root.joinpath(*module.split("."))
+    files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
     return next((file for file in files if file.is_file()), None)
 
 
@@ -86,10 +86,10 @@ def _imported(content: bytes, base: str) -> tuple[str, ...]:
 
 
 def _names_in(content: bytes, base: str) -> Iterator[str]:
-    """The same as they come, with repetitions."""
+    """The names of `_imported`, in order and with repetitions."""
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # it lies there, and nobody has imported it
+    except (SyntaxError, ValueError):  # such a file lies there without having been imported
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""What of this machine a process may use: processor cores and memory, within its control groups."""
+"""Processor cores and memory that a process may use, within its control groups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def free_memory(root: Path = ROOT) -> int | None:
 
 
 def _reclaimable(group: Path) -> int:
-    """What the kernel holds of files and gives up when memory is wanted."""
+    """Bytes of cached files, which the kernel gives up when memory is needed."""
     lines = (line.split() for line in _text(group / "memory.stat").splitlines())
     return next((int(words[1]) for words in lines if words[0] == "inactive_file"), 0)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "float16", "bfloat16")
 
 IMAGE_BACKENDS = ("pil", "torchvision")
-"""What transformers' image processors compute with; the two differ by a level here and there."""
+"""Backends of transformers' image processors; they differ by a grey level here and there."""
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
 _LIBRARIES = (
@@ -57,7 +57,7 @@ def require(*packages: str) -> None:
 
 
 def accelerator_visible() -> bool:
-    """Whether this process may use an NVIDIA or AMD accelerator, judged without torch.
+    """True where this process may use an NVIDIA or AMD accelerator, judged without torch.
 
     An empty CUDA_VISIBLE_DEVICES (or HIP_VISIBLE_DEVICES), or one of "-1", hides them all.
     """
@@ -127,7 +127,7 @@ def check_device(device: str) -> None:
 
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS")
-"""What users say with how many threads torch may have."""
+"""Variables with which users set the number of torch's threads."""
 
 _WAITING_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 
@@ -148,8 +148,8 @@ def bound_spinning() -> None:
     os.environ[_WAITING_VARIABLES[0]] = _SPINS
 
 
-def threads_said() -> bool:
-    """Whether the user said how many threads torch may have, by a variable or to torch itself."""
+def threads_set_by_user() -> bool:
+    """True where the user set the number of torch's threads, by a variable or in torch itself."""
     torch = sys.modules.get("torch")
     fewer = torch is not None and torch.get_num_threads() < usable_cores()
     return fewer or any(name in os.environ for name in _THREAD_VARIABLES)
@@ -179,7 +179,7 @@ def seeded(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a batch failed because it did not fit in memory, so that half of it might."""
+    """True where a batch did not fit in memory, so that half of it might."""
     if isinstance(error, MemoryError):
         return True
     torch = sys.modules.get("torch")
@@ -216,7 +216,7 @@ class DeviceMemory:
         self._before = torch.cuda.memory_allocated(self._device)
 
     def fits_twice(self) -> bool:
-        """Whether twice of what the last batch took, beside what was there, is to be had."""
+        """True where twice the memory of the last batch is available beside the model's."""
         import torch
 
         peak = torch.cuda.max_memory_allocated(self._device)

@@ -107,8 +107,8 @@ def _extremes(tensors: list[torch.Tensor]) -> list[list[float]]:
 
     pairs = [torch.stack(torch.aminmax(tensor.detach())).float() for tensor in tensors]
     # Fetched together: one by one, each would wait for the accelerator.
-    found: list[list[float]] = torch.stack(pairs).tolist() if pairs else []
-    return found
+    extremes: list[list[float]] = torch.stack(pairs).tolist() if pairs else []
+    return extremes
 
 
 def _is_matrix(name: str, tensor: torch.Tensor) -> bool:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.plugin import exit_code, verdict_reports
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.plugin import exit_code, records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
+    EVALUATOR,
     BareFixtures,
     cep_case,
     cep_describer,
@@ -24,7 +26,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_gate,
     cep_generator,
     cep_judge,
-    process_of,
+    evaluator_of,
 )
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import (
@@ -36,12 +38,11 @@ from pytest_cepbench.plugin.options import (
 )
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
 from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import RunSettings, updating
+from pytest_cepbench.plugin.run_settings import settings_of, updating
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
-from pytest_cepbench.plugin.workers.run_dir import make_folder, remove_folder
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import Evaluator
+    from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.plugin.workers.devices import Leases
 
 # pytest finds fixtures as names of a plugin's module.
@@ -68,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Register `--cep-...` and the ini keys, and the hooks that have modules of their own."""
     add_options(parser)
     pluginmanager.register(workers_hooks, "cepbench_workers")
-    pluginmanager.register(verdict_reports, "cepbench_verdict_reports")
+    pluginmanager.register(records, "cepbench_verdict_reports")
     pluginmanager.register(BareFixtures(), "cepbench_bare_names")
 
 
@@ -97,9 +98,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
     if not hasattr(config, "workerinput"):
         check_ini_names(_unknown_ini_names(config))
-        settings = RunSettings.from_config(config)
+        settings = settings_of(config)
         ledger = Ledger(config.rootpath)
-        controller = Controller(settings, lambda: process_of(config), ledger=ledger)
+        controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
             with _usage_errors():
                 from pytest_cepbench.plugin.workers.devices import plan_leases
@@ -168,7 +169,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cep_case" in metafunc.fixturenames:
         from pytest_cepbench.plugin.collection import parametrize
 
-        parametrize(metafunc, process_of(metafunc.config))
+        parametrize(metafunc, evaluator_of(metafunc.config))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -186,13 +187,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item for item in session.items if is_case(item)]
     if not cases:
         return
-    from pytest_cepbench.plugin.collection import assign_policies, leave_outlines
+    from pytest_cepbench.plugin.collection import assign_policies, write_case_hints
 
-    config, process = session.config, process_of(session.config)
-    assign_policies(cases, process)
+    config, evaluator = session.config, evaluator_of(session.config)
+    assign_policies(cases, evaluator)
     if hasattr(config, "workerinput"):
-        leave_outlines(cases, process)
-    if process.settings.listing or process.settings.plan:
+        write_case_hints(cases, evaluator)
+    if evaluator.settings.listing or evaluator.settings.plan:
         return
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None:
@@ -200,18 +201,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
         with _usage_errors():
             controller.plan_pools()
-    _show_progress(config, process)
+    _show_progress(config, evaluator)
 
 
-def _show_progress(config: pytest.Config, process: Evaluator) -> None:
+def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
     from pytest_cepbench.plugin.terminal import live
 
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
-        live.show(config, lambda: live.own(process.progress, process.elsewhere))
+        live.show(
+            config, lambda: live.own_snapshots(evaluator.progress, evaluator.cluster_progress)
+        )
     elif worker["cepbench_live"]:
-        folder = make_folder(process.settings.home, process.folder)
-        live.tell(config, process.progress, folder, worker["workerid"])
+        folder = evaluator.context.make_folder()
+        live.write_snapshots(config, evaluator.progress, folder, worker["workerid"])
 
 
 def _clear_terminal(config: pytest.Config) -> None:
@@ -231,7 +234,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
-    for line in plan_lines(process_of(session.config), session.config.stash[_LEASES]):
+    for line in plan_lines(evaluator_of(session.config), session.config.stash[_LEASES]):
         reporter.write_line(visible(line))
     return True
 
@@ -250,8 +253,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     if controller is not None:
         controller.pytests_code = exitstatus
         if controller.ledger.active:
-            process_of(session.config).dismiss_helpers()
-        controller.tell_junit(session.config)
+            evaluator_of(session.config).dismiss_helpers()
+        controller.mark_junit(session.config)
     try:
         yield
     finally:
@@ -275,15 +278,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Release the store, and clear away what the processes of the run told one another."""
-    import sys
-
     _clear_terminal(config)
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None:
-        remove_folder(controller.settings.home, controller.folder)
-
-    if "pytest_cepbench.plugin.evaluator" in sys.modules:
-        from pytest_cepbench.plugin.evaluator import PROCESS
-
-        if PROCESS in config.stash:
-            config.stash[PROCESS].close()
+        controller.context.remove_folder()
+    if EVALUATOR in config.stash:
+        config.stash[EVALUATOR].close()

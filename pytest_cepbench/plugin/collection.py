@@ -9,14 +9,12 @@ import pytest
 
 from pytest_cepbench.errors import CepError, DataAbsentError, SuiteNotApplicableError, unknown_name
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.run_settings import updating
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.gate_config import settle
-from pytest_cepbench.suites.role_assignment import check_installed
 
 
 def mark_of(node: pytest.Item) -> CepMark:
@@ -24,7 +22,7 @@ def mark_of(node: pytest.Item) -> CepMark:
     return CepMark.from_markers(node.iter_markers("cep"))
 
 
-def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
+def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
     """Give a test function its cases.
 
     A data set that is not here gives one skipped item that says how to get it, a suite that the
@@ -34,13 +32,8 @@ def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
     try:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
-        loaded = process.suites.get(path)
-        # A list of cases and a plan need no models.
-        if not (process.settings.listing or process.settings.plan):
-            check_installed(loaded.suite, loaded.lineup)
-        cases: list[Case | PooledCase] = [*_selected(loaded.cases, mark)]
-        if loaded.pooled is not None and not mark.partial and not updating(metafunc.config):
-            cases.append(loaded.pooled)
+        pooled = not mark.partial and not updating(metafunc.config)
+        cases = _selected(evaluator.suites.cases(path, pooled=pooled), mark)
     except DataAbsentError as absence:
         _skip(metafunc, str(absence), "data-absent")
     except SuiteNotApplicableError as reason:
@@ -51,33 +44,32 @@ def parametrize(metafunc: pytest.Metafunc, process: Evaluator) -> None:
         metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
 
 
-def assign_policies(items: Sequence[pytest.Item], process: Evaluator) -> None:
-    """Divide alpha among the cases that were collected: a case's share is known before it runs."""
-    cases, claims = {}, {}
+def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
+    """Divide alpha among the cases that were collected. Raises pytest.UsageError for a useless policy."""
+    cases = {}
     for item in items:
         case = case_of(item)
         if isinstance(case, Case):
             mark = mark_of(item)
-            path = mark.suite_file(item.path)
-            cases[item.nodeid] = path, case
-            claim = claims[item.nodeid] = process.suites.claim(path, case.key, mark.overrides)
-            # What a worker raises here is no usage error of the run: there the cases are refused.
-            if not hasattr(item.config, "workerinput"):
-                _check_policy(process, path, case, claim.policy)
-    for nodeid, policy in settle(claims).items():
-        process.assigned[nodeid] = AssignedCase(*cases[nodeid], policy)
+            cases[item.nodeid] = mark.suite_file(item.path), case, mark.overrides
+    # What a worker raises here is no usage error of the run: there the cases are refused.
+    if not any(hasattr(item.config, "workerinput") for item in items):
+        for path, case, overrides in cases.values():
+            policy = evaluator.suites.claim(path, case.key, overrides).policy
+            _check_policy(evaluator, path, case, policy)
+    evaluator.assign(cases)
 
 
-def _check_policy(process: Evaluator, path: Path, case: Case, policy: Policy) -> None:
+def _check_policy(evaluator: Evaluator, path: Path, case: Case, policy: Policy) -> None:
     """Raise pytest.UsageError for a policy that lets everything pass."""
     try:
-        process.suites.check_policy(path, case.key, policy)
+        evaluator.suites.check_policy(path, case.key, policy)
     except CepError as error:
         raise pytest.UsageError(visible(str(error))) from None
 
 
-def leave_outlines(items: Sequence[pytest.Item], process: Evaluator) -> None:
-    """Leave word of what the collected cases need, for whoever deals them to workers."""
+def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
+    """Leave hints on what the collected cases need, for the scheduler."""
     from pytest_cepbench.plugin.workers import hints
 
     pooled = {
@@ -85,7 +77,7 @@ def leave_outlines(items: Sequence[pytest.Item], process: Evaluator) -> None:
         for item in items
         if isinstance(case_of(item), PooledCase)
     }
-    hints.leave_outlines(process, pooled)
+    hints.write_hints(evaluator, pooled)
 
 
 def case_of(item: pytest.Item) -> Case | PooledCase | None:
@@ -99,7 +91,8 @@ def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
     metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
 
 
-def _selected(cases: tuple[Case, ...], mark: CepMark) -> list[Case]:
+def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | PooledCase]:
+    """The cases that a marker leaves in. Raises CepError for a name that no case has."""
     chosen = list(cases)
     wanted = {"part": mark.categories, "metric": mark.metrics}
     for attribute, names in wanted.items():

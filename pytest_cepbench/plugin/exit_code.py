@@ -18,7 +18,7 @@ Code = int | str | None
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Code, Code]:
-    """Have the last word on what the process, or `pytest.main`, returns."""
+    """Settle what the process, or `pytest.main`, returns."""
     try:
         code = yield
     except SystemExit as leaving:  # a hook at the end of the session called sys.exit

@@ -9,43 +9,46 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.pool_options import ROLES
 from pytest_cepbench.plugin.controller import CONTROLLER
-from pytest_cepbench.plugin.options import ROLES
 from pytest_cepbench.plugin.records import RECORDS
-from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.plugin.run_settings import settings_of
 
 if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.models.protocols import RoleName
-    from pytest_cepbench.plugin.evaluator import Evaluator
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
 
 
-def process_of(config: pytest.Config) -> Evaluator:
-    """Suites, store and models of this process, made at the first call."""
-    from pytest_cepbench.plugin.evaluator import PROCESS, Evaluator
+EVALUATOR: pytest.StashKey[Evaluator] = pytest.StashKey()
 
-    if PROCESS not in config.stash:
+
+def evaluator_of(config: pytest.Config) -> Evaluator:
+    """The evaluator of this process, made at the first call."""
+    if EVALUATOR not in config.stash:
+        from pytest_cepbench.evaluation.evaluator import Evaluator
+
         controller = config.stash.get(CONTROLLER, None)
-        if controller is not None:
-            made = Evaluator(controller.settings, controller.run_id, controller.started)
-        else:
-            made = _process_of_worker(config)
-        config.stash[PROCESS] = made
-    return config.stash[PROCESS]
+        own = None if controller is None else Evaluator(controller.context)
+        config.stash[EVALUATOR] = own or _evaluator_of_worker(config)
+    return config.stash[EVALUATOR]
 
 
-def _process_of_worker(config: pytest.Config) -> Evaluator:
-    from pytest_cepbench.plugin.evaluator import Evaluator
-    from pytest_cepbench.plugin.workers.model_identity import IdentityAgreement
-    from pytest_cepbench.plugin.workers.run_dir import run_folder
+def _evaluator_of_worker(config: pytest.Config) -> Evaluator:
+    from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.evaluation.model_identity import IdentityAgreement
+    from pytest_cepbench.evaluation.run_context import RunContext
 
-    told: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
-    settings, run_id, name = RunSettings.from_config(config), told["cepbench_run"], told["workerid"]
-    folder = run_folder(settings.home, run_id)
-    agreement = IdentityAgreement(settings.home, folder, name, told["cepbench_models"])
-    started, count = told["cepbench_started"], told["workercount"]
-    return Evaluator(settings, run_id, started, count, name, agreement.check)
+    sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
+    context = RunContext(
+        settings_of(config),
+        sent["cepbench_run"],
+        sent["cepbench_started"],
+        workers=sent["workercount"],
+        worker=sent["workerid"],
+    )
+    return Evaluator(context, IdentityAgreement(context, sent["cepbench_models"]).check)
 
 
 @pytest.fixture
@@ -66,17 +69,21 @@ def cep_gate(
     from msgspec.structs import replace
 
     from pytest_cepbench.errors import InconclusiveWarning
-    from pytest_cepbench.plugin.case_runner import CaseRunner
+    from pytest_cepbench.evaluation.case_runner import CaseRunner
     from pytest_cepbench.plugin.collection import mark_of
     from pytest_cepbench.plugin.markers import is_tolerance
+    from pytest_cepbench.plugin.snapshots import SnapshotCounter, acceptance_of
     from pytest_cepbench.report.junit import properties_of
     from pytest_cepbench.report.text import explain, one_line
     from pytest_cepbench.suites.gate_config import Overrides
 
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
-    process = process_of(request.config)
-    judge = CaseRunner(process, mark.suite_file(request.path), snapshot)
+    evaluator = evaluator_of(request.config)
+    counter = SnapshotCounter(snapshot, evaluator)
+    runner = CaseRunner(
+        evaluator, mark.suite_file(request.path), acceptance_of(snapshot), counter.count
+    )
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):
@@ -84,10 +91,10 @@ def cep_gate(
             pytest.fail(msg, pytrace=False)
         record = records.of(request.node)
         if record.after_error:
-            process.forget(judge.suite_file)
+            evaluator.forget(runner.suite_file)
             record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
-        result = judge(case, request.node.nodeid, here.over(mark.overrides))
+        result = runner(case, request.node.nodeid, here.over(mark.overrides))
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:
                 request.node.warn(InconclusiveWarning(one_line(result)))
@@ -141,7 +148,7 @@ def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
     from pytest_cepbench.plugin.collection import mark_of
 
     try:
-        return process_of(request.config).model(
+        return evaluator_of(request.config).model(
             mark_of(request.node).suite_file(request.path), role
         )
     except CepError as error:

@@ -13,32 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
+
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
 
 RETRIED = "retried"
-"""What the report of a case carries that is judged again, as xdist's reruns are told."""
+"""Mark on the report of a case that is judged again, after its worker died."""
 
 _NAMED = 5
 
 
 @dataclass(eq=False)  # a plugin is registered by its identity
 class Ledger:
-    """The books of one run.
+    """The cases of one run, expected and judged.
 
-    root: what node ids begin from.
-    expected: node ids of cases, and under xdist of what lies beside a suite file.
-    collected: ids by their place in the order of collection; all of them under xdist, the cases in
-    a single process.
-    cases: what each case's test was given to judge (`suite/part/metric`), by node id; None where
-    it was given nothing, or that is not known yet.
+    root: folder that node ids begin from.
+    expected: node ids of cases, and under xdist of tests beside a suite file.
     reported: ids whose last report came.
-    skipped: cases that were not to be judged, with the reason.
+    cases: node id -> the case that its test was given to judge (`suite/part/metric`); None where it
+        was given nothing, or that is not known yet.
+    skipped: node id -> why its case was not to be judged.
     cut_short: ids of tests that failed, for whatever reason, or were not called.
     uncollected: modules of suites that could not be collected.
     results: the judged cases.
     failures: what else makes the run incomplete.
-    repeated: what became of tests that ran again after an error, a sentence each.
+    repeated: tests that ran again after an error, a sentence each.
+    collected: ids by their place in the order of collection; all of them under xdist, the cases in
+        a single process.
     """
 
     root: Path = Path()
@@ -84,7 +86,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Enter one report, from wherever the test ran; of its outcome other plugins have the say."""
+        """Enter one report, from wherever the test ran; other plugins may have changed its outcome."""
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
         outcome: str = report.outcome
         if isinstance(payload, dict):
@@ -97,7 +99,7 @@ class Ledger:
             self.reported.add(nodeid)
 
     def _enter(self, nodeid: str, payload: Mapping[str, Any]) -> None:
-        """What the records of a test's process say of it; see `pytest_cepbench.plugin.records`."""
+        """Enter what the process of a test recorded; see `pytest_cepbench.plugin.records`."""
         self.expected.add(nodeid)
         self.cases[nodeid] = payload["case"]
         self.cut_short.discard(nodeid)
@@ -110,7 +112,7 @@ class Ledger:
             self.skipped[nodeid] = payload["skipped"]
 
     def _enter_result(self, attempt: str, result: CaseResult) -> None:
-        """Enter the result of an attempt at a test; what is said of a case counts once.
+        """Enter the result of an attempt at a test; each case counts once.
 
         An error says nothing of the model, so the last attempt counts. A verdict does: where one
         that fails is followed by another, it stays, since the answers in the store are the same.
@@ -130,14 +132,14 @@ class Ledger:
                 )
             return
         self._attempts[nodeid, case] = attempt
-        self.results[:] = [r for r in self.results if not any(r is other for other in before)]
+        self.results[:] = [r for r in self.results if not any(r is old for old in before)]
         self.results.append(result)
         reasons = [reason for r in before if not r.passes for reason in r.reasons]
         if reasons:
             self.repeated.append(f"{nodeid} ran again after an error ({reasons[0]})")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A suite whose module could not be collected has cases that nobody will judge."""
+        """A suite whose module could not be collected has cases that will not be judged."""
         if report.failed and self._is_suite(report.nodeid.partition("::")[0]):
             self.uncollected.add(report.nodeid)
 
@@ -146,13 +148,13 @@ class Ledger:
         self.fail(f"internal error: {str(excrepr).splitlines()[-1]}")
 
     def fail(self, reason: str) -> None:
-        """Something happened after which the run cannot be trusted to be whole."""
+        """Note a reason why the run is incomplete."""
         self.failures.append(reason)
 
     def close(self) -> None:
-        """Put the results in the order of collection, and what is odd about who judged them on them.
+        """Put the results in the order of collection, with notes on how they were judged.
 
-        Workers report as they please.
+        Workers report in any order.
         """
         self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
         tests = self._tests()
@@ -171,7 +173,7 @@ class Ledger:
         return tests
 
     def _oddities(self, result: CaseResult, tests: Mapping[str, list[str]]) -> list[str]:
-        """What is odd about who judged a case, and leaves the run as complete as it is."""
+        """Notes on how a case was judged that leave the run as complete as it is."""
         case, notes = case_of(result), []
         if len(tests[case]) > 1:
             notes.append(f"judged more than once: by {', '.join(tests[case])}")
@@ -206,7 +208,7 @@ class Ledger:
         return list(two_identities(self.results, _names))
 
     def _unjudged(self) -> Iterator[str]:
-        """Tests that came to their end and left their own case unjudged, by what they did instead."""
+        """Tests that ended without judging their own case, by what they did instead."""
         judged: dict[str, list[str]] = {}
         for result in self.results:
             judged.setdefault(result.nodeid, []).append(case_of(result))
@@ -234,7 +236,7 @@ class Ledger:
         )
 
     def remarks(self) -> list[str]:
-        """What is odd about who judged what, for the whole run."""
+        """Notes on how cases were judged, for the whole run."""
         tests = self._tests()
         kinds = {
             "judged more than once": [case for case, by in tests.items() if len(by) > 1],
@@ -251,15 +253,11 @@ class Ledger:
     @property
     def nothing_compared(self) -> bool:
         """Whether cases were there and none was judged that could have failed: skipped, or informational."""
-        return bool(self.skipped or self.results) and not any(
-            result.primary or result.accepted for result in self.results
-        )
+        return nothing_compared(self.results, self.skipped)
 
     def verdict(self) -> str:
         """Of the whole run: passed, failed, or incomplete."""
-        if self.problems() or not self.results:
-            return "incomplete"
-        return "passed" if all(result.passes for result in self.results) else "failed"
+        return run_verdict(self.results, self.problems())
 
 
 def read_results(payload: Mapping[str, Any]) -> list[tuple[str, CaseResult]]:

@@ -16,8 +16,10 @@ from pytest_cepbench.suites.gate_config import Overrides
 class CepMark:
     """Arguments of `@pytest.mark.cep(...)`, all by name.
 
-    suite: path of the suite's file, relative to the test module; `suite.toml` beside it if left
-    out. categories, metrics: only these parts of it. tolerance: instead of the suite's.
+    suite: path of the suite's file, relative to the test module; `suite.toml` beside it if left out.
+    categories: gate only these categories of the suite.
+    metrics: gate only these metrics of the suite.
+    tolerance: largest drop that does not matter, in place of the suite's.
     """
 
     suite: str | None = None
@@ -27,7 +29,7 @@ class CepMark:
 
     @classmethod
     def from_markers(cls, markers: Any) -> CepMark:
-        """Merge the markers of a test, the nearest winning. Raises SuiteError naming what is wrong."""
+        """Merge the markers of a test; the nearest one wins. Raises SuiteError naming what is wrong."""
         values: dict[str, Any] = {}
         known = [field.name for field in fields(cls)]
         for marker in markers:
@@ -49,11 +51,11 @@ class CepMark:
 
     @property
     def overrides(self) -> Overrides:
-        """What it says of how cases are judged."""
+        """Its settings of the gate, with their source."""
         return Overrides(tolerance=self.tolerance, sources={"tolerance": "@pytest.mark.cep"})
 
     def suite_file(self, module: Path) -> Path:
-        """The suite's file, as seen from the test module."""
+        """Path of the suite's file; relative ones start at the test module."""
         return _resolved(module.parent, self.suite or FILE_NAME)
 
 
@@ -63,12 +65,12 @@ def _resolved(folder: Path, name: str) -> Path:
 
 
 def is_tolerance(value: Any) -> bool:
-    """Whether it is a number of at least 0, and finite."""
+    """True for a finite number of at least 0."""
     return isinstance(value, int | float) and 0 <= value < float("inf")
 
 
 def _check(name: str, value: Any) -> None:
-    """Raises SuiteError for a value of the wrong kind; None is as good as left out."""
+    """Raise SuiteError for a value of the wrong kind; None counts as left out."""
     kinds = {
         "suite": ("a path", isinstance(value, str)),
         "tolerance": ("a number of at least 0", is_tolerance(value)),

@@ -14,18 +14,7 @@ from itertools import pairwise
 import pytest
 
 from pytest_cepbench.errors import did_you_mean, nearest_name
-
-ROLES = ("describer", "generator", "encoder", "detector", "judge")
-
-GATES = ("regression", "noninferiority", "threshold")
-
-INCONCLUSIVE = ("pass", "fail", "more")
-
-PAIRINGS = ("exact", "common")
-
-RESIDENCIES = ("all", "swap")
-
-ENGINES = ("local", "ray")
+from pytest_cepbench.evaluation.settings import CHOICES
 
 _GROUPS = {
     "models": "cepbench: models",
@@ -51,7 +40,6 @@ class Option:
     help: one sentence.
     short: whether `--NAME` is offered as well.
     multiple: whether it may be given several times.
-    choices: the values that it has, where they are a list.
     switch: whether it takes no value; "true" in ini file and environment.
     in_ini: whether its place is the ini file: `--help` does not list the flag, which is still read.
     """
@@ -62,9 +50,13 @@ class Option:
     help: str
     short: bool = False
     multiple: bool = False
-    choices: tuple[str, ...] | None = None
     switch: bool = False
     in_ini: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...] | None:
+        """The values that it can have, where they are a list."""
+        return CHOICES.get(self.name)
 
     @property
     def flag(self) -> str:
@@ -96,7 +88,8 @@ OPTIONS = (
         "model",
         "models",
         "SPEC",
-        "Model under test: a checkpoint folder, a hub id, or another spec",
+        "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, python:, "
+        "openai:, unicom:, cleanfid:, preset: or replay:",
         short=True,
     ),
     Option(
@@ -104,7 +97,6 @@ OPTIONS = (
         "models",
         "ROLE",
         "Role of the model under test, or unified for describer and generator in one",
-        choices=(*ROLES, "unified"),
     ),
     Option("describer", "models", "SPEC", "Model that describes images", short=True),
     Option("generator", "models", "SPEC", "Model that draws descriptions", short=True),
@@ -128,7 +120,6 @@ OPTIONS = (
         "Rule of all suites: regression fails a drop that is larger than the tolerance and not "
         "noise, noninferiority passes only where such a drop is excluded, threshold compares "
         "without statistics",
-        choices=GATES,
     ),
     Option("tolerance", "gate", "DROP", "Largest drop that does not matter, in all suites"),
     Option(
@@ -143,7 +134,6 @@ OPTIONS = (
         "ACTION",
         "Where the samples do not decide: pass with a warning (default), fail, or measure more of "
         "them, 25, 50, 100, ... until they do",
-        choices=INCONCLUSIVE,
     ),
     Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
@@ -184,7 +174,6 @@ OPTIONS = (
         "workers",
         "ENGINE",
         "Where models run: local, in pytest's own processes (default), or ray, on a Ray cluster",
-        choices=ENGINES,
     ),
     Option(
         "residency",
@@ -192,7 +181,6 @@ OPTIONS = (
         "MODE",
         "all: models stay on the device together (default); swap: one at a time, for devices that "
         "cannot hold them all",
-        choices=RESIDENCIES,
     ),
     Option(
         "report",
@@ -221,7 +209,6 @@ OPTIONS = (
         "MODE",
         "exact: baselines of other samples are incomparable (default); common: compare the samples "
         "that both have",
-        choices=PAIRINGS,
         in_ini=True,
     ),
     Option(
@@ -336,15 +323,6 @@ def check_ini_names(names: Iterable[str]) -> None:
         if hint:
             msg = f"ini {name}: there is no such setting.{hint}"
             raise pytest.UsageError(msg)
-
-
-def check_choice(option: Option, value: str, source: str) -> None:
-    """Raise ValueError for a value that an option does not have. source: which twin gave it."""
-    if option.choices is not None and value not in option.choices:
-        hint = did_you_mean(value, option.choices)
-        expected = f"one of {', '.join(option.choices)} is expected"
-        msg = f"{source} {value!r}: {expected}{'.' if hint else ''}{hint}"
-        raise ValueError(msg)
 
 
 def notes_on_options(

@@ -1,8 +1,8 @@
-"""What the gate found in the tests of this process, on its way to the ledger.
+"""Results of the gate in the tests of this process, on their way to the ledger.
 
 Verdicts travel on pytest's reports, but other plugins and a user's conftest.py replace reports, change
 their outcome, keep them back and run tests again. So results are kept here, apart from any report, and
-go out with the next report of their test, whatever became of the reports before it.
+go out with the next report of their test, whatever happened to the reports before it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORKED = (
 class Record:
     """One test, in its latest attempt: other plugins run a test again.
 
-    case: what it was given to judge (`suite/part/metric`); None where it was given nothing.
+    case: the case that it was given to judge (`suite/part/metric`); None where it was given none.
     attempt: a name for this attempt that no other attempt in any process has.
-    results: what the gate found in this attempt.
-    shown: how many of them a phase has answered for that is over.
-    skipped: why the test was skipped, if it was.
+    results: of the gate, in this attempt.
+    shown: how many of them belong to phases that are over.
+    skipped: why the test was skipped; None where it was not.
     cut_short: whether the test failed, for whatever reason, or was not called.
     after_error: whether the attempt before met an error, so that what it left in memory is stale.
     waiting: results that no report has carried yet, with their attempt.
@@ -51,7 +51,7 @@ class Record:
     waiting: list[tuple[str, CaseResult]] = field(default_factory=list)
 
     def add(self, result: CaseResult) -> None:
-        """The gate judged a case in this test."""
+        """Enter the result of a case that the gate judged in this test."""
         self.results.append(result)
         self.waiting.append((self.attempt, result))
 
@@ -63,14 +63,14 @@ class Record:
             self.skipped = None if skip is None else skip.msg or ""
         if call.when == "call":
             self.cut_short = raised is not None
-        # A teardown answers for its own results; what a call answered for is not told twice.
+        # A teardown answers for its own results; those of the call are reported already.
         begun = self.shown if call.when == "teardown" else 0
         self.shown = len(self.results)
-        return next((one for one in self.results[begun:] if not one.passes), None)
+        return next((result for result in self.results[begun:] if not result.passes), None)
 
 
 class Records:
-    """The tests of this process that have to do with the gate, by node id."""
+    """The tests of this process that gate cases, by node id."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
@@ -93,7 +93,7 @@ class Records:
         record = Record(case_name(item), f"{self._pid}.{self._attempts}")
         if before is not None:
             record.waiting = before.waiting
-            record.after_error = any(one.verdict == "error" for one in before.results)
+            record.after_error = any(result.verdict == "error" for result in before.results)
             if before.results:
                 from pytest_cepbench.report.junit import PREFIX
 
@@ -104,7 +104,7 @@ class Records:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Every attempt at a test begins here, and knows nothing of the one before."""
+        """Begin an attempt at a test, without what the one before left."""
         if is_case(item):
             self._begin(item)
             if os.getpid() != self._pid:
@@ -113,7 +113,7 @@ class Records:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Put what is known of the test on its report, whoever made that; results go out once."""
+        """Put the record of the test on its report, whichever plugin made that; results go out once."""
         record = self._records.get(report.nodeid)
         if record is None:
             return
@@ -148,3 +148,56 @@ def case_name(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
     key = getattr(None if callspec is None else callspec.params.get("cep_case"), "key", None)
     return None if key is None else str(to_wire(str(key)))
+
+
+# -- hooks of the module: registered before any conftest.py --------------------------------------------
+
+_OUTCOMES = ("passed", "failed", "skipped")
+
+_XFAIL = "  an xfail mark excuses no verdict: accept the checkpoint, or leave the case out"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail the phase with a verdict that does not pass, whatever the test did with it.
+
+    A test can catch what the gate raises, a fixture can skip after it, and an xfail mark expects it.
+    """
+    report = yield
+    records = item.config.stash[RECORDS]
+    record = records.of(item) if is_case(item) else records.get(item)
+    failing = None if record is None else record.end_phase(call)
+    expected = hasattr(report, "wasxfail")
+    if failing is not None and (expected or not report.failed):
+        from pytest_cepbench.report.text import explain
+
+        report.outcome = "failed"
+        report.longrepr = f"{explain(failing)}\n{_XFAIL}" if expected else explain(failing)
+        vars(report).pop("wasxfail", None)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Show the verdict in the place of PASSED and FAILED."""
+    payload = getattr(report, "cepbench", None)
+    if not isinstance(payload, dict) or not payload["results"] or hasattr(report, "wasxfail"):
+        return None
+    # Those of which pytest counts none, and those that other plugins count as run again.
+    if (report.when == "teardown" and report.passed) or report.outcome not in _OUTCOMES:
+        return None
+    from pytest_cepbench.plugin.ledger import read_results
+    from pytest_cepbench.report.formatting import word_of
+
+    results = [result for _, result in read_results(payload)]
+    worst = next((result for result in results if not result.passes), results[-1])
+    if worst.passes != report.passed:  # something else in the test failed
+        return None
+    shown = worst.presentation
+    if worst.accepted:
+        return "passed", ".", ("ACCEPTED", {"green": True})
+    return shown.outcome, shown.letter, (word_of(worst), {shown.color: True})

@@ -1,4 +1,4 @@
-"""The only way onto the wire between processes: built-in types, exactly.
+"""Values that cross between processes, as exact built-in types.
 
 A NumPy scalar, an enum or a path in a test report makes execnet drop the report, and with it the
 test, from the run; so everything is turned into built-in types here, or refused.

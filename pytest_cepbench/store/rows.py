@@ -144,18 +144,18 @@ def seal_stamp(path: str, what: str, stamp: str, digest: str) -> str:
     return f"{stamp} {seal(path, what, f'{stamp} {digest}'.encode()).hex()}"
 
 
-def is_sealed(key: object, kind: object, payload: object, found: object) -> bool:
+def is_sealed(key: object, kind: object, payload: object, stored_seal: object) -> bool:
     """True where a row as it was read is undamaged; damage can change a column's type too."""
     if not (isinstance(key, str) and isinstance(kind, str) and isinstance(payload, bytes)):
         return False
-    return found == seal(key, kind, payload)
+    return stored_seal == seal(key, kind, payload)
 
 
-def unseal(key: object, kind: object, payload: object, found: object) -> Result | None:
+def unseal(key: object, kind: object, payload: object, stored_seal: object) -> Result | None:
     """The result of a row; None where the row is damaged, or of a kind from a newer version."""
     if not (isinstance(kind, str) and isinstance(payload, bytes)):
         return None
-    if not is_sealed(key, kind, payload, found):
+    if not is_sealed(key, kind, payload, stored_seal):
         return None
     try:
         return unpack(kind, payload)

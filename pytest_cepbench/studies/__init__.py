@@ -1,6 +1,6 @@
 """Studies: how far a suite's numbers move with the seed, the generator, the encoder or the length."""
 
-from pytest_cepbench.studies.preparation import PreparedStudy, prepare
+from pytest_cepbench.studies.preparation import PreparedStudy, prepare_study
 from pytest_cepbench.studies.runner import run_study
 from pytest_cepbench.studies.spec import Named, StudyName, StudySpec
 from pytest_cepbench.studies.study_result import (
@@ -29,6 +29,6 @@ __all__ = [
     "StudySpec",
     "VariantAgreement",
     "Weighting",
-    "prepare",
+    "prepare_study",
     "run_study",
 ]

@@ -1,43 +1,47 @@
-"""Calibration: a suite played by one model against itself, under several seeds, case by case."""
+"""Calibration: a suite measured with one model under several seeds, and the noise of each case."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from math import fsum, sqrt
 from pathlib import Path
+from statistics import stdev
 
-import msgspec
-
-from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
-from pytest_cepbench.gate.noise_model import Reach, reach, tolerance_remark
-from pytest_cepbench.studies.noise_estimate import noise_of
+from pytest_cepbench.gate.measurement import DECIMALS
+from pytest_cepbench.gate.pairing import blocks_apart
+from pytest_cepbench.gate.sensitivity import Reach, reach, tolerance_remark
+from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.suites import (
-    Assignments,
     Case,
     ModelPool,
+    PreparedSuite,
     RoleChoices,
-    Suite,
     SuiteRun,
-    cast_suite,
-    list_cases,
-    load_data,
-    load_suite,
+    load_prepared_suite,
+    prepare_suite,
 )
-from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, settle
-from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
+from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
+
+Scores = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is to be calibrated.
+    """The settings of a calibration.
 
-    suite: its file. choices: the model, and who else plays. seeds: how many, from the suite's own
-    on. data: data set name -> path. samples: most of each category. overrides: tolerance and alpha
-    that go before the suite's.
+    suite: its file.
+    choices: the model, and those of the other roles.
+    seeds: how many, from the suite's own on.
+    data: data set name -> path.
+    samples: most of each category.
+    overrides: tolerance and alpha that go before the suite's.
     Raises SpecError for fewer than two seeds, and for chains that were made elsewhere.
     """
 
@@ -61,32 +65,35 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class CalibrationModels:
-    """The suite under one seed, everything settled but the measuring."""
-
-    seed: int
-    suite: Suite
-    lineup: Assignments
-    measures: Mapping[str, Measure]
-
-
-@dataclass(frozen=True)
 class PreparedCalibration:
-    """A trial that can begin. plays: the suite's own seed first. policies: by case."""
+    """A calibration that can begin.
 
-    suite: Suite
-    dataset: Dataset
-    plays: tuple[CalibrationModels, ...]
-    cases: tuple[Case, ...]
+    seeded: the suite under each seed, its own seed first.
+    policies: how each case is judged, by its key.
+    """
+
+    seeded: tuple[PreparedSuite, ...]
     policies: Mapping[CaseKey, Policy]
+
+    @property
+    def own(self) -> PreparedSuite:
+        """The suite under its own seed."""
+        return self.seeded[0]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds under which the suite is measured, its own first."""
+        return tuple(prepared.suite.table.chain.seed for prepared in self.seeded)
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What was found of a case.
+    """The calibration of a case.
 
-    policy: with its share of alpha. measured: under the suite's own seed. noise: None where it
-    cannot be told, for a reason. broken: whether that is because the case could not be measured.
+    policy: with its share of alpha.
+    measured: under the suite's own seed.
+    noise: None where it cannot be told, for a reason.
+    broken: whether that is because the case could not be measured.
     """
 
     key: CaseKey
@@ -99,7 +106,7 @@ class Calibrated:
 
     @property
     def reach(self) -> Reach | None:
-        """How small a drop shows; None without noise or statistics, or where the noise is 0."""
+        """The smallest drop that shows; None without noise or statistics, or where the noise is 0."""
         if self.noise is None or self.noise.sd == 0 or not self.policy.statistical:
             return None
         return reach(self.noise.sd, self.noise.units, self.policy)
@@ -112,51 +119,49 @@ class Calibrated:
         return tolerance_remark(self.noise, self.noise.units, self.policy)
 
 
-def rehearse(trial: Trial, roster: ModelPool) -> PreparedCalibration:
-    """Read the suite and its data, and find out whether the model can play.
+def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibration:
+    """Read the suite and its data, and bind the models.
 
-    Raises what `load_suite`, `load_data`, `cast_suite`, `check_names` and binding raise.
+    Raises what `load_prepared_suite` and binding raise.
     """
-    suite = load_suite(trial.suite)
-    dataset = load_data(suite, trial.data, trial.samples).repeated(suite.table.chain.seeds)
-    own = suite.table.chain.seed
-    plays = [_play(suite, seed, trial.choices) for seed in range(own, own + trial.seeds)]
-    for seat in plays[0].lineup.seats.values():
-        roster.runner(seat)
-    cases = tuple(list_cases(plays[0].measures, suite.name, dataset, suite.table.groups))
-    check_names(suite, cases)
-    claims = {case.key.within: claim_of(suite, case.key, trial.overrides) for case in cases}
-    settled = settle(claims)
-    policies = {case.key: settled[case.key.within] for case in cases}
-    return PreparedCalibration(suite, dataset, tuple(plays), cases, policies)
+    own = load_prepared_suite(trial.suite, trial.choices, trial.data, trial.samples)
+    first = own.suite.table.chain.seed
+    seeded = [
+        prepare_suite(
+            amended(own.suite, SuiteNumber("chain", "seed", seed)), own.dataset, trial.choices
+        )
+        for seed in range(first + 1, first + trial.seeds)
+    ]
+    for assignment in own.lineup.seats.values():
+        model_pool.runner(assignment)
+    policies = settle(
+        {case.key: claim_of(own.suite, case.key, trial.overrides) for case in own.cases}
+    )
+    return PreparedCalibration((own, *seeded), policies)
 
 
-def calibrate(rehearsal: PreparedCalibration, roster: ModelPool, tell: Tell) -> list[Calibrated]:
+def calibrate(
+    prepared: PreparedCalibration, model_pool: ModelPool, announce: Announce
+) -> list[Calibrated]:
     """Measure every case under every seed, and find its noise.
 
-    tell: is given one line for each seed. Raises StoreError, which concerns all cases.
+    announce: is given one line for each seed.
+    Raises StoreError, which concerns all cases.
     """
     columns: list[list[Measurement | str]] = []
-    for number, play in enumerate(rehearsal.plays, 1):
-        tell(f"{number} of {len(rehearsal.plays)}: seed {play.seed}")
-        run = SuiteRun(play.suite, rehearsal.dataset, play.lineup, play.measures, roster)
-        columns.append([_measure(run, case) for case in rehearsal.cases])
+    for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):
+        announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
+        run = suite.run(model_pool)
+        columns.append([_measure(run, case) for case in prepared.own.cases])
     rows = zip(*columns, strict=True)
     return [
-        _calibrated(case, rehearsal.policies[case.key], row, rehearsal.plays)
-        for case, row in zip(rehearsal.cases, rows, strict=True)
+        _calibrated(case, prepared.policies[case.key], row, prepared.seeds)
+        for case, row in zip(prepared.own.cases, rows, strict=True)
     ]
 
 
-def _play(suite: Suite, seed: int, choices: RoleChoices) -> CalibrationModels:
-    chain = msgspec.structs.replace(suite.table.chain, seed=seed)
-    table = msgspec.structs.replace(suite.table, chain=chain)
-    seeded = msgspec.structs.replace(suite, table=table)
-    return CalibrationModels(seed, seeded, *cast_suite(seeded, choices))
-
-
 def _measure(run: SuiteRun, case: Case) -> Measurement | str:
-    """What was measured, or why it could not be."""
+    """The measurement of a case, or the reason why there is none."""
     try:
         return run.measure(case)
     except StoreError:
@@ -166,15 +171,68 @@ def _measure(run: SuiteRun, case: Case) -> Measurement | str:
 
 
 def _calibrated(
-    case: Case, policy: Policy, row: Sequence[Measurement | str], plays: Sequence[CalibrationModels]
+    case: Case, policy: Policy, row: Sequence[Measurement | str], seeds: Sequence[int]
 ) -> Calibrated:
-    measured = [one for one in row if isinstance(one, Measurement)]
+    measured = [result for result in row if isinstance(result, Measurement)]
     own = row[0] if isinstance(row[0], Measurement) else None
-    for one, play in zip(row, plays, strict=True):
-        if isinstance(one, str):
-            reason = f"not measured under seed {play.seed}: {one}"
+    for result, seed in zip(row, seeds, strict=True):
+        if isinstance(result, str):
+            reason = f"not measured under seed {seed}: {result}"
             return Calibrated(case.key, case.label, policy, own, None, reason, broken=True)
-    found = noise_of(measured)
-    if isinstance(found, str):
-        return Calibrated(case.key, case.label, policy, own, None, found)
-    return Calibrated(case.key, case.label, policy, own, found)
+    noise = noise_of(measured)
+    if isinstance(noise, str):
+        return Calibrated(case.key, case.label, policy, own, None, noise)
+    return Calibrated(case.key, case.label, policy, own, noise)
+
+
+# -- the noise of a case, from the same case under several seeds ------------------------------------
+
+
+def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
+    """The noise of a case, or a sentence why it cannot be told.
+
+    measurements: of one case, one for each seed, at least 2. sd^2 is the mean over all pairs of
+    seeds of the variance of a unit's difference, as the gate has it (`Differences.sd`); of a score
+    of a whole set the units are its jackknife blocks. value_sd is the sample standard deviation of
+    the values. Both in the metric's unit.
+    Raises ValueError for fewer than 2 measurements.
+    """
+    if len(measurements) < 2:
+        msg = f"noise shows between at least 2 seeds, got {len(measurements)}"
+        raise ValueError(msg)
+    differences = []
+    for first, second in combinations(measurements, 2):
+        difference = _difference(first, second)
+        if isinstance(difference, str):
+            return difference
+        differences.append(difference)
+    units = differences[0].units
+    if units < 2:
+        return "one independent sample shows no spread: at least 2 are needed"
+    return Noise(
+        seeds=len(measurements),
+        units=units,
+        sd=round(sqrt(fsum(pair.sd**2 for pair in differences) / len(differences)), DECIMALS),
+        value_sd=round(stdev(measurement.value for measurement in measurements), DECIMALS),
+    )
+
+
+def _difference(first: Measurement, second: Measurement) -> Differences | str:
+    whole_sets = bool(first.sizes)
+    before, after = (first.blocks, second.blocks) if whole_sets else (first.scores, second.scores)
+    if whole_sets and not before.keys() == after.keys() == first.scores.keys():
+        return "its sets are too small to leave a block of samples out"
+    if _names(before) != _names(after):
+        what = "blocks of samples" if whole_sets else "samples"
+        return f"not the same {what} were scored under every seed"
+    differences = {
+        category: {name: after[category][name] - score for name, score in part.items()}
+        for category, part in before.items()
+    }
+    if not whole_sets:
+        return Differences.of(differences, first.clusters)
+    return Differences.of(blocks_apart(differences))
+
+
+def _names(scores: Scores) -> dict[str, set[str]]:
+    return {category: set(part) for category, part in scores.items()}

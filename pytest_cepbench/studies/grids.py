@@ -1,67 +1,86 @@
-"""From measurements to the tables of a study, with their statistics."""
+"""The tables of a study, made from measurements, with their statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import fsum, sqrt
+
+import numpy as np
 
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.metrics.correlation import Method
+from pytest_cepbench.metrics.correlation import (
+    Correlation,
+    Method,
+    correlation,
+    correlation_matrix,
+    mean_of_pairs,
+)
+from pytest_cepbench.metrics.student_t import t_quantile
+from pytest_cepbench.metrics.variability import spread_of
 from pytest_cepbench.studies.preparation import PreparedStudy
 from pytest_cepbench.studies.spec import StudyName
-from pytest_cepbench.studies.study_result import ChainAgreement, Grid, StudyCell, Weighting
-from pytest_cepbench.studies.summary_statistics import (
-    FEWEST,
-    agreements,
-    chain_agreement,
-    correlate,
-    mean_spread,
-    spread_over,
+from pytest_cepbench.studies.study_result import (
+    ChainAgreement,
+    Grid,
+    ModelSpread,
+    StudyCell,
+    VariantAgreement,
+    Weighting,
 )
 from pytest_cepbench.studies.variants import LAST
 from pytest_cepbench.suites import Case
 
-Found = Mapping[tuple[str, str, str, str], Measurement | str]
+Results = Mapping[tuple[str, str, str, str], Measurement | str]
 """(model, variant, part, metric) -> what was measured, or why it could not be."""
 
 _PEARSON: Method = "pearson"
 
 _RANKS: tuple[Method, ...] = ("spearman", "kendall")
 
+CONFIDENCE = 0.95
+"""Level of every interval of a study."""
 
-def make_grids(prepared: PreparedStudy, found: Found) -> Iterator[Grid]:
+FEWEST = 3
+"""Least models, or chains, that are correlated: two always lie on a line."""
+
+Columns = Mapping[str, Sequence[float]]
+"""Variant -> one value per model, the models in the same order in each."""
+
+
+def make_grids(prepared: PreparedStudy, results: Results) -> Iterator[Grid]:
     """A table for every case, with statistics where there is more than one variant."""
-    models = [model.name for model in prepared.question.models]
+    models = [model.name for model in prepared.spec.models]
     variants = [variant.name for variant in prepared.variants]
-    for case in prepared.plays[0].cases:
+    for case in prepared.runs[0].cases:
         part, metric = case.key.part, case.key.metric
-        rows = {m: [_cell(m, v, found[m, v, part, metric]) for v in variants] for m in models}
-        labels = {play.measures[metric].label for play in prepared.plays}
+        rows = {m: [_cell(m, v, results[m, v, part, metric]) for v in variants] for m in models}
+        labels = {run.prepared.measures[metric].label for run in prepared.runs}
         grid = Grid(
             part=part,
             metric=metric,
             label=case.label if len(labels) == 1 else metric,  # some labels name the encoder
-            higher_is_better=prepared.plays[0].measures[metric].higher_is_better,
+            higher_is_better=prepared.runs[0].prepared.measures[metric].higher_is_better,
             cells=tuple(cell for row in rows.values() for cell in row),
         )
-        yield _summed_up(grid, rows, prepared.question.study) if len(variants) > 1 else grid
+        yield _with_statistics(grid, rows, prepared.spec.study) if len(variants) > 1 else grid
 
 
-def _cell(model: str, variant: str, one: Measurement | str) -> StudyCell:
-    if isinstance(one, str):
-        return StudyCell(model, variant, error=one)
+def _cell(model: str, variant: str, result: Measurement | str) -> StudyCell:
+    if isinstance(result, str):
+        return StudyCell(model, variant, error=result)
     return StudyCell(
         model,
         variant,
-        value=one.value,
-        n=one.n,
-        failures=dict(one.failures),
-        identity=dict(one.identity),
-        notes=(*one.notes, *one.warnings),
+        value=result.value,
+        n=result.n,
+        failures=dict(result.failures),
+        identity=dict(result.identity),
+        notes=(*result.notes, *result.warnings),
     )
 
 
-def _summed_up(grid: Grid, rows: Mapping[str, Sequence[StudyCell]], study: StudyName) -> Grid:
+def _with_statistics(grid: Grid, rows: Mapping[str, Sequence[StudyCell]], study: StudyName) -> Grid:
     """With spreads and agreements; a variant under which nothing could be measured is left out."""
     seeds = study == "seeds"
     left = {cell.variant for cell in grid.cells if cell.value is not None}
@@ -94,23 +113,23 @@ def _why_no_agreement(models: int, variants: int, study: StudyName) -> str:
     )
 
 
-def make_weightings(prepared: PreparedStudy, found: Found) -> Iterator[Weighting]:
+def make_weightings(prepared: PreparedStudy, results: Results) -> Iterator[Weighting]:
     """GC@T against s(T) for each metric and part; none in the other studies."""
-    if prepared.question.study != "weighting":
+    if prepared.spec.study != "weighting":
         return
-    cases = {(case.key.part, case.key.metric): case for case in prepared.plays[0].cases}
+    cases = {(case.key.part, case.key.metric): case for case in prepared.runs[0].cases}
     for (part, metric), case in cases.items():
         last = cases.get((part, LAST.format(metric)))
         if last is not None:
-            yield _weighting(prepared, found, case, last)
+            yield _weighting(prepared, results, case, last)
 
 
-def _weighting(prepared: PreparedStudy, found: Found, weighted: Case, last: Case) -> Weighting:
+def _weighting(prepared: PreparedStudy, results: Results, weighted: Case, last: Case) -> Weighting:
     (variant,) = prepared.variants
     rows = []
-    for model in prepared.question.models:
+    for model in prepared.spec.models:
         part = model.name, variant.name, weighted.key.part
-        both = found[*part, weighted.key.metric], found[*part, last.key.metric]
+        both = results[*part, weighted.key.metric], results[*part, last.key.metric]
         rows.append(_row(model.name, *both))
     known = [(r.weighted, r.last) for r in rows if r.weighted is not None and r.last is not None]
     columns = [pair[0] for pair in known], [pair[1] for pair in known]
@@ -122,7 +141,7 @@ def _weighting(prepared: PreparedStudy, found: Found, weighted: Case, last: Case
         weighted=weighted.label,
         last=last.label,
         rows=tuple(rows),
-        models=tuple(one for one in over_models if one is not None),
+        models=tuple(over_all for over_all in over_models if over_all is not None),
         undefined=_why_none(len(known)) if None in over_models else None,
     )
 
@@ -139,3 +158,83 @@ def _why_none(models: int) -> str:
             f"correlation over models is not defined: it needs at least {FEWEST}, here are {models}"
         )
     return "correlation over models is not defined: all of them score the same"
+
+
+# -- statistics: spreads of models over variants, agreement of variants on models -------------------
+
+
+def spread_over(cells: Sequence[StudyCell], *, sampled: bool) -> ModelSpread:
+    """The spread of one model over the variants that could be measured; see `spread_of`.
+
+    sampled: whether the variants are drawn at random, as seeds are. Only then the mean has a
+    confidence interval: mean -+ t * std / sqrt(runs), t of Student with runs - 1 degrees of
+    freedom. Generators and encoders are picked by hand and estimate the mean of no population.
+    """
+    values = [cell.value for cell in cells if cell.value is not None]
+    model = cells[0].model
+    if len(values) < 2:
+        return ModelSpread(model, None)
+    spread = spread_of(np.array(values))
+    if not sampled or spread.std == 0:
+        return ModelSpread(model, spread)
+    half = t_quantile(CONFIDENCE, spread.runs - 1) * spread.std / sqrt(spread.runs)
+    return ModelSpread(model, spread, spread.mean - half, spread.mean + half)
+
+
+def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | None]:
+    """Means over the models of standard deviation and range; None where there is no model.
+
+    Source: MMGenBench, Table 15.
+    """
+    known = [spread.spread for spread in spreads if spread.spread is not None]
+    if not known:
+        return None, None
+    return fsum(s.std for s in known) / len(known), fsum(s.range for s in known) / len(known)
+
+
+def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgreement, ...]:
+    """The agreement of the variants on the models, by several coefficients.
+
+    columns: of at least `FEWEST` models.
+    Source: MMGenBench, Tables 9-13 (generators) and 16-19 (encoders), by Spearman and Kendall.
+    """
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    results = []
+    for method in methods:
+        matrix = correlation_matrix(arrays, method, CONFIDENCE)
+        values = [[cell.value if cell else None for cell in row] for row in matrix.cells]
+        results.append(VariantAgreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))
+    return tuple(results)
+
+
+def chain_agreement(model: str, weighted: Measurement, last: Measurement) -> ChainAgreement:
+    """GC@T against s(T) over the chains of one model.
+
+    A sample in several categories counts once. A chain that stopped has zeros from there on in
+    both, so failures alone make the two agree. Source: the ablation of GenCeption (Table 3), which
+    correlates over models only.
+    """
+    first, second = _by_chain(weighted), _by_chain(last)
+    chains = sorted(first)
+    pairs = [first[name] for name in chains], [second[name] for name in chains]
+    return ChainAgreement(
+        model,
+        weighted.value,
+        last.value,
+        len(chains),
+        correlate(*pairs, "pearson"),
+        correlate(*pairs, "spearman"),
+    )
+
+
+def correlate(
+    first: Sequence[float], second: Sequence[float], method: Method
+) -> Correlation | None:
+    """Correlation of two columns; None for fewer than `FEWEST` rows or a constant column."""
+    if len(first) < FEWEST:
+        return None
+    return correlation(np.array(first), np.array(second), method, CONFIDENCE)
+
+
+def _by_chain(measurement: Measurement) -> dict[str, float]:
+    return {name: score for part in measurement.scores.values() for name, score in part.items()}

@@ -1,4 +1,4 @@
-"""Everything of a study that can be found out before a model is asked: suite, data, who plays."""
+"""Everything of a study that can be found out before a model is called: suite, data, models."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from pytest_cepbench.studies.spec import Named, StudySpec
 from pytest_cepbench.studies.study_result import StudiedModel
 from pytest_cepbench.studies.variants import Variant, choose_metrics, list_variants
 from pytest_cepbench.suites import (
-    Assignments,
     Case,
     ModelPool,
+    PreparedSuite,
     RoleChoices,
     Suite,
-    cast_suite,
-    list_cases,
     load_data,
     load_suite,
+    prepare_suite,
 )
-from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.model_pool import describe_role
 
 
 @dataclass(frozen=True)
-class StudyModels:
-    """One model under one variant, everything settled but the measuring."""
+class StudyRun:
+    """One model under one variant, before it is measured.
+
+    prepared: the variant's suite with the model under test.
+    cases: those of its cases that the study looks at.
+    """
 
     model: Named
     variant: Variant
-    lineup: Assignments
-    measures: Mapping[str, Measure]
+    prepared: PreparedSuite
     cases: tuple[Case, ...]
 
 
@@ -40,107 +42,104 @@ class StudyModels:
 class PreparedStudy:
     """A study that can begin.
 
-    plays: in the order in which they are measured. players: everybody who takes part.
+    runs: in the order in which they are measured.
+    models: all models that are called, those of all roles.
     """
 
-    question: StudySpec
+    spec: StudySpec
     suite: Suite
     dataset: Dataset
     variants: tuple[Variant, ...]
-    plays: tuple[StudyModels, ...]
-    players: tuple[StudiedModel, ...]
+    runs: tuple[StudyRun, ...]
+    models: tuple[StudiedModel, ...]
 
 
-def prepare(question: StudySpec, roster: ModelPool) -> PreparedStudy:
-    """Read the suite and its data, and find out of every model whether it can play.
+def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
+    """Read the suite and its data, and bind every model.
 
-    Raises what `load_suite`, `load_data`, `cast_suite`, `list_variants` and `choose_metrics` raise,
-    what binding raises, and SpecError where the models under test play different roles.
+    Raises what `load_suite`, `load_data`, `prepare_suite`, `list_variants` and `choose_metrics`
+    raise, what binding raises, and SpecError where the models under test have different roles.
     """
-    suite, looked_at = choose_metrics(question, load_suite(question.suite))
-    dataset = load_data(suite, question.data, question.samples)
-    variants = list_variants(question, suite)
-    casts = {
-        (model, variant.name): _cast(question, model, variant)
-        for model in question.models
+    suite, chosen_metrics = choose_metrics(spec, load_suite(spec.suite))
+    dataset = load_data(suite, spec.data, spec.samples)
+    variants = list_variants(spec, suite)
+    prepared = {
+        (model, variant.name): _prepare(spec, model, variant, dataset)
+        for model in spec.models
         for variant in variants
     }
-    _require_one_role(casts)
-    plays = []
-    for model, variant in _in_order(question, variants):
-        lineup, measures = casts[model, variant.name]
-        found = list_cases(measures, suite.name, dataset, suite.table.groups)
-        cases = _chosen(question, suite, variant, measures, found, looked_at)
-        plays.append(StudyModels(model, variant, lineup, measures, cases))
-    players = {
-        StudiedModel(name, seat.spec.text, describe_role(roster.runner(seat).bound))
-        for lineup, _ in casts.values()
-        for name, seat in lineup.seats.items()
+    _require_one_role(prepared)
+    runs = []
+    for model, variant in _in_order(spec, variants):
+        own = prepared[model, variant.name]
+        runs.append(
+            StudyRun(model, variant, own, _chosen_cases(spec, variant, own, chosen_metrics))
+        )
+    models = {
+        StudiedModel(name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound))
+        for own in prepared.values()
+        for name, assignment in own.lineup.seats.items()
     }
-    ordered = tuple(sorted(players, key=lambda one: (one.seat, one.spec)))
-    return PreparedStudy(question, suite, dataset, variants, tuple(plays), ordered)
+    ordered = tuple(sorted(models, key=lambda model: (model.seat, model.spec)))
+    return PreparedStudy(spec, suite, dataset, variants, tuple(runs), ordered)
 
 
-def _cast(
-    question: StudySpec, model: Named, variant: Variant
-) -> tuple[Assignments, dict[str, Measure]]:
+def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) -> PreparedSuite:
     choices = RoleChoices(
         model=model.spec,
-        role=question.role,
-        roles={**question.roles, **variant.roles},
-        encoders={**question.encoders, **variant.encoders},
+        role=spec.role,
+        roles={**spec.roles, **variant.roles},
+        encoders={**spec.encoders, **variant.encoders},
     )
-    if choices.replay is not None and question.study in ("seeds", "lengths"):
+    if choices.replay is not None and spec.study in ("seeds", "lengths"):
         msg = (
             f"{model.spec!r} brings chains that were made elsewhere, with one seed and one prompt: "
-            f"it cannot take part in a study of {question.study}"
+            f"it cannot take part in a study of {spec.study}"
         )
         raise SpecError(msg)
     exchanged = choices.seats.get(variant.seat or "")
     if exchanged is not None and exchanged.source == "--model":
-        msg = f"{model.spec!r} plays the {variant.seat}, which the study of {question.study} exchanges"
+        msg = f"{model.spec!r} is the {variant.seat}, which the study of {spec.study} exchanges"
         raise SpecError(msg)
-    return cast_suite(variant.suite, choices)
+    return prepare_suite(variant.suite, dataset, choices)
 
 
-def _require_one_role(
-    casts: Mapping[tuple[Named, str], tuple[Assignments, dict[str, Measure]]],
-) -> None:
-    roles = {model: lineup.under_test for (model, _), (lineup, _) in casts.items()}
+def _require_one_role(prepared: Mapping[tuple[Named, str], PreparedSuite]) -> None:
+    roles = {model: suite.lineup.under_test for (model, _), suite in prepared.items()}
     if len(set(roles.values())) > 1:
-        said = ", ".join(f"{model.name} the {role}" for model, role in roles.items())
-        msg = f"the models under test play different roles ({said}): say one with --role"
+        listed = ", ".join(f"{model.name} the {role}" for model, role in roles.items())
+        msg = f"the models under test have different roles ({listed}): name one with --role"
         raise SpecError(msg)
 
 
-def _in_order(question: StudySpec, variants: tuple[Variant, ...]) -> list[tuple[Named, Variant]]:
-    """Such that as few models as possible are loaded twice: the exchanged ones go outermost."""
-    if question.study in ("generators", "encoders"):
-        return [(model, variant) for variant in variants for model in question.models]
-    return [(model, variant) for model in question.models for variant in variants]
+def _in_order(spec: StudySpec, variants: tuple[Variant, ...]) -> list[tuple[Named, Variant]]:
+    """Ordered so that few models are loaded twice: the exchanged ones are outermost."""
+    if spec.study in ("generators", "encoders"):
+        return [(model, variant) for variant in variants for model in spec.models]
+    return [(model, variant) for model in spec.models for variant in variants]
 
 
-def _chosen(
-    question: StudySpec,
-    suite: Suite,
-    variant: Variant,
-    measures: Mapping[str, Measure],
-    cases: Collection[Case],
-    looked_at: Collection[str],
+def _chosen_cases(
+    spec: StudySpec, variant: Variant, prepared: PreparedSuite, chosen_metrics: Collection[str]
 ) -> tuple[Case, ...]:
-    """The cases that are looked at: of metrics that the exchanged encoder reads, where it is one."""
-    parts = {case.key.part for case in cases}
-    for part in question.places[1:]:
+    """The cases that a study looks at: of metrics that the exchanged encoder reads, where it is one."""
+    suite, measures = prepared.suite, prepared.measures
+    parts = {case.key.part for case in prepared.cases}
+    for part in spec.places[1:]:
         if part not in parts:
             msg = f"suite {suite.name!r}: {unknown_name('part', part, parts)}"
             raise SpecError(msg)
-    names = [name for name in measures if name in looked_at]
-    if question.study == "encoders":
-        names = [name for name in names if variant.seat in measures[name].seats]
+    names = [name for name in measures if name in chosen_metrics]
+    if spec.study == "encoders":
+        names = [
+            name
+            for name in names
+            if variant.seat in readers_of(measures[name].required_features(None))
+        ]
         if not names:
             msg = (
-                f"suite {suite.name!r}: none of the metrics {', '.join(looked_at)} reads the encoder "
-                f"{variant.seat!r}; choose another with --seat"
+                f"suite {suite.name!r}: none of the metrics {', '.join(chosen_metrics)} reads the "
+                f"encoder {variant.seat!r}; choose another with --seat"
             )
             raise SuiteError(msg)
-    return tuple(c for c in cases if c.key.metric in names and c.key.part in question.places)
+    return tuple(c for c in prepared.cases if c.key.metric in names and c.key.part in spec.places)

@@ -17,20 +17,19 @@ from pathlib import Path
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, record_of
-from pytest_cepbench.studies.calibration import Tell
+from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.suites import (
     Assignments,
     Case,
     ModelPool,
+    PreparedSuite,
     RoleChoices,
     Suite,
-    SuiteRun,
-    cast_suite,
-    list_cases,
     load_data,
-    load_suite,
+    load_prepared_suite,
+    prepare_suite,
 )
-from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures.base import GROWERS
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
@@ -38,20 +37,22 @@ _SEEDS = 1_000_000
 
 _FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
 
-_GROWERS = ("describer", "generator")
-
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("samples", "clauses")}
 """Fields of an identity that differ because of the table in which the suite is amended."""
 
 
 @dataclass(frozen=True)
 class AcceptedCheckpoint:
-    """What is to be measured again.
+    """A checkpoint that is to be measured again.
 
-    suite: its file. choices: the model that was chosen, and who else plays. records: what the
-    results say of every case of the suite. digest: of the results. data: data set name -> path.
-    samples: most of each category, as in the run. anchors: records that the accepted baselines are
-    held to, measured under the conditions of the results.
+    suite: its file.
+    choices: the model that was chosen, and who else plays.
+    records: what the results say of every case of the suite.
+    digest: of the results.
+    data: data set name -> path.
+    samples: most of each category, as in the run.
+    anchors: records that the accepted baselines are held to, measured under the conditions of the
+    results.
     """
 
     suite: Path
@@ -70,10 +71,13 @@ class AcceptedCheckpoint:
 
 @dataclass(frozen=True)
 class RemeasuredModels:
-    """A model that is measured again: its line-up, and the cases that it is measured for."""
+    """A model that is measured again.
 
-    lineup: Assignments
-    measures: Mapping[str, Measure]
+    prepared: the suite as it is from now on, with that model under test.
+    keys: the cases that it is measured for.
+    """
+
+    prepared: PreparedSuite
     keys: frozenset[CaseKey]
 
 
@@ -81,81 +85,85 @@ class RemeasuredModels:
 class PreparedRemeasurement:
     """A choice that can be measured again.
 
-    before: the suite as it is. suite: as it is from now on. setting: what changes in it. dataset: its samples. said: what is
-    fresh, in words. chosen: the model that was chosen. anchors: those that the anchors are of.
+    before: the suite as it is.
+    setting: what changes in it.
+    said: what is fresh, in words.
+    chosen: the model that was chosen.
+    anchors: the models that the anchors are of.
     """
 
     choice: AcceptedCheckpoint
     before: Suite
-    suite: Suite
     setting: SuiteNumber
-    dataset: Dataset
     said: str
-    cases: tuple[Case, ...]
     chosen: RemeasuredModels
     anchors: tuple[RemeasuredModels, ...]
 
 
 @dataclass(frozen=True)
 class Remeasurement:
-    """What was measured again: of the chosen checkpoint, and of what its cases are held to."""
+    """The new records: of the chosen checkpoint, and of the anchors of its cases."""
 
     records: Mapping[CaseKey, Baseline]
     anchors: Mapping[CaseKey, Baseline]
 
 
-def get_ready(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
+def prepare_remeasurement(
+    choice: AcceptedCheckpoint, model_pool: ModelPool
+) -> PreparedRemeasurement:
     """Find out what is fresh, and whether everything else is as in the results.
 
-    Raises SpecError where it is not, or where nothing fresh is left, and what `load_suite`,
-    `load_data`, `cast_suite` and binding raise.
+    Raises SpecError where it is not, or where nothing fresh is left, and what `load_prepared_suite`
+    and binding raise.
     """
-    suite = load_suite(choice.suite)
     times = _times(choice.records)
-    dataset = load_data(suite, choice.data, choice.samples).repeated(times)
-    lineup, measures = cast_suite(suite, choice.choices)
-    cases = list_cases(measures, suite.name, dataset, suite.table.groups)
-    _require_same_cases(choice, suite, cases)
+    before = load_prepared_suite(
+        choice.suite, choice.choices, choice.data, choice.samples, seeds=times
+    )
+    suite, dataset = before.suite, before.dataset
+    _require_same_cases(choice, suite, before.cases)
     _require_same_seed(choice, suite)
-    _require_same_samples(choice, cases, dataset)
+    _require_same_samples(choice, before.cases, dataset)
     first = next(iter(choice.records.values()))
-    _require_same_model(lineup, roster, first.model, "the results are")
-    setting, said = _fresh(choice, suite, dataset, lineup, roster)
+    _require_same_model(before.lineup, model_pool, first.model, "the results are")
+    setting, said = _fresh(choice, suite, dataset, before.lineup, model_pool)
     changed = amended(suite, setting)
-    chosen = RemeasuredModels(*cast_suite(changed, choice.choices), frozenset(choice.records))
     fresh = load_data(changed, choice.data, choice.samples).repeated(times)
+    prepared = prepare_suite(changed, fresh, choice.choices)
     return PreparedRemeasurement(
         choice=choice,
         before=suite,
-        suite=changed,
         setting=setting,
-        dataset=fresh,
         said=said,
-        cases=tuple(list_cases(chosen.measures, suite.name, fresh, suite.table.groups)),
-        chosen=chosen,
-        anchors=tuple(_anchors(choice, changed, roster)),
+        chosen=RemeasuredModels(prepared, frozenset(choice.records)),
+        anchors=tuple(_anchors(choice, prepared, model_pool)),
     )
 
 
-def measure_again(ready: PreparedRemeasurement, roster: ModelPool, tell: Tell) -> Remeasurement:
+def measure_again(
+    ready: PreparedRemeasurement, model_pool: ModelPool, announce: Announce
+) -> Remeasurement:
     """Measure the chosen model, and those that the anchors are of, all cases of each.
 
-    tell: is given a line for each model. Raises SpecError where what was measured is not what the
-    results are of, or where the scores are the same once more; else what measuring raises.
+    announce: is given a line for each model.
+    Raises SpecError where what was measured is not what the results are of, or where the scores are
+    the same once more; else what measuring raises.
     """
-    records = _measure(ready, ready.chosen, ready.choice.records, roster, tell)
-    if all(_scores(one) == _scores(ready.choice.records[key]) for key, one in records.items()):
+    records = _measure(ready, ready.chosen, ready.choice.records, model_pool, announce)
+    if all(
+        _scores(record) == _scores(ready.choice.records[key]) for key, record in records.items()
+    ):
         msg = f"every score is the same as before: {ready.said} changes nothing. {_REMEDY}"
         raise SpecError(msg)
     anchors: dict[CaseKey, Baseline] = {}
-    for play in ready.anchors:
-        anchors |= _measure(ready, play, ready.choice.anchors, roster, tell)
+    for remeasured in ready.anchors:
+        anchors |= _measure(ready, remeasured, ready.choice.anchors, model_pool, announce)
     return Remeasurement(records, anchors)
 
 
 def _times(records: Mapping[CaseKey, Baseline]) -> int:
-    """How often the results have each sample, as `Dataset.repeated` names the further seeds."""
-    clusters = {name: unit for one in records.values() for name, unit in one.clusters.items()}
+    """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
+    clusters = {name: unit for record in records.values() for name, unit in record.clusters.items()}
     further = [
         int(match[1])
         for name, unit in clusters.items()
@@ -170,27 +178,29 @@ def _scores(record: Baseline) -> list[list[float]]:
 
 def _measure(
     ready: PreparedRemeasurement,
-    play: RemeasuredModels,
+    remeasured: RemeasuredModels,
     before: Mapping[CaseKey, Baseline],
-    roster: ModelPool,
-    tell: Tell,
+    model_pool: ModelPool,
+    announce: Announce,
 ) -> dict[CaseKey, Baseline]:
-    tell(f"{play.lineup.under_test} {play.lineup.subject}: {ready.said}")
-    run = SuiteRun(ready.suite, ready.dataset, play.lineup, play.measures, roster)
-    found = {}
-    for case in ready.cases:
-        if case.key in play.keys:
+    prepared = remeasured.prepared
+    announce(f"{prepared.lineup.under_test} {prepared.lineup.subject}: {ready.said}")
+    run = prepared.run(model_pool)
+    records = {}
+    for case in prepared.cases:
+        if case.key in remeasured.keys:
             record = record_of(run.measure(case))
             _require_same_conditions(case.key, before[case.key], record, ready.setting)
-            found[case.key] = record
-    return found
+            records[case.key] = record
+    return records
 
 
 # -- what is fresh -----------------------------------------------------------------------------------
 
 _REMEDY = (
-    "What helps: samples that the choice did not see (gate with pytest --cep-samples=N, N at most half "
-    "of the smallest category, or add samples to the data set), or a model that draws with its seed"
+    "What helps: samples that the choice did not see (gate with pytest --cep-samples=N, N at most "
+    "half of the smallest category, or add samples to the data set), or a model that draws with "
+    "its seed"
 )
 
 
@@ -199,7 +209,7 @@ def _fresh(
     suite: Suite,
     dataset: Dataset,
     lineup: Assignments,
-    roster: ModelPool,
+    model_pool: ModelPool,
 ) -> tuple[SuiteNumber, str]:
     """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
     if choice.samples is not None:
@@ -209,13 +219,13 @@ def _fresh(
             return setting, f"on {choice.samples} held-out samples of each category"
     seeded = [
         name
-        for name in _GROWERS
-        if name in lineup.seats and roster.runner(lineup.seats[name]).bound.seeded
+        for name in GROWERS
+        if name in lineup.seats and model_pool.runner(lineup.seats[name]).bound.seeded
     ]
     if not seeded:
         msg = (
-            "nothing that plays uses its seed, and no samples are left that the choice did not see: "
-            f"measured again, the score would be the same. {_REMEDY}"
+            "nothing that plays uses its seed, and no samples are left that the choice did not "
+            f"see: measured again, the score would be the same. {_REMEDY}"
         )
         raise SpecError(msg)
     seed = _seed(choice.digest, suite.table.chain.seed)
@@ -225,7 +235,7 @@ def _fresh(
 def _held_out(
     choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset, setting: SuiteNumber
 ) -> bool:
-    """Whether each category has as many samples again, independent of those that were seen."""
+    """True where each category has as many samples again, independent of those that were seen."""
     whole = load_data(amended(suite, SuiteNumber("data", "skip", 0)), choice.data)
     skipped = whole.without(suite.table.data.skip)
     later = None if skipped is None else whole.without(setting.value)
@@ -256,22 +266,22 @@ def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequenc
     if missing or other:
         what = f"lack {missing[0]}" if missing else f"hold {other[0]}, which it does not have"
         msg = (
-            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, and "
-            f"the results {what}: run the whole suite"
+            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, "
+            f"and the results {what}: run the whole suite"
         )
         raise SpecError(msg)
 
 
 def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
-    """Of the suite now and in the results; `SuiteRun` writes it at the end of every chain."""
+    """Compare the seed of the suite with the one that `SuiteRun` wrote at the end of every chain."""
     key, record = next(iter(choice.records.items()))
     own = f", seed {suite.table.chain.seed}"
     chains = record.identity.get("chain", "").split("; ")
     if not all(chain.endswith(own) for chain in chains):
         msg = (
             f"{key}: the results are of chains {'; '.join(chains)}, and the suite has seed "
-            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the suite "
-            "as it is"
+            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the "
+            "suite as it is"
         )
         raise SpecError(msg)
 
@@ -279,7 +289,7 @@ def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
 def _require_same_samples(
     choice: AcceptedCheckpoint, cases: Sequence[Case], dataset: Dataset
 ) -> None:
-    """By their ids, where the results have one score for each."""
+    """Compare the samples by their ids, where the results have one score for each."""
     for case in cases:
         record = choice.records[case.key]
         if record.sizes or len(record.scores) != len(case.categories):
@@ -289,22 +299,22 @@ def _require_same_samples(
             scored = set(record.scores.get(category, record.scores.get(case.key.part, {})))
             if ids != scored:
                 msg = (
-                    f"{case.key}: the results score {len(scored)} samples of {category!r}, here are "
-                    f"{len(ids)}, not the same: give --samples and --data as in the run"
+                    f"{case.key}: the results score {len(scored)} samples of {category!r}, here "
+                    f"are {len(ids)}, not the same: give --samples and --data as in the run"
                 )
                 raise SpecError(msg)
 
 
 def _require_same_model(
-    lineup: Assignments, roster: ModelPool, model: Mapping[str, str], whose: str
+    lineup: Assignments, model_pool: ModelPool, model: Mapping[str, str], whose: str
 ) -> None:
-    found = " + ".join(
-        describe_role(roster.runner(lineup.seats[role]).bound) for role in lineup.gated
+    identity = " + ".join(
+        describe_role(model_pool.runner(lineup.seats[role]).bound) for role in lineup.gated
     )
-    if found != model.get("identity"):
+    if identity != model.get("identity"):
         msg = (
-            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {found} now: the checkpoint "
-            "that was measured is needed (--model, or the roles as in the run)"
+            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {identity} now: the "
+            "checkpoint that was measured is needed (--model, or the roles as in the run)"
         )
         raise SpecError(msg)
 
@@ -324,7 +334,7 @@ def _require_same_conditions(
 
 
 def _anchors(
-    choice: AcceptedCheckpoint, suite: Suite, roster: ModelPool
+    choice: AcceptedCheckpoint, prepared: PreparedSuite, model_pool: ModelPool
 ) -> Sequence[RemeasuredModels]:
     """The models that the anchors are of, other than the chosen one."""
     chosen = next(iter(choice.records.values())).model.get("identity")
@@ -332,23 +342,27 @@ def _anchors(
     for key, anchor in choice.anchors.items():
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
-    return [_anchor(choice, suite, roster, spec, keys) for spec, keys in specs.items()]
+    return [_anchor(choice, prepared, model_pool, spec, keys) for spec, keys in specs.items()]
 
 
 def _anchor(
-    choice: AcceptedCheckpoint, suite: Suite, roster: ModelPool, spec: str, keys: Sequence[CaseKey]
+    choice: AcceptedCheckpoint,
+    prepared: PreparedSuite,
+    model_pool: ModelPool,
+    spec: str,
+    keys: Sequence[CaseKey],
 ) -> RemeasuredModels:
     """The model of some anchors. Raises SpecError where it is not there as it was any more."""
     choices = RoleChoices(spec, choice.choices.role, choice.choices.roles, choice.choices.encoders)
     try:
-        lineup, measures = cast_suite(suite, choices)
+        anchor = prepare_suite(prepared.suite, prepared.dataset, choices)
         _require_same_model(
-            lineup, roster, choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
+            anchor.lineup, model_pool, choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
         )
     except CepError as error:
         msg = (
-            f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} back, or "
-            "forget the steps until here with --move-anchor"
+            f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} "
+            "back, or forget the steps until here with --move-anchor"
         )
         raise SpecError(msg) from error
-    return RemeasuredModels(lineup, measures, frozenset(keys))
+    return RemeasuredModels(anchor, frozenset(keys))

@@ -1,8 +1,8 @@
-"""Measuring a prepared study, cell by cell, by the runs that the gate uses."""
+"""The measuring of a prepared study, cell by cell, by the same code as the gate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_cepbench.chains import CallCounts, Modality, total
@@ -10,120 +10,114 @@ from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.length_bands import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
-from pytest_cepbench.studies.grids import Found, make_grids, make_weightings
-from pytest_cepbench.studies.preparation import PreparedStudy, StudyModels
+from pytest_cepbench.studies.calibration import Announce
+from pytest_cepbench.studies.grids import CONFIDENCE, Results, make_grids, make_weightings
+from pytest_cepbench.studies.preparation import PreparedStudy, StudyRun
 from pytest_cepbench.studies.study_result import Column, LengthStatistics, Study, StudyUsage
-from pytest_cepbench.studies.summary_statistics import CONFIDENCE
 from pytest_cepbench.studies.variants import remarks
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 
-Tell = Callable[[str], None]
 
-
-def run_study(prepared: PreparedStudy, roster: ModelPool, tell: Tell) -> Study:
+def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> Study:
     """Measure every cell and sum up.
 
-    tell: is given one line for each play that begins. What a model cannot do is told in its cells.
+    announce: is given one line for each run that begins. The cells of a model hold its errors.
     Raises StoreError, which concerns all cells.
     """
-    found: dict[tuple[str, str, str, str], Measurement | str] = {}
+    results: dict[tuple[str, str, str, str], Measurement | str] = {}
     words: list[LengthStatistics] = []
-    gone: list[CallCounts] = []
-    for number, play in enumerate(prepared.plays, 1):
-        tell(f"{number} of {len(prepared.plays)}: {play.model.name}, {play.variant.setting}")
-        gone += _make_room(play, roster)
-        measured, counted = _measure(prepared, play, roster)
-        for case, one in zip(play.cases, measured, strict=True):
-            found[play.model.name, play.variant.name, case.key.part, case.key.metric] = one
-        words += counted
-    tallies = [*gone, *(runner.tally for runner in roster.runners.values())]
-    return _sum_up(prepared, found, words, tallies, roster.store.damage)
+    tallies: list[CallCounts] = []
+    for number, study_run in enumerate(prepared.runs, 1):
+        model, variant = study_run.model, study_run.variant
+        announce(f"{number} of {len(prepared.runs)}: {model.name}, {variant.setting}")
+        tallies += _unload_others(study_run, model_pool)
+        run = study_run.prepared.run(model_pool)
+        measured = _measure_cases(run, study_run.cases)
+        for case, result in zip(study_run.cases, measured, strict=True):
+            results[model.name, variant.name, case.key.part, case.key.metric] = result
+        if variant.band and any(isinstance(result, Measurement) for result in measured):
+            words.append(_count_words(run, study_run))
+    tallies += [runner.tally for runner in model_pool.runners.values()]
+    return _summarize(prepared, results, words, tallies, model_pool.store.damage)
 
 
-def _measure(
-    prepared: PreparedStudy, play: StudyModels, roster: ModelPool
-) -> tuple[list[Measurement | str], list[LengthStatistics]]:
-    """What comes of each case, and the word counts where a length was asked for.
-
-    The run and its models are let go of at the end.
-    """
-    run = SuiteRun(play.variant.suite, prepared.dataset, play.lineup, play.measures, roster)
-    measured = _measure_cases(run, play.cases)
-    any_chains = any(isinstance(one, Measurement) for one in measured)
-    return measured, [_count(run, play)] if play.variant.band and any_chains else []
-
-
-def _make_room(play: StudyModels, roster: ModelPool) -> list[CallCounts]:
-    """Let go of loaded models that have no part in a play; returns what they did.
+def _unload_others(study_run: StudyRun, model_pool: ModelPool) -> list[CallCounts]:
+    """Unload models that have no role in a run; returns what they did.
 
     A study names more models than the gate does, and they need not fit into memory together.
     """
-    staying = {(seat.role, seat.spec) for seat in play.lineup.seats.values()}
-    leaving = [p for p, r in roster.runners.items() if r.tally.loads and p not in staying]
-    tallies = [roster.dismiss(place) for place in leaving]
+    needed = {(own.role, own.spec) for own in study_run.prepared.lineup.seats.values()}
+    loaded = [place for place, runner in model_pool.runners.items() if runner.tally.loads]
+    tallies = [model_pool.dismiss(place) for place in loaded if place not in needed]
     if tallies:
         release_memory()
     return tallies
 
 
 def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | str]:
-    found: list[Measurement | str] = []
+    results: list[Measurement | str] = []
     broken: str | None = None
     for case in cases:
         if broken is not None:
-            found.append(broken)
+            results.append(broken)
             continue
         try:
             measured = run.measure(case)
             warnings = (*measured.warnings, *run.warnings(measured))
-            found.append(replace(measured, warnings=warnings))
+            results.append(replace(measured, warnings=warnings))
         except MeasurementError as error:
-            found.append(str(error))
+            results.append(str(error))
         except StoreError:
             raise
         except CepError as error:  # a model that does not load does so for no case
             broken = str(error)
-            found.append(broken)
-    return found
+            results.append(broken)
+    return results
 
 
-def _count(run: SuiteRun, play: StudyModels) -> LengthStatistics:
+def _count_words(run: SuiteRun, study_run: StudyRun) -> LengthStatistics:
     """Word counts of the first description of every chain that has one."""
-    read = {plan.start for measure in play.measures.values() for plan in measure.plans}
+    read = {
+        required.plan.start
+        for measure in run.measures.values()
+        for required in measure.required_features(None)
+    }
     start: Modality = "image" if "image" in read else "text"
     generation = 1 if start == "image" else 2
-    chains = run.evidence.chains(start, run.dataset.samples).values()
+    chains = run.chain_data.chains(start, run.dataset.samples).values()
     texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
     return LengthStatistics(
-        play.model.name, play.variant.name, word_statistics(texts, play.variant.band)
+        study_run.model.name,
+        study_run.variant.name,
+        word_statistics(texts, study_run.variant.band),
     )
 
 
-def _sum_up(
+def _summarize(
     prepared: PreparedStudy,
-    found: Found,
+    results: Results,
     words: Sequence[LengthStatistics],
     tallies: Sequence[CallCounts],
     damage: Sequence[str],
 ) -> Study:
-    question, suite = prepared.question, prepared.suite
+    spec, suite = prepared.spec, prepared.suite
     spent = total(tallies)
     return Study(
-        study=question.study,
+        study=spec.study,
         suite=suite.name,
         version=suite.table.version,
-        file=str(question.suite),
+        file=str(spec.suite),
         data={name: str(value) for name, value in prepared.dataset.identity.items()},
         samples=len(prepared.dataset.samples),
         confidence=CONFIDENCE,
-        under_test=prepared.plays[0].lineup.under_test,
-        models=question.models,
-        variants=tuple(Column(one.name, one.setting) for one in prepared.variants),
-        players=prepared.players,
-        grids=tuple(make_grids(prepared, found)),
+        under_test=prepared.runs[0].prepared.lineup.under_test,
+        models=spec.models,
+        variants=tuple(Column(variant.name, variant.setting) for variant in prepared.variants),
+        players=prepared.models,
+        grids=tuple(make_grids(prepared, results)),
         words=tuple(words),
-        weightings=tuple(make_weightings(prepared, found)),
-        notes=tuple(remarks(question, suite)),
+        weightings=tuple(make_weightings(prepared, results)),
+        notes=tuple(remarks(spec, suite)),
         damage=tuple(damage),
         effort=StudyUsage(
             spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds, usage=spent.usage

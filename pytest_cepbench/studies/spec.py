@@ -1,4 +1,4 @@
-"""What a study is asked: which suite and models, what is varied, which numbers are looked at."""
+"""The settings of a study: its suite, its models, the variants, the numbers that it shows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ class Named:
 class StudySpec:
     """One study of one suite.
 
-    study: which. suite: the suite's file. models: those under test, each a row.
+    study: which.
+    suite: the suite's file.
+    models: those under test, each a row.
     variants: the seeds, generators or encoders that are compared; the other studies have their own.
     seat: the encoder that `encoders` exchanges: "encoder", or the name of a further one.
-    role: what the models under test play, where it is said. roles, encoders: specs that hold for
-    all, as in `RoleChoices`. data: data set name -> path. samples: most of each category.
-    metrics: names of the suite's metrics; all when None. parts: looked at beside the whole.
+    role: what the models under test play, where it is said.
+    roles, encoders: specs that hold for all, as in `RoleChoices`.
+    data: data set name -> path.
+    samples: most of each category.
+    metrics: names of the suite's metrics; all when None.
+    parts: looked at beside the whole.
     Raises SpecError for a study without models or with fewer than two variants, for names that do
     not tell rows or columns apart, and for a model that is there under two names.
     """
@@ -81,11 +86,11 @@ _HOW_TO_GIVE = {
 
 
 def _refuse_twins(what: str, given: Sequence[Named]) -> None:
-    names, specs = [one.name for one in given], [one.spec for one in given]
-    for one in given:
-        if specs.count(one.spec) > 1:  # it would agree with itself, and raise every correlation
-            msg = f"the {what} {one.spec!r} is given twice: give it once"
+    names, specs = [named.name for named in given], [named.spec for named in given]
+    for named in given:
+        if specs.count(named.spec) > 1:  # it would agree with itself, and raise every correlation
+            msg = f"the {what} {named.spec!r} is given twice: give it once"
             raise SpecError(msg)
-        if names.count(one.name) > 1:
-            msg = f"two are called {one.name!r}, each {what} needs a name of its own: NAME=SPEC"
+        if names.count(named.name) > 1:
+            msg = f"two are called {named.name!r}, each {what} needs a name of its own: NAME=SPEC"
             raise SpecError(msg)

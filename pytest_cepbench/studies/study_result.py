@@ -1,4 +1,4 @@
-"""What a study found: plain data, from which tables and files are made."""
+"""The results of a study: plain data, from which tables and files are made."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 
 from pytest_cepbench.metrics.correlation import Correlation, Method
 from pytest_cepbench.metrics.length_bands import WordStatistics
+from pytest_cepbench.metrics.ranks import shared_ranks
 from pytest_cepbench.metrics.variability import ModelVariability
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.spec import Named, StudyName
+
+SHOWN_DECIMALS = 4
+"""Of values in the tables of a study."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class StudiedModel:
 class StudyCell:
     """One number: a model under a variant.
 
-    value: None where it could not be measured; error says why. n, failures, identity, notes: as in
-    `Measurement`.
+    value: None where it could not be measured; error says why.
+    n, failures, identity, notes: as in `Measurement`.
     """
 
     model: str
@@ -51,8 +55,9 @@ class StudyCell:
 class ModelSpread:
     """One model over the variants that could be measured.
 
-    spread: None where those are fewer than two. low, high: ends of the confidence interval of the
-    mean; None where the variants are no random sample of anything, or all scored the same.
+    spread: None where those are fewer than two.
+    low, high: ends of the confidence interval of the mean; None where the variants are no random
+    sample of anything, or all scored the same.
     """
 
     model: str
@@ -63,11 +68,12 @@ class ModelSpread:
 
 @dataclass(frozen=True)
 class VariantAgreement:
-    """How far the variants agree on the models.
+    """The agreement of the variants on the models.
 
-    variants: rows and columns of the matrix. matrix: one coefficient for each two variants, over
-    the models; None where a variant scored all models the same. mean: over all pairs of different
-    variants; None where a pair has no coefficient.
+    variants: rows and columns of the matrix.
+    matrix: one coefficient for each two variants, over the models; None where a variant scored all
+    models the same.
+    mean: over all pairs of different variants; None where a pair has no coefficient.
     """
 
     method: Method
@@ -80,9 +86,12 @@ class VariantAgreement:
 class Grid:
     """One case over all models and variants.
 
-    label: the metric's name for people. cells: model by model. spreads: one per model. complete:
-    the models that were measured wherever any was, over which the rest is computed: mean_std,
-    mean_range, agreements. undefined: why there are no agreements, where there are none.
+    label: the metric's name for people.
+    cells: model by model.
+    spreads: one per model.
+    complete: the models that were measured wherever any was, over which the rest is computed:
+    mean_std, mean_range, agreements.
+    undefined: why there are no agreements, where there are none.
     """
 
     part: str
@@ -101,6 +110,21 @@ class Grid:
         """The cell of a model under a variant."""
         return next(c for c in self.cells if (c.model, c.variant) == (model, variant))
 
+    def ranks(self, variant: str) -> dict[str, int]:
+        """Rank of each measured model under a variant: 1 is best, ties share the best of their ranks.
+
+        Values are compared as they are shown, with four decimals; see `shared_ranks`.
+        """
+        values = {
+            cell.model: cell.value
+            for cell in self.cells
+            if cell.variant == variant and cell.value is not None
+        }
+        ranks = shared_ranks(
+            list(values.values()), higher_is_better=self.higher_is_better, decimals=SHOWN_DECIMALS
+        )
+        return dict(zip(values, ranks, strict=True))
+
 
 @dataclass(frozen=True)
 class LengthStatistics:
@@ -115,8 +139,9 @@ class LengthStatistics:
 class ChainAgreement:
     """One model's GC@T and s(T): values over the part, correlations over its chains.
 
-    chains: how many. pearson, spearman: None for fewer than three chains, or where all score the
-    same. error: why there is nothing.
+    chains: how many.
+    pearson, spearman: None for fewer than three chains, or where all score the same.
+    error: why there is nothing.
     """
 
     model: str
@@ -132,8 +157,10 @@ class ChainAgreement:
 class Weighting:
     """GC@T against s(T) in one part.
 
-    weighted, last: names of the two metrics for people. rows: one per model. models: correlations
-    of the two columns of values over the models; undefined: why there are none.
+    weighted, last: names of the two metrics for people.
+    rows: one per model.
+    models: correlations of the two columns of values over the models; undefined: why there are
+    none.
     """
 
     part: str
@@ -147,7 +174,7 @@ class Weighting:
 
 @dataclass(frozen=True)
 class StudyUsage:
-    """What a study took: models loaded, inputs given to them, results from the store.
+    """The work of a study: models loaded, inputs given to them, results from the store.
 
     usage: what servers counted.
     """
@@ -163,10 +190,16 @@ class StudyUsage:
 class Study:
     """A finished study.
 
-    suite, version, file: what was measured on. samples: how many. confidence: level of the
-    intervals. under_test: the role of the models. models: those under test. variants: the columns.
-    players: everybody who took part. grids, words, weightings: what was found. notes:
-    what a reader should know. damage: what the store found broken meanwhile.
+    suite, version, file: what was measured on.
+    samples: how many.
+    confidence: level of the intervals.
+    under_test: the role of the models.
+    models: those under test.
+    variants: the columns.
+    players: everybody who took part.
+    grids, words, weightings: what was found.
+    notes: what a reader should know.
+    damage: what the store found broken meanwhile.
     """
 
     study: StudyName
@@ -190,10 +223,10 @@ class Study:
     @property
     def errors(self) -> tuple[tuple[str, str, str], ...]:
         """(model, variant, why) of what could not be measured, each once."""
-        found = [
+        errors = [
             (cell.model, cell.variant, cell.error)
             for grid in self.grids
             for cell in grid.cells
             if cell.error is not None
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(errors))

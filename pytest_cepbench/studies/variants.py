@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,6 @@ import msgspec
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
 from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.studies.length_prompts import other_length, prompt_for
 from pytest_cepbench.studies.spec import StudySpec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
@@ -19,12 +19,16 @@ from pytest_cepbench.suites.measures.measure_options import FailuresTable, Simil
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""
 
+_STATED = re.compile(r"[^.\n]*\b\d+\s+words\b[^.\n]*", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Variant:
     """One column.
 
-    name: its head. setting: what was changed, in full. suite: the suite with the change.
+    name: its head.
+    setting: what was changed, in full.
+    suite: the suite with the change.
     roles, encoders: specs that belong to the change; seat: the seat that they fill, if any.
     band: the length that was asked for.
     """
@@ -38,41 +42,46 @@ class Variant:
     band: LengthBand | None = None
 
 
-def list_variants(question: StudySpec, suite: Suite) -> tuple[Variant, ...]:
+def list_variants(spec: StudySpec, suite: Suite) -> tuple[Variant, ...]:
     """The columns of a study.
 
     Raises SuiteError where the suite has nothing that the study could vary, SpecError for an
     encoder's seat that the suite does not have.
     """
-    if question.study == "seeds":
-        return tuple(_seeds(question, suite))
-    if question.study == "generators":
+    if spec.study == "seeds":
+        return tuple(_seeds(spec, suite))
+    if spec.study == "generators":
         return tuple(
             Variant(
-                one.name, f"generator {one.spec}", suite, {"generator": one.spec}, {}, "generator"
+                generator.name,
+                f"generator {generator.spec}",
+                suite,
+                {"generator": generator.spec},
+                {},
+                "generator",
             )
-            for one in question.variants
+            for generator in spec.variants
         )
-    if question.study == "encoders":
-        return tuple(_encoders(question, suite))
-    if question.study == "lengths":
+    if spec.study == "encoders":
+        return tuple(_encoders(spec, suite))
+    if spec.study == "lengths":
         return tuple(_lengths(suite))
     return (Variant("as it is", "nothing", suite),)
 
 
-def choose_metrics(question: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
+def choose_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
     """The suite with the metrics that a study needs, and the names of those that it looks at.
 
     Failures are counted over all that a suite reads: where they are looked at, all metrics stay.
     Raises SpecError for a metric that the suite does not have, SuiteError as `_both_weightings`.
     """
-    names = tuple(suite.metrics) if question.metrics is None else question.metrics
+    names = tuple(suite.metrics) if spec.metrics is None else spec.metrics
     for name in names:
         if name not in suite.metrics:
             msg = f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}"
             raise SpecError(msg)
-    if question.study == "weighting":
-        metrics = _both_weightings(suite, names, asked=question.metrics is not None)
+    if spec.study == "weighting":
+        metrics = _both_weightings(suite, names, asked=spec.metrics is not None)
         return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
     if any(isinstance(suite.metrics[name], FailuresTable) for name in names):
         return suite, names
@@ -80,9 +89,9 @@ def choose_metrics(question: StudySpec, suite: Suite) -> tuple[Suite, tuple[str,
     return msgspec.structs.replace(suite, metrics=chosen), names
 
 
-def remarks(question: StudySpec, suite: Suite) -> Iterator[str]:
-    """What a reader should know of a suite in a study, a sentence each."""
-    if question.study != "lengths":
+def remarks(spec: StudySpec, suite: Suite) -> Iterator[str]:
+    """Notes on a suite for the readers of a study, a sentence each."""
+    if spec.study != "lengths":
         return
     prompts = suite.table.prompts
     stated = other_length(prompts.describe)
@@ -90,29 +99,29 @@ def remarks(question: StudySpec, suite: Suite) -> Iterator[str]:
         yield f"the suite's prompt says of the length itself: {stated!r}; the band's sentence follows it"
     if prompts.max_words is not None:
         yield (
-            f"descriptions are cut at {prompts.max_words} words before they are drawn, as the suite "
-            "says; the word counts are those before the cut"
+            f"descriptions are cut at {prompts.max_words} words before they are drawn, as the "
+            "suite says; the word counts are those before the cut"
         )
 
 
-def _seeds(question: StudySpec, suite: Suite) -> Iterator[Variant]:
-    for one in question.variants:
-        chain = msgspec.structs.replace(suite.table.chain, seed=int(one.spec))
-        yield Variant(one.name, f"seed {one.spec}", _with(suite, chain=chain))
+def _seeds(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
+    for seed in spec.variants:
+        chain = msgspec.structs.replace(suite.table.chain, seed=int(seed.spec))
+        yield Variant(seed.name, f"seed {seed.spec}", _with(suite, chain=chain))
 
 
-def _encoders(question: StudySpec, suite: Suite) -> Iterator[Variant]:
-    seat = question.seat
+def _encoders(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
+    seat = spec.seat
     known = (ENCODER, *suite.table.encoders)
     if seat not in known:
         msg = f"suite {suite.name!r}: {unknown_name('encoder', seat, known)}"
         raise SpecError(msg)
-    for one in question.variants:
-        setting = f"{seat} {one.spec}"
+    for encoder in spec.variants:
+        setting = f"{seat} {encoder.spec}"
         if seat == ENCODER:
-            yield Variant(one.name, setting, suite, {"encoder": one.spec}, {}, seat)
+            yield Variant(encoder.name, setting, suite, {"encoder": encoder.spec}, {}, seat)
         else:
-            yield Variant(one.name, setting, suite, {}, {seat: one.spec}, seat)
+            yield Variant(encoder.name, setting, suite, {}, {seat: encoder.spec}, seat)
 
 
 def _lengths(suite: Suite) -> Iterator[Variant]:
@@ -135,8 +144,8 @@ def _with(suite: Suite, **tables: object) -> Suite:
 def _both_weightings(suite: Suite, names: Sequence[str], *, asked: bool) -> dict[str, MetricTable]:
     """GC@T and s(T) on the same chains, by the same encoder, for each metric of similarities.
 
-    Of metrics that were not asked for by name, those that cannot be compared are passed over, and so
-    are those over the same similarities as an earlier one.
+    Of metrics that were not asked for by name, those that cannot be compared are passed over, and
+    so are those over the same similarities as an earlier one.
     Raises SuiteError where none is left, or one that was asked for is none.
     """
     metrics: dict[str, MetricTable] = {}
@@ -165,3 +174,37 @@ def _last(suite: Suite, name: str, table: SimilarityTable) -> int:
     if table.at is not None:
         return table.at
     return 1 if (table.kind or name) == "sim" else suite.table.chain.length // 2
+
+
+# -- the describe prompt in three lengths -----------------------------------------------------------
+
+
+def prompt_for(prompt: str, band: LengthBand) -> str:
+    """The prompt, asking for a description within the band.
+
+    Where it asks for one of the bands in MMGenBench's words ("it should be between 20 to 60 words",
+    Figure 16), that clause is replaced, and for its own band the prompt stays as it is. Elsewhere a
+    sentence is added at its end.
+    """
+    for known in LENGTH_BANDS:
+        clause = _clause(known)
+        if clause.search(prompt):
+            return prompt if known == band else clause.sub(band.constraint, prompt)
+    return f"{prompt.rstrip()} As for the length of the description, {band.constraint}."
+
+
+def other_length(prompt: str) -> str | None:
+    """A prompt's own words on a number of words, other than those of a band; None where it has none.
+
+    The sentence of a band may contradict it: which of the two a model follows is its own affair.
+    """
+    if any(_clause(band).search(prompt) for band in LENGTH_BANDS):
+        return None
+    stated = _STATED.search(prompt)
+    return stated[0].strip() if stated else None
+
+
+def _clause(band: LengthBand) -> re.Pattern[str]:
+    """The band's words, wherever a suite file breaks its lines."""
+    words = map(re.escape, band.constraint.split())
+    return re.compile(r"\b" + r"\s+".join(words) + r"\b", re.IGNORECASE)

@@ -6,6 +6,11 @@ from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
 from pytest_cepbench.suites.model_options import RoleChoices, named_seat
 from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.preparation import (
+    PreparedSuite,
+    load_prepared_suite,
+    prepare_suite,
+)
 from pytest_cepbench.suites.role_assignment import Assignments, cast_suite
 from pytest_cepbench.suites.suite_run import SuiteRun
 
@@ -13,12 +18,15 @@ __all__ = [
     "Assignments",
     "Case",
     "ModelPool",
+    "PreparedSuite",
     "RoleChoices",
     "Suite",
     "SuiteRun",
     "cast_suite",
     "list_cases",
     "load_data",
+    "load_prepared_suite",
     "load_suite",
     "named_seat",
+    "prepare_suite",
 ]

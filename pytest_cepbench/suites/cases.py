@@ -18,7 +18,9 @@ OVERALL = "overall"
 class Case:
     """One case.
 
-    key: names it. label: its metric's name for people. categories: whose samples it is about.
+    key: names it.
+    label: its metric's name for people.
+    categories: whose samples it is about.
     pool: its value is the unweighted mean of its categories' values, or one over all samples.
     """
 
@@ -37,7 +39,8 @@ class Case:
 class PooledCase:
     """The verdict of a whole suite, over its primary cases.
 
-    key, label: as of a case. members: the cases.
+    key, label: as of a case.
+    members: the cases.
     """
 
     key: CaseKey
@@ -46,7 +49,7 @@ class PooledCase:
 
     @property
     def id(self) -> str:
-        """As of a case."""
+        """The parameter id of its pytest item, unique in its suite."""
         return f"{self.key.part}-{self.key.metric}"
 
 

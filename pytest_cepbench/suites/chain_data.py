@@ -1,4 +1,4 @@
-"""What the measures of a suite look at: chains, traces, features, boxes; each made at most once."""
+"""The chains of a suite, with their traces and features: each is made at most once."""
 
 from __future__ import annotations
 
@@ -35,28 +35,19 @@ from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.store import Store, Vector
-
-SHARD = 64
-"""Most samples that are grown together, and that one process takes at a time. Shards lie within a
-category and at fixed places in it, so batches, and with them the last bits of results, do not depend on
-how many processes there are."""
-
-PACK = 32
-"""Most samples of small categories that are grown together, where small models play on the CPU: calls
-of those take nearly as long for few inputs as for many."""
-
-Cell = tuple[int, int]
-"""Where a shard lies: the number of its category, and its own therein."""
+from pytest_cepbench.suites.shard_layout import Cell, ShardLayout
 
 V = TypeVar("V")
 
 
 class ChainData:
-    """The chains of one suite with one line-up of models, and what its readers make of them.
+    """The chains of one suite, and what its encoders and detectors read of them, each made once.
 
-    dataset: the samples that are looked at. population: all that could be; the same but for a look
-    at a part of them.
-    plans: by start. crew: who grows the chains. runner: gives the runner of a reader's seat.
+    dataset: the samples that are looked at.
+    population: all samples; the same but for a look at a part of them.
+    plans: what is done to every sample, by the start of the chain.
+    models: those that grow the chains.
+    runner: gives the runner of a role by its name.
     replay: chains made elsewhere, read instead of grown.
     """
 
@@ -64,7 +55,7 @@ class ChainData:
         self,
         dataset: Dataset,
         plans: Mapping[Modality, ChainPlan],
-        crew: ChainModels,
+        models: ChainModels,
         runner: Callable[[str], RoleRunner],
         replay: Replay | None = None,
     ) -> None:
@@ -73,16 +64,15 @@ class ChainData:
         self.plans = plans
         self.runner = runner
         self.replay = replay
-        self._crew = crew
-        self._places = _places(dataset.samples)
-        self._packed: dict[Cell, list[Sample]] = {}
-        self._players: dict[Modality, dict[str, ChainGroup]] = {}
+        self._models = models
+        self._layout = ShardLayout(dataset.samples)
+        self._groups: dict[Modality, dict[str, ChainGroup]] = {}
         self._known: dict[Hashable, dict[str, Any]] = {}
 
     @property
     def store(self) -> Store:
-        """Where everything is kept."""
-        return self._crew.store
+        """The store of every result."""
+        return self._models.store
 
     def narrowed(self, most: int) -> ChainData:
         """A look at no more than so many samples of each category; what is known is shared."""
@@ -91,28 +81,17 @@ class ChainData:
         return look
 
     def pack(self, samples: Iterable[Sample]) -> None:
-        """Grow neighbouring categories together as far as they are small, where small models play.
+        """Grow neighbouring categories together as far as they are small, where small models run.
 
         samples: all that the run needs. Called before any chain is grown, with the same samples in
         every process of the run: batches depend on it.
         """
-        if not self._crew.small:
-            return
-        homes: dict[int, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            homes.setdefault(self._places[sample.id][0], []).append(sample)
-        pack: list[Sample] = []
-        for home, own in homes.items():
-            if not pack or len(pack) + len(own) > PACK:
-                pack = self._packed[home, 0] = []
-                first = home
-            if len(own) > PACK:
-                del self._packed[first, 0]
-                pack = []
-                continue
-            for sample in own:
-                self._places[sample.id] = (first, len(pack))
-                pack.append(sample)
+        if self._models.small:
+            self._layout.pack(samples)
+
+    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
+        """The samples by their shard, in an order that depends on the samples alone."""
+        return self._layout.shards(samples)
 
     def starts(self, start: Modality, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's seed, by id; no chain is grown for it.
@@ -121,10 +100,10 @@ class ChainData:
         """
         known = self._known.setdefault((start, "starts"), {})
         missing = [sample for sample in samples if sample.id not in known]
-        players = self._players.get(start, {})
+        groups = self._groups.get(start, {})
         # Chains that were begun know their seeds: looking again costs a file's status and a query each.
-        for game in {id(game): game for s in missing if (game := players.get(s.id))}.values():
-            known.update((chain.sample.id, chain.links[0].digest) for chain in game.begun)
+        for group in {id(group): group for s in missing if (group := groups.get(s.id))}.values():
+            known.update((chain.sample.id, chain.links[0].digest) for chain in group.begun)
         missing = [sample for sample in missing if sample.id not in known]
         for chain in start_chains(self.plans[start], missing, self.store):
             known[chain.sample.id] = chain.links[0].digest
@@ -132,7 +111,7 @@ class ChainData:
 
     def look_ahead(self, start: Modality, samples: Sequence[Sample]) -> list[PendingChain]:
         """The chains of the samples as far as they are there, and what they still take."""
-        return look_ahead(self.plans[start], samples, self._crew, self.replay)
+        return look_ahead(self.plans[start], samples, self._models, self.replay)
 
     def recast(
         self,
@@ -140,14 +119,15 @@ class ChainData:
         plans: Mapping[Modality, ChainPlan],
         stand_ins: Mapping[tuple[Modality, int], RoleRunner],
     ) -> ChainData:
-        """Evidence of its own on some of the samples, by their ids, with others at some hops.
+        """Data of its own on some of the samples, by their ids, with other models at some hops.
 
-        plans: by start, as far as its chains are to go. stand_ins: see `Crew`.
+        plans: by start, as far as its chains are to go.
+        stand_ins: see `ChainModels`.
         """
-        crew = replace(self._crew, stand_ins=stand_ins)
+        models = replace(self._models, stand_ins=stand_ins)
         ordered = tuple(sorted(samples, key=lambda sample: sample.id))
         dataset = replace(self.dataset, samples=ordered)
-        return ChainData(dataset, plans, crew, self.runner, self.replay)
+        return ChainData(dataset, plans, models, self.runner, self.replay)
 
     def traces(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
@@ -155,10 +135,10 @@ class ChainData:
         """The trace of each sample by id, at these generations, by the encoder of a seat."""
         self.require_recorded(start, generations)
 
-        def read(game: ChainGroup) -> dict[str, Trace]:
+        def read(group: ChainGroup) -> dict[str, Trace]:
             runner = self.runner(seat)
-            found = game.read(lambda chains: trace(chains, generations, runner, self.store))
-            return {one.chain.sample.id: one for one in found}
+            traces = group.read(lambda chains: trace(chains, generations, runner, self.store))
+            return {read_trace.chain.sample.id: read_trace for read_trace in traces}
 
         return self.per_sample(("trace", seat, *generations), start, samples, read)
 
@@ -183,9 +163,9 @@ class ChainData:
             able = [c for c in chains if c.sample.id in names and c.has(generation)]
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
-        read_from = [game.read(read) for game in self._games_of(start, shard)]
-        found = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
-        return [found[sample.id] for sample in shard if sample.id in found]
+        read_from = [group.read(read) for group in self._groups_of(start, shard)]
+        by_sample = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
+        return [by_sample[sample.id] for sample in shard if sample.id in by_sample]
 
     def store_features(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
@@ -200,20 +180,12 @@ class ChainData:
                 able = [c for c in chains if c.sample.id in names and c.has(generation)]
                 store_vectors(able, generation, runner, self.store)
 
-        for game in self._games_of(start, samples):
-            game.read(fill)
+        for group in self._groups_of(start, samples):
+            group.read(fill)
 
     def grow(self, start: Modality, samples: Sequence[Sample]) -> None:
         """Grow the chains of the samples, all of them by a generation before the next."""
-        grow_together(self._games_of(start, samples))
-
-    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
-        """The samples by their place, in an order that depends on the samples alone."""
-        found: dict[Cell, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            home, number = self._places[sample.id]
-            found.setdefault((home, number // SHARD), []).append(sample)
-        return found
+        grow_together(self._groups_of(start, samples))
 
     def named(self, sample_id: str) -> list[Sample]:
         """The sample of this id, in a list."""
@@ -221,9 +193,9 @@ class ChainData:
 
     def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
         """The chain of each sample by id."""
-        games = self._games_of(start, samples)
-        found = {chain.sample.id: chain for game in games for chain in game.chains}
-        return {sample.id: found[sample.id] for sample in samples}
+        groups = self._groups_of(start, samples)
+        by_sample = {chain.sample.id: chain for group in groups for chain in group.chains}
+        return {sample.id: by_sample[sample.id] for sample in samples}
 
     def cut_texts(
         self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
@@ -235,7 +207,7 @@ class ChainData:
 
         def texts(chain: Chain) -> list[str]:
             links = enumerate(chain.links)
-            return [one.text for at, one in links if at in generations and one.text is not None]
+            return [link.text for at, link in links if at in generations and link.text is not None]
 
         runner = self.runner(seat)
         cut = self._cuts(("cut", seat, *generations), start, samples, runner, texts)
@@ -243,7 +215,7 @@ class ChainData:
 
     def cut_prompts(self, plan: ChainPlan, samples: Sequence[Sample]) -> str:
         """The same on the descriptions that were cut for the generator."""
-        runner = self._crew.generator
+        runner = self._models.generator
         if runner is None:
             return ""
 
@@ -264,8 +236,8 @@ class ChainData:
     ) -> Iterable[list[str | None]]:
         """For each sample its texts: None for one that was read whole, else how long it was."""
 
-        def read(game: ChainGroup) -> dict[str, list[str | None]]:
-            texts = {chain.sample.id: texts_of(chain) for chain in game.chains}
+        def read(group: ChainGroup) -> dict[str, list[str | None]]:
+            texts = {chain.sample.id: texts_of(chain) for chain in group.chains}
             cut = runner.cut_texts(text for own in texts.values() for text in own)
             return {name: [cut.get(text) for text in own] for name, own in texts.items()}
 
@@ -278,20 +250,20 @@ class ChainData:
         samples: Sequence[Sample],
         read: Callable[[ChainGroup], Mapping[str, V]],
     ) -> dict[str, V]:
-        """What `read` makes of each sample's game, by sample id; remembered under the key."""
+        """The results of `read` on each sample's group, by sample id; kept under the key."""
         known = self._known.setdefault((start, key), {})
         missing = [sample for sample in samples if sample.id not in known]
-        for game in self._games_of(start, missing):
-            known.update(read(game))
+        for group in self._groups_of(start, missing):
+            known.update(read(group))
         return {sample.id: known[sample.id] for sample in samples}
 
     def once(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
-        """What `make` gives, remembered under the key and a name."""
+        """The result of `make`, kept under the key and a name."""
         known = self._known.setdefault(key, {})
         if name not in known:
             known[name] = make()
-        found: V = known[name]
-        return found
+        result: V = known[name]
+        return result
 
     def require_recorded(self, start: Modality, generations: Sequence[int]) -> None:
         """Raise MeasurementError where chains made elsewhere never hold one of the generations."""
@@ -307,37 +279,23 @@ class ChainData:
                 )
                 raise MeasurementError(msg)
 
-    def _games_of(self, start: Modality, samples: Iterable[Sample]) -> list[ChainGroup]:
-        """The games that play any of the samples, made when they are first needed."""
-        players = self._players.setdefault(start, {})
+    def _groups_of(self, start: Modality, samples: Iterable[Sample]) -> list[ChainGroup]:
+        """The groups that the samples' chains grow in, made when they are first needed."""
+        groups = self._groups.setdefault(start, {})
         wanted = list(samples)
-        missing = {s.id: s for s in wanted if s.id not in players}
-        for cell in list(self.shards(missing.values())):
-            packed = self._packed.get(cell, ())
-            missing.update((s.id, s) for s in packed if s.id not in players)
+        missing = {s.id: s for s in wanted if s.id not in groups}
+        for cell in self.shards(missing.values()):
+            packed = self._layout.packed.get(cell, ())
+            missing.update((s.id, s) for s in packed if s.id not in groups)
         for shard in self.shards(missing.values()).values():
-            game = ChainGroup(self.plans[start], shard, self._crew, self.replay)
-            players.update(dict.fromkeys((sample.id for sample in shard), game))
-        return list({id(game): game for game in (players[s.id] for s in wanted)}.values())
-
-
-def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
-    """Of each sample by id: the number of its category, and its own number therein."""
-    homes: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    places = {}
-    for sample in samples:
-        name = sample.categories[0]
-        home = homes.setdefault(name, len(homes))
-        number = counts.get(name, 0)
-        places[sample.id] = (home, number)
-        counts[name] = number + 1
-    return places
+            group = ChainGroup(self.plans[start], shard, self._models, self.replay)
+            groups.update(dict.fromkeys((sample.id for sample in shard), group))
+        return list({id(group): group for group in (groups[s.id] for s in wanted)}.values())
 
 
 def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, so: str) -> str:
-    every = [one for own in cuts for one in own]
-    cut = [one for one in every if one is not None]
+    every = [length for own in cuts for length in own]
+    cut = [length for length in every if length is not None]
     if not cut:
         return ""
     most = cut[0].rpartition(" ")[2]

@@ -62,8 +62,8 @@ def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None)
         msg = f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
         raise SuiteError(msg) from error
     if not isinstance(dataset, Dataset):
-        found = type(dataset).__name__
-        msg = f"suite {suite.name!r}: loader {data.loader} returned {found}, a Dataset is expected"
+        kind = type(dataset).__name__
+        msg = f"suite {suite.name!r}: loader {data.loader} returned {kind}, a Dataset is expected"
         raise SuiteError(msg)
     if data.skip:
         dataset = _without_first(suite, dataset)

@@ -33,7 +33,7 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataTable(_Strict, frozen=True):
-    """Where samples come from.
+    """The source of the samples.
 
     loader: one of the package's loaders, or "python:package.module:function".
     name: what `--cep-data NAME=PATH` calls it; the loader's name when left out.
@@ -78,10 +78,10 @@ class ChainTable(_Strict, frozen=True):
 
 
 class PromptsTable(_Strict, frozen=True):
-    """What the models are asked.
+    """The prompts of the models.
 
-    generate holds `{description}`. clean, max_words: what is done to a description before it is
-    drawn; see `Wording`.
+    generate holds `{description}`.
+    clean, max_words: what is done to a description before it is drawn; see `Wording`.
     """
 
     describe: str = ""
@@ -106,7 +106,8 @@ class RolesTable(_Strict, frozen=True):
 class PresetTable(_Strict, frozen=True):
     """A model with the settings that a paper used it with; written `preset:NAME` as a model spec.
 
-    model: its spec. parameters: further parameters of the spec.
+    model: its spec.
+    parameters: further parameters of the spec.
     """
 
     model: str
@@ -114,7 +115,7 @@ class PresetTable(_Strict, frozen=True):
 
 
 class GateTable(_Strict, frozen=True):
-    """How cases are judged; see `Policy`.
+    """The rules by which cases are judged; see `Policy`.
 
     alpha: error of a run in each direction, which is divided among its cases.
     primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
@@ -131,7 +132,7 @@ class GateTable(_Strict, frozen=True):
 
 
 class CaseTable(_Strict, frozen=True):
-    """How a single case is judged, named PART/METRIC; what is left out is the metric's.
+    """The rules for a single case, named PART/METRIC; those left out are the metric's.
 
     alpha: of this case alone, in place of its share of the run's.
     """
@@ -174,7 +175,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """What paths in the file are relative to."""
+        """The folder that relative paths in the file count from."""
         return self.file.parent
 
     @property
@@ -184,7 +185,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def plans(self) -> dict[Modality, ChainPlan]:
-        """What is done to every sample, by the start of the chain."""
+        """The steps of the chains of every sample, by the start of the chain."""
         chain, prompts = self.table.chain, self.table.prompts
         starts: tuple[Modality, ...] = (
             ("text", "image") if chain.start == "both" else (chain.start,)

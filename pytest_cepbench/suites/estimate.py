@@ -1,4 +1,4 @@
-"""What measuring cases would take: the inputs that each model would get, told without loading one."""
+"""An estimate of a measurement: the inputs of each model, counted without loading one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
-from pytest_cepbench.chains.throughput import Throughput, habit_of
+from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import Store
@@ -20,7 +20,7 @@ _READ = 500  # results looked at together; vectors are large
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """What one model would have to do.
+    """The work of one model.
 
     found: results that are in the store. inputs: what it would be given. habit: how it worked in
     earlier runs on this kind of device. open: whether it gets more than can be told.
@@ -48,7 +48,11 @@ class ModelEstimate:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the cases of one suite would take. samples, chains: how many they read. needs: by model."""
+    """The work that the cases of one suite need.
+
+    samples, chains: how many they read.
+    needs: the work of each model.
+    """
 
     samples: int
     chains: int
@@ -75,7 +79,7 @@ class _Book:
 
 
 def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
-    """What measuring some cases takes, each over no more than so many samples of each category.
+    """Estimate the measurement of some cases, each over at most so many samples of each category.
 
     Steps whose inputs are yet to be made are taken to succeed, and to give artifacts that differ;
     what is found in images, to be cut out and read, is not foreseen. Raises what binding models and
@@ -83,8 +87,8 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
     """
     read = list(_readings(run, cases))
     wanted: dict[Modality, dict[str, Sample]] = {}
-    for reading, samples in read:
-        own = wanted.setdefault(reading.plan.start, {})
+    for required, samples in read:
+        own = wanted.setdefault(required.plan.start, {})
         own.update((sample.id, sample) for sample in samples)
     books: dict[int, tuple[RoleRunner, _Book]] = {}
 
@@ -93,25 +97,25 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
 
     outlooks: dict[tuple[Modality, str], PendingChain] = {}
     for start, own in wanted.items():
-        for one in run.evidence.look_ahead(start, list(own.values())):
-            outlooks[start, one.chain.sample.id] = one
-            for runner, key in one.there:
+        for pending in run.chain_data.look_ahead(start, list(own.values())):
+            outlooks[start, pending.chain.sample.id] = pending
+            for runner, key in pending.there:
                 book(runner).there.add(key)
-            for runner, key in one.ahead:
+            for runner, key in pending.ahead:
                 book(runner).missing.add(key)
-    for reading, samples in read:
-        if reading.seat is None:
+    for required, samples in read:
+        if required.seat is None:
             continue
-        runner = run.evidence.runner(reading.seat)
-        if reading.inside:
+        runner = run.chain_data.runner(required.seat)
+        if required.cutouts:
             book(runner).open |= _unseen(books)
             continue
-        chains = [outlooks[reading.plan.start, sample.id] for sample in samples]
-        _enter(book(runner), reading, chains, runner)
+        chains = [outlooks[required.plan.start, sample.id] for sample in samples]
+        _enter(book(runner), required, chains, runner)
     return Forecast(
         samples=len({sample_id for own in wanted.values() for sample_id in own}),
         chains=len(outlooks),
-        needs=tuple(_need(*pair, run.evidence.store) for pair in books.values()),
+        needs=tuple(_need(*pair, run.chain_data.store) for pair in books.values()),
     )
 
 
@@ -120,39 +124,39 @@ def _readings(
 ) -> Iterator[tuple[RequiredFeatures, tuple[Sample, ...]]]:
     for case, most in cases:
         samples = run.looked_at(case, most)
-        for reading in run.measures[case.key.metric].readings(case):
-            yield reading, samples
+        for required in run.measures[case.key.metric].required_features(case):
+            yield required, samples
 
 
 def _unseen(books: dict[int, tuple[RoleRunner, _Book]]) -> bool:
-    """Whether detectors have images to look at: what they will find is read by others."""
-    return any(one.missing for runner, one in books.values() if runner.bound.role == "detector")
+    """True where detectors still have images to read: their findings are read by other models."""
+    return any(book.missing for runner, book in books.values() if runner.bound.role == "detector")
 
 
 def _enter(
-    book: _Book, reading: RequiredFeatures, chains: Sequence[PendingChain], runner: RoleRunner
+    book: _Book, required: RequiredFeatures, chains: Sequence[PendingChain], runner: RoleRunner
 ) -> None:
     """Enter what a reader is to do for some chains."""
-    for low in range(0, len(chains), _READ // len(reading.generations) + 1):
-        part = chains[low : low + _READ // len(reading.generations) + 1]
-        keys = [list(_keys(reading, one, runner)) for one in part]
-        found = runner.store.get(key for own in keys for key in own)
+    for low in range(0, len(chains), _READ // len(required.generations) + 1):
+        part = chains[low : low + _READ // len(required.generations) + 1]
+        keys = [list(_keys(required, pending, runner)) for pending in part]
+        stored = runner.store.get(key for own in keys for key in own)
         for own in keys:
             for key in own:
-                (book.there if key in found else book.missing).add(key)
-                if reading.ends and isinstance(found.get(key), Failure):
+                (book.there if key in stored else book.missing).add(key)
+                if required.stops_chain and isinstance(stored.get(key), Failure):
                     break
 
 
-def _keys(reading: RequiredFeatures, one: PendingChain, runner: RoleRunner) -> Iterator[str]:
-    """Of the steps that read a chain, as far as it goes."""
-    asked = reading.asks(one.chain.sample, runner.bound)
-    for generation in reading.generations:
-        digest = one.digests[generation] if generation < len(one.digests) else None
+def _keys(required: RequiredFeatures, pending: PendingChain, runner: RoleRunner) -> Iterator[str]:
+    """The keys of the steps that read a chain, as far as it goes."""
+    asked = required.query(pending.chain.sample, runner.bound)
+    for generation in required.generations:
+        digest = pending.digests[generation] if generation < len(pending.digests) else None
         if digest is not None:
-            yield runner.key(asked, 0, reading.plan.modality(generation), digest)
+            yield runner.key(asked, 0, required.plan.modality(generation), digest)
 
 
 def _need(runner: RoleRunner, book: _Book, store: Store) -> ModelEstimate:
-    habit = habit_of(runner.bound, store)
+    habit = load_throughput(runner.bound, store)
     return ModelEstimate(runner.bound, len(book.there), len(book.missing), habit, book.open)

@@ -1,10 +1,10 @@
-"""How each case of a suite is judged: what the run, the test, the case, the metric and the suite say."""
+"""The rules by which each case is judged: of the run, the test, the case, the metric, the suite."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey, Policy
@@ -14,12 +14,15 @@ from pytest_cepbench.suites.definition import GateTable, Suite
 
 _DEFAULTS = GateTable()
 
+K = TypeVar("K")
+
 
 @dataclass(frozen=True)
 class Overrides:
-    """What goes before the suite's own words; None where nothing is said.
+    """Settings that override the suite's; None where one is not set.
 
-    gate, tolerance, alpha: as in `Policy`. sources: setting -> who said it.
+    gate, tolerance, alpha: as in `Policy`.
+    sources: setting -> who said it.
     """
 
     gate: GateName | None = None
@@ -29,21 +32,23 @@ class Overrides:
 
     def over(self, other: Overrides) -> Overrides:
         """These, and where they say nothing, the others."""
-        found = {
-            name: (getattr(one, name), one.sources.get(name, ""))
+        values = {
+            name: (getattr(overrides, name), overrides.sources.get(name, ""))
             for name in ("gate", "tolerance", "alpha")
-            for one in (other, self)
-            if getattr(one, name) is not None
+            for overrides in (other, self)
+            if getattr(overrides, name) is not None
         }
-        sources = {name: source for name, (_, source) in found.items()}
-        return Overrides(**{name: value for name, (value, _) in found.items()}, sources=sources)
+        sources = {name: source for name, (_, source) in values.items()}
+        return Overrides(**{name: value for name, (value, _) in values.items()}, sources=sources)
 
 
 @dataclass(frozen=True)
 class SettingSource:
-    """How a case is judged before the alpha of the run is divided.
+    """The rules of a case before the alpha of the run is divided.
 
-    policy: with the whole alpha. weight: in the division. own_alpha: whether its alpha is its own.
+    policy: with the whole alpha.
+    weight: in the division.
+    own_alpha: whether its alpha is its own.
     """
 
     policy: Policy
@@ -52,12 +57,12 @@ class SettingSource:
 
     @property
     def shares(self) -> bool:
-        """Whether it takes a share of the run's alpha."""
+        """True where it takes a share of the run's alpha."""
         return self.policy.primary and self.policy.statistical and not self.own_alpha
 
 
 def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
-    """What is said of a case: by the run or the test, else `[cases]`, its metric, `[gate]`."""
+    """The rules of a case: of the run or the test, else of `[cases]`, its metric, `[gate]`."""
     case, gate = suite.table.cases.get(key.within), suite.table.gate
     layers: list[tuple[str, Any]] = [
         (f"[cases.{key.within!r}]", case),
@@ -89,7 +94,7 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
 
 
 def is_primary(suite: Suite, key: CaseKey) -> bool:
-    """Whether a case can fail a run."""
+    """True for a case that can fail a run."""
     named = suite.table.gate.primary
     return named is None or any(_matches(pattern, key) for pattern in named)
 
@@ -121,7 +126,7 @@ def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:
     return PooledCase(CaseKey(suite.name, *POOLED), "pooled verdict", members)
 
 
-def divide_alpha(claims: Mapping[str, SettingSource]) -> dict[str, float]:
+def divide_alpha(claims: Mapping[K, SettingSource]) -> dict[K, float]:
     """The alpha of every case of a run.
 
     claims: of all cases that the run will judge, by any name. Those that share get their part of
@@ -136,8 +141,8 @@ def divide_alpha(claims: Mapping[str, SettingSource]) -> dict[str, float]:
     }
 
 
-def settle(claims: Mapping[str, SettingSource]) -> dict[str, Policy]:
-    """How every case of a run is judged, its alpha included; claims as in `divide_alpha`."""
+def settle(claims: Mapping[K, SettingSource]) -> dict[K, Policy]:
+    """The policy of every case of a run, its alpha included; claims as in `divide_alpha`."""
     return {
         name: replace(claims[name].policy, alpha=alpha)
         for name, alpha in divide_alpha(claims).items()

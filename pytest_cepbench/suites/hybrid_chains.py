@@ -1,4 +1,4 @@
-"""Chains that the baseline's model begins, out of the store, and the model under test carries on."""
+"""Chains that begin with stored results of the baseline's model, continued by the model under test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from pytest_cepbench.suites.measures.base import grower
 
 
 class HopLocation(NamedTuple):
-    """One hop: in which chains, whose, and at which generation."""
+    """One hop.
+
+    start: of its chains.
+    role: whose step it is.
+    generation: from 1 on.
+    """
 
     start: Modality
     role: str
@@ -27,45 +32,48 @@ class HopLocation(NamedTuple):
 
 @dataclass(frozen=True)
 class HybridChains:
-    """A case's chains with some of their first hops played by the baseline's model.
+    """A case's chains with some of their first hops from the baseline's model.
 
-    evidence: the candidate's own. plans: of the chains that the case reads, as far as it reads
-    them. places: the hops of the roles that differ, in the order in which they are put back.
-    absent: by role, who acted there in the baseline, answering from the store alone.
+    chain_data: the candidate's own chains.
+    plans: of the chains that the case reads, as far as it reads them.
+    hops: those of the roles that differ, in the order in which they are put back.
+    baseline_models: the baseline's models by role; their results come from the store alone.
     """
 
     case: Case
     measure: Measure
-    evidence: ChainData
+    chain_data: ChainData
     plans: Mapping[Modality, ChainPlan]
-    places: tuple[HopLocation, ...]
-    absent: Mapping[str, RoleRunner]
+    hops: tuple[HopLocation, ...]
+    baseline_models: Mapping[str, RoleRunner]
 
     def hybrid(self, swapped: int, samples: Sequence[Sample]) -> ChainData:
         """The samples' chains with so many of the first hops from the baseline."""
         stand_ins = {
-            (start, generation): self.absent[role]
-            for start, role, generation in self.places[:swapped]
+            (start, generation): self.baseline_models[role]
+            for start, role, generation in self.hops[:swapped]
         }
-        return self.evidence.recast(samples, self.plans, stand_ins)
+        return self.chain_data.recast(samples, self.plans, stand_ins)
 
     def chains(self, swapped: int, samples: Sequence[Sample]) -> list[Chain]:
         """The chains of a hybrid, of every start that the case reads.
 
         Raises NotInStoreError where the store lacks one of the baseline's hops.
         """
-        evidence = self.hybrid(swapped, samples)
-        return [chain for start in self.plans for chain in evidence.chains(start, samples).values()]
+        chain_data = self.hybrid(swapped, samples)
+        return [
+            chain for start in self.plans for chain in chain_data.chains(start, samples).values()
+        ]
 
     def in_store(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Those of the samples whose chains by the baseline's model are in the store."""
+        """The samples whose chains by the baseline's model are in the store."""
         if self._has(samples):
             return list(samples)
         return [sample for sample in samples if self._has([sample])]
 
     def _has(self, samples: Sequence[Sample]) -> bool:
         try:
-            self.chains(len(self.places), samples)
+            self.chains(len(self.hops), samples)
         except NotInStoreError:
             return False
         return True
@@ -74,52 +82,53 @@ class HybridChains:
         """The case's value over the samples by every hybrid, from the candidate's own on.
 
         whole: as the case pools its categories, which is also how scores of whole sets are pooled;
-        else the mean over the samples. Raises MeasurementError where a hybrid cannot be measured,
-        or only by other means than the candidate (sets of images that are smaller).
+        else the mean over the samples.
+        Raises MeasurementError where a hybrid cannot be measured, or only by other means than the
+        candidate (sets of images that are smaller).
         """
-        found = [self._measure(swapped, samples) for swapped in range(len(self.places) + 1)]
-        if any(one.identity != found[0].identity for one in found):
+        measured = [self._measure(swapped, samples) for swapped in range(len(self.hops) + 1)]
+        if any(hybrid.identity != measured[0].identity for hybrid in measured):
             msg = (
-                "chains that only in part are the baseline's stop at other places, and sets of "
+                "chains that only in part are the baseline's stop at other hops, and sets of "
                 "other sizes are not compared"
             )
             raise MeasurementError(msg)
         pooled = whole or not self.measure.per_sample
-        return [_value(one, pooled=pooled) for one in found]
+        return [_value(hybrid, pooled=pooled) for hybrid in measured]
 
     def _measure(self, swapped: int, samples: Sequence[Sample]) -> Measured:
-        evidence = self.hybrid(swapped, samples)
-        present = tuple(c for c in self.case.categories if evidence.dataset.in_category(c))
-        return self.measure.measure(replace(self.case, categories=present), evidence)
+        chain_data = self.hybrid(swapped, samples)
+        present = tuple(c for c in self.case.categories if chain_data.dataset.in_category(c))
+        return self.measure.measure(replace(self.case, categories=present), chain_data)
 
 
-def relay(
-    case: Case, measure: Measure, evidence: ChainData, absent: Mapping[str, RoleRunner]
+def make_hybrids(
+    case: Case, measure: Measure, chain_data: ChainData, baseline_models: Mapping[str, RoleRunner]
 ) -> HybridChains:
-    """The relay of a case; fields as in `Relay`."""
+    """The hybrids of a case; parameters as the fields of `HybridChains`."""
     plans = read_plans(case, measure)
-    places = tuple(
+    hops = tuple(
         HopLocation(start, grower(plan, generation), generation)
         for start, plan in plans.items()
         for generation in range(1, plan.generations + 1)
-        if grower(plan, generation) in absent
+        if grower(plan, generation) in baseline_models
     )
-    return HybridChains(case, measure, evidence, plans, places, absent)
+    return HybridChains(case, measure, chain_data, plans, hops, baseline_models)
 
 
 def read_plans(case: Case, measure: Measure) -> dict[Modality, ChainPlan]:
-    """The chains that a case's scores depend on, as far as they do: what lies behind is not played."""
+    """The chains that a case's scores depend on, each only as far as they do."""
     plans: dict[Modality, ChainPlan] = {}
-    for one in measure.readings(case):
-        known = plans.get(one.plan.start)
-        last = one.generations[-1] if known is None else max(one.generations[-1], known.generations)
-        plans[one.plan.start] = replace(one.plan, generations=last)
+    for required in measure.required_features(case):
+        known = plans.get(required.plan.start)
+        last = max(required.generations[-1], 0 if known is None else known.generations)
+        plans[required.plan.start] = replace(required.plan, generations=last)
     return plans
 
 
-def first_difference(one: Chain, other: Chain) -> int | None:
+def first_difference(chain: Chain, other: Chain) -> int | None:
     """The first generation whose artifacts differ, or that one of two chains of a sample lacks."""
-    for generation, (mine, theirs) in enumerate(zip_longest(one.links, other.links)):
+    for generation, (mine, theirs) in enumerate(zip_longest(chain.links, other.links)):
         if mine is None or theirs is None or mine.digest != theirs.digest:
             return generation
     return None

@@ -1,4 +1,4 @@
-"""What the user said about models, before any suite is known."""
+"""The models that the user named, before any suite is known."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RoleAssignment:
 
 @dataclass(frozen=True)
 class RoleChoices:
-    """What the user said about models.
+    """The models that the user named.
 
     model: spec of the model under test, if any. role: which role it is to play, if said, or
     "unified" for describer and generator.
@@ -110,7 +110,7 @@ class RoleChoices:
         return self._free(detected.roles, f"a {detected.what}")[:1]
 
     def _free(self, roles: Iterable[RoleName], what: str) -> tuple[RoleName, ...]:
-        """Those that no option of their own was given for, in their usual order.
+        """The roles without an option of their own, in their usual order.
 
         what: the model is. Raises SpecError where there is none.
         """
@@ -144,7 +144,7 @@ class RoleChoices:
 def named_seat(choices: RoleChoices, role: RoleName) -> RoleAssignment:
     """The seat of a role that the user named. Raises SpecError when nobody was named for it."""
     if role not in choices.seats:
-        msg = f"nobody plays the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
+        msg = f"no model is given for the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
         raise SpecError(msg)
     return choices.seats[role]
 

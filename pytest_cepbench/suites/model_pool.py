@@ -7,8 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytest_cepbench.chains import CallCounts, RoleRunner
-from pytest_cepbench.chains.device_swap import DeviceSwap
-from pytest_cepbench.chains.model_handle import ModelHandle
+from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName

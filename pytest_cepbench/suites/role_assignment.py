@@ -1,4 +1,4 @@
-"""Who plays which part in a suite: the command line's models, the suite's for what it leaves open."""
+"""The assignment of models to a suite's roles: from the command line, else from the suite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_cepbench.models.registry import check_installed as check_libraries
 from pytest_cepbench.models.spec import ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
-from pytest_cepbench.suites.measures.base import grower
+from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 from pytest_cepbench.suites.relative_specs import check_located, locate
 
@@ -37,9 +37,10 @@ class Assignments:
     """All seats of a suite's run, and which of them are under test.
 
     seats: by name: a role's, or a further encoder's. gated: the role under test, both of a unified
-    model, or "replay" where the chains were made elsewhere. subject: the spec of what is under test.
-    replay: those chains. spare: seats that somebody was named for and that no chain or metric needs; a
-    test of the user's own may ask for them.
+    model, or "replay" where the chains were made elsewhere. subject: the spec of what is under
+    test.
+    replay: those chains. spare: seats that somebody was named for and that no chain or metric
+    needs; a test of the user's own may ask for them.
     """
 
     seats: Mapping[str, RoleAssignment]
@@ -50,7 +51,7 @@ class Assignments:
 
     @property
     def under_test(self) -> str:
-        """What is under test, in words."""
+        """The roles under test, in words."""
         return "+".join(self.gated)
 
 
@@ -58,9 +59,9 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[st
     """Fill every seat that the suite's chains and metrics need, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
-    naming the option that is missing, SuiteError for metrics that do not fit the suite and for a folder
-    that it names and that is not there, the errors of `RoleChoices`, and NotConcernedError where the
-    model under test has nothing to do, or a preset is named that the suite does not have.
+    naming the option that is missing, SuiteError for metrics that do not fit the suite and for a
+    folder that it names and that is not there, the errors of `RoleChoices`, and NotConcernedError
+    where the model under test has nothing to do, or a preset is named that the suite does not have.
     """
     known = _known_seats(suite, choices)
     specs = {name: seat.spec for name, seat in known.items()}
@@ -69,13 +70,13 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[st
     named = ("replay",) if choices.replay is not None else choices.played
     gated = tuple(role for role in named if role in (*needed, "replay"))
     if not gated:
-        msg = f"the {' and '.join(named)} under test plays no part in suite {suite.name!r}"
+        msg = f"the {' and '.join(named)} under test has no role in suite {suite.name!r}"
         if choices.model is None:
             msg += ": name with --model what is to be gated"
         raise SuiteNotApplicableError(msg)
     for name in needed:
         if name not in known:
-            raise SpecError(_nobody(suite, name))
+            raise SpecError(_missing_model(suite, name))
         check_located(suite, name, choices)
     seats = {name: known[name] for name in needed}
     subject = seats[gated[0]].spec.text if choices.replay is None else choices.replay
@@ -102,7 +103,7 @@ def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment
     for name, spec in suite.table.encoders.items():
         seats[name] = RoleAssignment("encoder", locate(suite, spec), f"suite {suite.name}")
     seats |= choices.seats
-    return {name: _settle(suite, seat) for name, seat in seats.items()}
+    return {name: _expand_preset(suite, seat) for name, seat in seats.items()}
 
 
 def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) -> list[str]:
@@ -112,12 +113,16 @@ def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) ->
         for plan in suite.plans.values()
         for generation in range(1, plan.generations + 1)
     }
-    readers = [seat for measure in measures.values() for seat in measure.seats]
+    readers = [
+        name
+        for measure in measures.values()
+        for name in readers_of(measure.required_features(None))
+    ]
     names = dict.fromkeys((*sorted(growers), *readers))
     return [name for name in names if not (replayed and name in growers)]
 
 
-def _nobody(suite: Suite, name: str) -> str:
+def _missing_model(suite: Suite, name: str) -> str:
     if name in ROLE_NAMES:
         role: RoleName = next(role for role in ROLE_NAMES if role == name)
         return (
@@ -130,15 +135,17 @@ def _nobody(suite: Suite, name: str) -> str:
     )
 
 
-def _settle(suite: Suite, seat: RoleAssignment) -> RoleAssignment:
+def _expand_preset(suite: Suite, seat: RoleAssignment) -> RoleAssignment:
     """A seat whose spec names a preset of the suite, with the model and settings of that."""
     spec = seat.spec
     if spec.scheme != PRESET:
         return seat
-    return RoleAssignment(seat.role, _expand(suite, spec), f"{seat.source} {seat.spec}", seat.force)
+    return RoleAssignment(
+        seat.role, _preset_spec(suite, spec), f"{seat.source} {seat.spec}", seat.force
+    )
 
 
-def _expand(suite: Suite, spec: ModelSpec) -> ModelSpec:
+def _preset_spec(suite: Suite, spec: ModelSpec) -> ModelSpec:
     presets = suite.table.presets
     if spec.target not in presets:
         msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"

@@ -132,7 +132,7 @@ class Work:
                 samples = run.looked_at(case, most)
                 wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
         for run, needed in wanted.items():
-            run.evidence.pack(needed.values())
+            run.chain_data.pack(needed.values())
 
     def told(self) -> list[str]:
         """What had to be done about memory since this was asked last."""
@@ -309,7 +309,7 @@ class Work:
 
 def _tasks(run: SuiteRun, case: Case, most: int | None) -> Iterator[Task]:
     """The shards that a case reads, in order."""
-    for cell, samples in run.evidence.shards(run.looked_at(case, most)).items():
+    for cell, samples in run.chain_data.shards(run.looked_at(case, most)).items():
         yield Task(run, case, tuple(samples), run.claim_name(cell))
 
 
@@ -320,7 +320,7 @@ def _grow_in_step(tasks: Sequence[Task]) -> None:
         for start in run.starts(task.case for task in own):
             wanted = (task for task in own if start in run.starts([task.case]))
             samples = {sample.id: sample for task in wanted for sample in task.samples}
-            run.evidence.grow(start, list(samples.values()))
+            run.chain_data.grow(start, list(samples.values()))
 
 
 def _title(case: Case) -> str:

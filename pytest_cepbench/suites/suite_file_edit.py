@@ -36,8 +36,8 @@ def amended(suite: Suite, setting: SuiteNumber) -> Suite:
 def amended_text(suite: Suite, setting: SuiteNumber) -> str:
     """The text of the suite's file with another value of a setting.
 
-    Raises SuiteError where the file is not what the suite was read from any more, or is written in a
-    way in which the number cannot be set without touching more.
+    Raises SuiteError where the file is not what the suite was read from any more, or is written in
+    a way in which the number cannot be set without touching more.
     """
     try:
         text = read_text(suite.file)
@@ -46,13 +46,13 @@ def amended_text(suite: Suite, setting: SuiteNumber) -> str:
         raise SuiteError(msg) from error
     made = _with_number(text, setting)
     try:
-        found = msgspec.convert(parse_toml(made), SuiteTable)
+        changed = msgspec.convert(parse_toml(made), SuiteTable)
     except (msgspec.MsgspecError, ValueError):
-        found = None
-    if found != amended(suite, setting).table:
+        changed = None
+    if changed != amended(suite, setting).table:
         msg = (
-            f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} in it "
-            "by hand, run it, and accept the results of that run"
+            f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} "
+            "in it by hand, run it, and accept the results of that run"
         )
         raise SuiteError(msg)
     return made
@@ -61,13 +61,13 @@ def amended_text(suite: Suite, setting: SuiteNumber) -> str:
 def _with_number(text: str, setting: SuiteNumber) -> str:
     head = re.compile(rf"^[ \t]*\[[ \t]*{setting.table}[ \t]*\][ \t]*(#.*)?\r?$", re.MULTILINE)
     line = f"{setting.key} = {setting.value}"
-    found = head.search(text)
-    if found is None:
+    header = head.search(text)
+    if header is None:
         return f"{text.rstrip()}\n\n[{setting.table}]\n{line}\n"
-    end = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, found.end())
-    body = text[found.end() : end.start() if end else len(text)]
+    end = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
+    body = text[header.end() : end.start() if end else len(text)]
     number = re.compile(rf"^([ \t]*{setting.key}[ \t]*=[ \t]*)[-+\d_]+", re.MULTILINE)
     changed, count = number.subn(rf"\g<1>{setting.value}", body, count=1)
     if not count:
         changed = f"\n{line}{body}"
-    return text[: found.end()] + changed + (text[end.start() :] if end else "")
+    return text[: header.end()] + changed + (text[end.start() :] if end else "")

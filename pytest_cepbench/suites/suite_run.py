@@ -1,4 +1,4 @@
-"""Measuring the cases of one suite with one line-up of models."""
+"""The measuring of the cases of one suite, by the models of its roles."""
 
 from __future__ import annotations
 
@@ -15,27 +15,33 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import Cell, ChainData
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import CaseScores, ChainExcerpt, Measure, Measured
-from pytest_cepbench.suites.measures.base import by_category, everyone, population
-from pytest_cepbench.suites.measures.constant_outputs import same_answers
+from pytest_cepbench.suites.measures.base import (
+    GROWERS,
+    by_category,
+    everyone,
+    plans_of,
+    population,
+    readers_of,
+)
+from pytest_cepbench.suites.measures.sanity_checks import same_answers
 from pytest_cepbench.suites.model_pool import ModelPool, describe_role
 from pytest_cepbench.suites.role_assignment import Assignments
+from pytest_cepbench.suites.shard_layout import Cell
 
 _LONGEST_PROMPT_SHOWN = 60
 
 IDENTITY_VERSION = "2"
 """Of the fields by which measurements are comparable; raised when one changes its meaning."""
 
-_GROWERS = ("describer", "generator")
-
-_PASSING = ("exception", "unanswered")
+_TRANSIENT = ("exception", "unanswered")
 """Kinds of failures that say nothing of a model where there is nothing else."""
 
 
 class SuiteRun:
-    """A suite being measured: its data set, its measures, its models."""
+    """A suite that is measured, by the models of its roles; what was read of its chains is kept."""
 
     def __init__(
         self,
@@ -43,73 +49,77 @@ class SuiteRun:
         dataset: Dataset,
         lineup: Assignments,
         measures: Mapping[str, Measure],
-        roster: ModelPool,
+        model_pool: ModelPool,
     ) -> None:
         self.suite = suite
         self.dataset = dataset
         self.lineup = lineup
         self.measures = measures
-        self._roster = roster
+        self._model_pool = model_pool
 
     @cached_property
-    def evidence(self) -> ChainData:
-        """What the measures look at; binding reads weights' digests, so it waits for the first case."""
+    def chain_data(self) -> ChainData:
+        """The chains that the metrics read; models are bound when the first case needs them."""
         describer, generator = (
-            self._runner(role) if role in self.lineup.seats else None for role in _GROWERS
+            self._runner(role) if role in self.lineup.seats else None for role in GROWERS
         )
-        crew = ChainModels(describer, generator, self._roster.store)
+        models = ChainModels(describer, generator, self._model_pool.store)
         replay = self.lineup.replay
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
-        return ChainData(self.dataset, self.suite.plans, crew, self._runner, replay)
+        return ChainData(self.dataset, self.suite.plans, models, self._runner, replay)
 
     @property
     def loaded(self) -> bool:
-        """Whether any of its models is at hand in this process."""
+        """True where any of its models is loaded in this process."""
         seats = self.lineup.seats.values()
-        # Binding those that nobody asked for yet would raise what is wrong with them here.
-        known = (self._roster.runners.get((seat.role, seat.spec)) for seat in seats)
+        # Models that are not bound yet are not bound here: that would raise their errors too early.
+        known = (self._model_pool.runners.get((seat.role, seat.spec)) for seat in seats)
         return any(runner is not None and runner.loaded for runner in known)
 
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
-        evidence = self.evidence if most is None else self.evidence.narrowed(most)
-        return everyone(by_category(case, evidence))
+        chain_data = self.chain_data if most is None else self.chain_data.narrowed(most)
+        return everyone(by_category(case, chain_data))
 
     def reach(self, case: Case) -> list[list[object]]:
-        """What a case reads of each sample's chains, as built-in types."""
+        """The features that a case reads of each sample's chains, as built-in types."""
         return [
-            [one.plan.start, list(one.generations), one.seat]
-            for one in self.measures[case.key.metric].readings(case)
+            [required.plan.start, list(required.generations), required.seat]
+            for required in self.measures[case.key.metric].required_features(case)
         ]
 
     def starts(self, cases: Iterable[Case]) -> list[Modality]:
         """The starts of the chains that cases read."""
-        readings = [one for case in cases for one in self.measures[case.key.metric].readings(case)]
-        return list(dict.fromkeys(one.plan.start for one in readings))
+        plans = (
+            plan
+            for case in cases
+            for plan in plans_of(self.measures[case.key.metric].required_features(case))
+        )
+        return list(dict.fromkeys(plan.start for plan in plans))
 
     def steps(self, case: Case) -> int:
-        """How many results a case takes of each sample: of those that grow chains, and of readers."""
-        readings = self.measures[case.key.metric].readings(case)
-        read = sum(len(one.generations) for one in readings if one.seat is not None)
-        grown = {one.plan.start: one.plan.generations for one in readings}
+        """The number of results that a case needs of each sample: of growing its chains, and reading them."""
+        required = self.measures[case.key.metric].required_features(case)
+        read = sum(len(features.generations) for features in required if features.seat is not None)
+        grown = {plan.start: plan.generations for plan in plans_of(required)}
         return read + sum(grown.values())
 
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
-        """Have all made that a case needs of the samples and the store does not hold.
+        """Compute what a case needs of the samples and the store lacks.
 
         Raises what growing and reading chains raise.
         """
-        self.measures[case.key.metric].read(case, samples, self.evidence)
+        self.measures[case.key.metric].read(case, samples, self.chain_data)
 
     def claim_name(self, cell: Cell) -> str:
-        """Names the chains of a shard, for all processes that would grow the same."""
+        """The name of the lock on a shard's chains, the same in all processes of the run."""
         return digest_json([self._chains, *cell])
 
     @cached_property
     def _chains(self) -> str:
-        """What the chains of this suite are: their plans, who grows them, and from what."""
-        growers = [self._runner(role).bound for role in _GROWERS if role in self.lineup.seats]
+        """Digest of what the chains depend on: plans, models and data set."""
+        growers = [self._runner(role).bound for role in GROWERS if role in self.lineup.seats]
         plans = [
             [_chain(p), p.describe, p.generate, str(p.wording)] for p in self.suite.plans.values()
         ]
@@ -119,30 +129,31 @@ class SuiteRun:
     def measure(self, case: Case, most: int | None = None) -> Measurement:
         """The value of a case, growing what chains it needs.
 
-        most: look at no more than so many samples of each category. Raises DatasetError, CheckpointError, ModelError, StoreError as they come, and
-        MeasurementError when every chain failed in a way that says nothing of the model under test.
+        most: samples of each category; all where None.
+        Raises DatasetError, CheckpointError, ModelError and StoreError as they come, and
+        MeasurementError when every chain failed for a reason outside the model under test.
         """
         measure = self.measures[case.key.metric]
-        evidence = self.evidence if most is None else self.evidence.narrowed(most)
-        measured = measure.measure(case, evidence)
+        chain_data = self.chain_data if most is None else self.chain_data.narrowed(most)
+        measured = measure.measure(case, chain_data)
         self._refuse_infrastructure(measured.outcomes)
-        everyone = population(case, evidence)
-        identity = self._identity(measure, measured, everyone) | dict(measured.identity)
+        everyone = population(case, chain_data)
+        identity = self._identity(case, measure, everyone) | dict(measured.identity)
         try:
             return self._measurement(case, measure, measured, identity)
         except ValueError as error:
             raise MeasurementError(str(error)) from error
 
     def per_sample(self, case: Case) -> bool:
-        """Whether every sample has a score of its own, so that a part of them can be measured."""
+        """True where every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
 
     def samples(self, case: Case) -> int:
-        """How many samples a case has, counted in each of its categories."""
+        """The number of samples of a case, counted in each of its categories."""
         return sum(self._category_sizes(case))
 
     def depth(self, case: Case, samples: int) -> int | None:
-        """So many samples of each category make so many of the case; None where that is all."""
+        """The samples of each category that make so many of the case; None where that is all."""
         sizes = self._category_sizes(case)
         most = bisect_left(range(max(sizes)), samples, key=lambda k: sum(min(n, k) for n in sizes))
         return None if most >= max(sizes) else most
@@ -166,19 +177,19 @@ class SuiteRun:
             model=self._model(),
             failures=Counter(o.failure.kind for o in measured.outcomes if o.failure is not None),
             curve=measured.curve,
-            notes=(*measured.notes, *self._cut_prompts(measure, measured)),
+            notes=(*measured.notes, *self._cut_prompts(case, measure, measured)),
             floor=measured.floor,
-            warnings=(*measured.warnings, *self._same_answers(measure, measured)),
+            warnings=(*measured.warnings, *self._same_answers(case, measure, measured)),
         )
 
     def models(self, measurement: Measurement) -> dict[str, BoundRole]:
-        """Who was needed for a measurement, by seat."""
+        """The models that a measurement needed, by the names of their roles."""
         return {name: runner.bound for name, runner in self._needed(measurement).items()}
 
     def warnings(self, measurement: Measurement) -> list[str]:
-        """What makes the answers of those who were needed mean less than they seem to."""
+        """The warnings of the models that a measurement needed."""
         runners = self._needed(measurement).values()
-        return list(dict.fromkeys(said for one in runners for said in one.warnings))
+        return list(dict.fromkeys(warning for runner in runners for warning in runner.warnings))
 
     def _needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
         seats = self.lineup.seats
@@ -187,35 +198,36 @@ class SuiteRun:
 
     def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""
-        if not self.evidence.named(sample_id):
+        if not self.chain_data.named(sample_id):
             return None
-        return self.measures[case.key.metric].show(case, sample_id, self.evidence)
+        return self.measures[case.key.metric].show(case, sample_id, self.chain_data)
 
-    def _cut_prompts(self, measure: Measure, measured: Measured) -> list[str]:
-        plans = measure.plans if measured.plans is None else measured.plans
-        notes = [self.evidence.cut_prompts(plan, measured.samples) for plan in plans]
+    def _cut_prompts(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
+        plans = plans_of(measure.required_features(case))
+        notes = [self.chain_data.cut_prompts(plan, measured.samples) for plan in plans]
         return [note for note in dict.fromkeys(notes) if note]
 
-    def _same_answers(self, measure: Measure, measured: Measured) -> list[str]:
-        plans = measure.plans if measured.plans is None else measured.plans
-        said = [
-            one
-            for plan in plans
-            for one in same_answers(
-                plan, self.evidence.chains(plan.start, measured.samples).values()
+    def _same_answers(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
+        sentences = [
+            sentence
+            for plan in plans_of(measure.required_features(case))
+            for sentence in same_answers(
+                plan, self.chain_data.chains(plan.start, measured.samples).values()
             )
         ]
-        return list(dict.fromkeys(said))
+        return list(dict.fromkeys(sentences))
 
     def _runner(self, seat: str) -> RoleRunner:
-        return self._roster.runner(self.lineup.seats[seat])
+        return self._model_pool.runner(self.lineup.seats[seat])
 
     def _refuse_infrastructure(self, outcomes: Sequence[CaseScores]) -> None:
-        """No verdict where nothing worked and the model under test is not to blame for all of it."""
+        """Raise MeasurementError where every chain failed, and not only by the model under test."""
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         if len(failed) < len(outcomes) or not failed:
             return
-        if all(o.failure.kind in _PASSING or self._excused(o) for o in failed if o.failure):
+        if all(
+            o.failure.kind in _TRANSIENT or self._not_under_test(o) for o in failed if o.failure
+        ):
             first = failed[0]
             assert first.failure is not None
             seat = self.lineup.seats.get(first.blamed or "")
@@ -226,10 +238,10 @@ class SuiteRun:
             )
             raise MeasurementError(msg)
 
-    def _excused(self, outcome: CaseScores) -> bool:
-        """Whether it was not the model under test that failed."""
+    def _not_under_test(self, outcome: CaseScores) -> bool:
+        """True where another model than the one under test failed."""
         if self.lineup.replay is not None:
-            return outcome.blamed not in _GROWERS
+            return outcome.blamed not in GROWERS
         return outcome.blamed not in self.lineup.gated
 
     def _model(self) -> dict[str, str]:
@@ -240,21 +252,19 @@ class SuiteRun:
                 "spec": self.lineup.subject,
                 "identity": " ".join(f"{k}={v}" for k, v in sorted(replay.identity.items())),
             }
-        every = [self._runner(role).bound for role in self.lineup.gated]
-        steps = [remember(bound) for bound in every]
+        bound_roles = [self._runner(role).bound for role in self.lineup.gated]
+        steps = [remember(bound) for bound in bound_roles]
         return {
             "role": self.lineup.under_test,
             "spec": self.lineup.subject,
-            "identity": " + ".join(describe_role(bound) for bound in every),
+            "identity": " + ".join(describe_role(bound) for bound in bound_roles),
             "step": steps[0] if len(steps) == 1 else f"[{','.join(steps)}]",
         }
 
-    def _identity(
-        self, measure: Measure, measured: Measured, samples: Sequence[Sample]
-    ) -> dict[str, str]:
-        """What a comparable number must share, as short texts that a reviewer can read."""
-        plans = measure.plans if measured.plans is None else measured.plans
-        seats = measure.seats if measured.seats is None else measured.seats
+    def _identity(self, case: Case, measure: Measure, samples: Sequence[Sample]) -> dict[str, str]:
+        """The fields that comparable numbers share, as short texts that a reviewer can read."""
+        required = measure.required_features(case)
+        plans, readers = plans_of(required), readers_of(required)
         identity = {
             "version": IDENTITY_VERSION,
             "suite": f"{self.suite.name}/{self.suite.table.version}",
@@ -267,14 +277,14 @@ class SuiteRun:
             "descriptions": str(plans[0].wording),
             "under test": self.lineup.under_test,
         }
-        fixed = (*(role for role in _GROWERS if role in self.lineup.seats), *seats)
+        fixed = (*(role for role in GROWERS if role in self.lineup.seats), *readers)
         for name in dict.fromkeys(fixed):
             if name not in self.lineup.gated:
                 identity[name] = describe_role(self._runner(name).bound)
         return identity
 
     def _samples(self, plans: Sequence[ChainPlan], samples: Sequence[Sample]) -> str:
-        starts = [self.evidence.starts(plan.start, samples) for plan in plans]
+        starts = [self.chain_data.starts(plan.start, samples) for plan in plans]
         seeds = [
             [sample.id, *(digests[sample.id] for digests in starts)]
             for sample in sorted(samples, key=lambda sample: sample.id)

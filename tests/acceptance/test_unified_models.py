@@ -127,12 +127,12 @@ def numbers(run: SuiteRun) -> dict[str, float]:
 
 def chains(run: SuiteRun, start: Modality) -> list[Chain]:
     """The chains of all samples, out of the store."""
-    return list(run.evidence.chains(start, run.dataset.samples).values())
+    return list(run.chain_data.chains(start, run.dataset.samples).values())
 
 
 def spent(run: SuiteRun) -> tuple[int, int]:
     """Loads and inputs of describer and generator together."""
-    tallies = [run.evidence.runner(role).tally for role in ("describer", "generator")]
+    tallies = [run.chain_data.runner(role).tally for role in ("describer", "generator")]
     return sum(tally.loads for tally in tallies), sum(tally.inputs for tally in tallies)
 
 

@@ -35,7 +35,7 @@ def draw_text(text: str, seed: int | None) -> Any:
     return noise(6, 8, seed=int.from_bytes(sha256(f"{text}\0{seed}".encode()).digest()[:8], "big"))
 
 
-def measure(value: Image.Image | str) -> Any:
+def vector_of(value: Image.Image | str) -> Any:
     """A vector that names an image or a text."""
     name = value if isinstance(value, str) else ImageArtifact.from_pil(value).digest
     seed = int.from_bytes(sha256(name.encode()).digest()[:8], "big")
@@ -51,7 +51,7 @@ def find_all(image: Image.Image, queries: Sequence[str]) -> Any:
 
 
 @dataclass
-class Teller:
+class SmallDescriber:
     """A describer. seeded: whether its text names the seed."""
 
     answer: Callable[[Image.Image, str, int | None], Any] = describe_image
@@ -70,7 +70,7 @@ class Teller:
 
 
 @dataclass
-class Painter:
+class SmallGenerator:
     """A generator whose pictures depend on the seed."""
 
     answer: Callable[[str, int | None], Any] = draw_text
@@ -89,10 +89,10 @@ class Painter:
 
 
 @dataclass
-class Ruler:
+class SmallEncoder:
     """An encoder of images and texts."""
 
-    answer: Callable[[Image.Image | str], Any] = measure
+    answer: Callable[[Image.Image | str], Any] = vector_of
     batch: Callable[[Sequence[Any]], object] = lambda _: None
     seeded: bool = False
     calls: list[list[str]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Ruler:
 
 
 @dataclass
-class ShortRuler:
+class TruncatingEncoder:
     """An encoder of texts that reads their first words only, and says how many they have."""
 
     most: int
@@ -121,13 +121,13 @@ class ShortRuler:
 
     def encode_images(self, images: Sequence[Image.Image]) -> Any:
         """One vector per image."""
-        return np.stack([measure(image) for image in images])
+        return np.stack([vector_of(image) for image in images])
 
     def encode_texts(self, texts: Sequence[str]) -> Any:
         """One vector per text, of its beginning."""
         self.calls.append(list(texts))
         self.batch(texts)
-        return np.stack([measure(" ".join(text.split()[: self.most])) for text in texts])
+        return np.stack([vector_of(" ".join(text.split()[: self.most])) for text in texts])
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Words of each text, and the most that are read."""
@@ -135,7 +135,7 @@ class ShortRuler:
 
 
 @dataclass
-class Finder:
+class SmallDetector:
     """A detector that finds every query once, with a score that follows from image and query."""
 
     answer: Callable[[Image.Image, Sequence[str]], Any] = find_all
@@ -150,7 +150,7 @@ class Finder:
         return [self.answer(*pair) for pair in zip(images, queries, strict=True)]
 
 
-AnyRole = Teller | Painter | Ruler | ShortRuler | Finder
+AnyRole = SmallDescriber | SmallGenerator | SmallEncoder | TruncatingEncoder | SmallDetector
 
 
 def bound(role: RoleName, model: AnyRole, **changes: Any) -> BoundRole:
@@ -172,8 +172,8 @@ def bound(role: RoleName, model: AnyRole, **changes: Any) -> BoundRole:
 
 
 @dataclass(frozen=True)
-class Team:
-    """Everybody who is needed to play and to compare."""
+class RunnerSet:
+    """Runners that grow and compare chains."""
 
     describer: RoleRunner
     generator: RoleRunner
@@ -181,27 +181,27 @@ class Team:
     store: Store
 
 
-def play(plan: ChainPlan, samples: Sequence[Sample], team: Team) -> list[Trace]:
+def grow_and_trace(plan: ChainPlan, samples: Sequence[Sample], team: RunnerSet) -> list[Trace]:
     """Grow the chain of every sample and trace it over the generations of its start's modality."""
     generations = range(2, plan.generations + 1, 2)
-    game = ChainGroup(plan, samples, ChainModels(team.describer, team.generator, team.store))
-    return game.read(lambda chains: trace(chains, generations, team.encoder, team.store))
+    group = ChainGroup(plan, samples, ChainModels(team.describer, team.generator, team.store))
+    return group.read(lambda chains: trace(chains, generations, team.encoder, team.store))
 
 
-def crew(
+def make_runners(
     store: Store,
-    describer: Teller | None = None,
-    generator: Painter | None = None,
-    encoder: Ruler | None = None,
+    describer: SmallDescriber | None = None,
+    generator: SmallGenerator | None = None,
+    encoder: SmallEncoder | None = None,
     *,
     every: Mapping[str, Any] | None = None,
     only: Mapping[RoleName, Mapping[str, Any]] | None = None,
-) -> Team:
+) -> RunnerSet:
     """Runners of three roles on one store; every, only: fields to change of all or single roles."""
-    cast: dict[RoleName, Teller | Painter | Ruler] = {
-        "describer": describer or Teller(),
-        "generator": generator or Painter(),
-        "encoder": encoder or Ruler(),
+    cast: dict[RoleName, SmallDescriber | SmallGenerator | SmallEncoder] = {
+        "describer": describer or SmallDescriber(),
+        "generator": generator or SmallGenerator(),
+        "encoder": encoder or SmallEncoder(),
     }
     runners = {
         role: RoleRunner(
@@ -209,7 +209,7 @@ def crew(
         )
         for role, model in cast.items()
     }
-    return Team(**runners, store=store)
+    return RunnerSet(**runners, store=store)
 
 
 def samples(count: int) -> list[Sample]:
@@ -224,7 +224,7 @@ def _draw(number: int) -> ImageArtifact:
     return ImageArtifact(noise(6, 8, seed=number))
 
 
-def story(traces: Sequence[Trace]) -> dict[str, tuple[Any, ...]]:
+def outcomes(traces: Sequence[Trace]) -> dict[str, tuple[Any, ...]]:
     """What came of each sample: artifacts, similarities, failure."""
     return {
         trace.chain.sample.id: (

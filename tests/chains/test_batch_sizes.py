@@ -10,31 +10,38 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains.batching import BatchCaller, CallCounts
-from pytest_cepbench.chains.throughput import habit_of
+from pytest_cepbench.chains.batching import BatchCaller, CallCounts, load_throughput
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, Painter, Teller, bound, crew, play, samples
+from tests.chains.roles import (
+    PLAN,
+    SmallDescriber,
+    SmallGenerator,
+    bound,
+    grow_and_trace,
+    make_runners,
+    samples,
+)
 from tests.chains.test_memory import cuda_out_of_memory, holds
 
 
-def sizes_of(folder: Path, painter: Painter, **changes: Any) -> list[int]:
+def sizes_of(folder: Path, painter: SmallGenerator, **changes: Any) -> list[int]:
     """The calls that a generator got for twenty samples in a run of its own."""
     with Store(folder) as store:
-        team = crew(store, generator=painter, only={"generator": changes})
-        play(PLAN, samples(20), team)
+        runners = make_runners(store, generator=painter, only={"generator": changes})
+        grow_and_trace(PLAN, samples(20), runners)
     return [len(call) for call in painter.calls]
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A store in which a generator found out that three inputs fit and not four."""
-    assert sizes_of(tmp_path, Painter(batch=holds(3, cuda_out_of_memory)))[:3] == [8, 4, 2]
+    assert sizes_of(tmp_path, SmallGenerator(batch=holds(3, cuda_out_of_memory)))[:3] == [8, 4, 2]
     return tmp_path
 
 
 def test_the_next_checkpoint_begins_with_what_fitted(small: Path) -> None:
     """Its weights are other ones, its size is not: nothing larger is tried again."""
-    assert max(sizes_of(small, Painter(), fingerprint="weights-2")) == 2
+    assert max(sizes_of(small, SmallGenerator(), fingerprint="weights-2")) == 2
 
 
 @pytest.mark.parametrize(
@@ -58,16 +65,16 @@ def test_what_was_learned_holds_for_the_same_conditions_only(
     small: Path, changes: dict[str, Any]
 ) -> None:
     """Another device may have more memory, and who asks for another size gets it."""
-    sizes = sizes_of(small, Painter(), fingerprint="weights-2", **changes)
+    sizes = sizes_of(small, SmallGenerator(), fingerprint="weights-2", **changes)
     assert sizes[0] == changes.get("batch_size", 8)
 
 
 def test_the_pace_is_remembered(tmp_path: Path) -> None:
-    """Seconds per input of full batches, for whoever wants to know how long a run takes."""
-    teller = Teller(batch=lambda images: time.sleep(0.002 * len(images)))
+    """Seconds per input of full batches, for the estimate of how long a run takes."""
+    teller = SmallDescriber(batch=lambda images: time.sleep(0.002 * len(images)))
     with Store(tmp_path) as store:
-        play(PLAN, samples(32), crew(store, describer=teller))
-        habit = habit_of(bound("describer", teller, fingerprint="weights-2"), store)
+        grow_and_trace(PLAN, samples(32), make_runners(store, describer=teller))
+        habit = load_throughput(bound("describer", teller, fingerprint="weights-2"), store)
     assert habit is not None
     assert habit.batch_size == 8
     assert 0.002 <= habit.seconds < 0.02
@@ -76,9 +83,9 @@ def test_the_pace_is_remembered(tmp_path: Path) -> None:
 def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     """Notes are helpful, not needed."""
     with Store(tmp_path) as store:
-        play(PLAN, samples(32), crew(store))
+        grow_and_trace(PLAN, samples(32), make_runners(store))
         store.index.write("UPDATE notes SET value = ?", [('{"batch_size": "many"}',)])
-        assert habit_of(bound("describer", Teller()), store) is None
+        assert load_throughput(bound("describer", SmallDescriber()), store) is None
 
 
 @dataclass
@@ -98,7 +105,7 @@ class Room:
 
 def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int]:
     """The sizes of the calls where a call of n inputs takes cost(n) seconds."""
-    caller = BatchCaller(bound("generator", Painter(), grows=True), CallCounts(), 4, room)
+    caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, room)
     sizes = []
 
     def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Sequence[object]:
@@ -108,7 +115,7 @@ def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int
 
     for _ in range(calls):
         sizes.append(caller.size)
-        caller.call(Painter(), [0] * caller.size, [0] * caller.size, ask)
+        caller.call(SmallGenerator(), [0] * caller.size, [0] * caller.size, ask)
     return sizes
 
 
@@ -129,4 +136,4 @@ def test_it_goes_back_where_that_does_not_pay() -> None:
 
 def test_a_size_that_was_asked_for_does_not_grow(tmp_path: Path) -> None:
     """Who names a batch size has a reason."""
-    assert set(sizes_of(tmp_path, Painter())) == {8, 4}
+    assert set(sizes_of(tmp_path, SmallGenerator())) == {8, 4}

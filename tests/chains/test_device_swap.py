@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner, grow_together, total
-from pytest_cepbench.chains.device_swap import DeviceSwap
-from pytest_cepbench.chains.model_handle import ModelHandle
+from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, Painter, Teller, bound, samples
+from tests.chains.roles import PLAN, SmallDescriber, SmallGenerator, bound, samples
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Device:
 
 
 @dataclass
-class MovingTeller(Teller):
+class MovingTeller(SmallDescriber):
     """A describer whose weights can wait in host memory."""
 
     on: Device = field(default_factory=Device)
@@ -48,7 +47,7 @@ class MovingTeller(Teller):
 
 
 @dataclass
-class MovingPainter(Painter):
+class MovingPainter(SmallGenerator):
     """A generator of the same kind."""
 
     on: Device = field(default_factory=Device)
@@ -94,16 +93,18 @@ def test_models_stay_together_or_take_turns(tmp_path: Path, *, swap: bool) -> No
     """Either way the chains are the same; each model is loaded once."""
     device = Device()
     with Store(tmp_path) as store:
-        team = team_on(device, store, swap=swap)
-        chains = ChainGroup(PLAN, samples(5), team).chains
-        assert [runner.tally.loads for runner in (team.describer, team.generator) if runner] == [
+        runners = team_on(device, store, swap=swap)
+        chains = ChainGroup(PLAN, samples(5), runners).chains
+        assert [
+            runner.tally.loads for runner in (runners.describer, runners.generator) if runner
+        ] == [
             1,
             1,
         ]
     with Store(tmp_path / "other") as store:
         plain = ChainModels(
-            RoleRunner(bound("describer", Teller()), store),
-            RoleRunner(bound("generator", Painter()), store),
+            RoleRunner(bound("describer", SmallDescriber()), store),
+            RoleRunner(bound("generator", SmallGenerator()), store),
             store,
         )
         expected = ChainGroup(PLAN, samples(5), plain).chains
@@ -116,10 +117,10 @@ def test_games_in_step_need_no_more_turns_than_one(tmp_path: Path) -> None:
     """Describe all, swap, draw all: the number of games does not enter."""
     device = Device()
     with Store(tmp_path) as store:
-        team = team_on(device, store, swap=True)
-        games = [ChainGroup(PLAN, samples(12)[low : low + 3], team) for low in (0, 3, 6, 9)]
-        grow_together(games)
-        assert sum(len(game.chains) for game in games) == 12
+        runners = team_on(device, store, swap=True)
+        groups = [ChainGroup(PLAN, samples(12)[low : low + 3], runners) for low in (0, 3, 6, 9)]
+        grow_together(groups)
+        assert sum(len(group.chains) for group in groups) == 12
     assert len(device.moves) == 7
 
 
@@ -128,25 +129,25 @@ def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path) -> None:
     device = Device()
     residency = DeviceSwap(swap=True)
     with Store(tmp_path) as store:
-        team = ChainModels(
-            runner_on(device, store, residency, "describer", Teller()),
-            runner_on(device, store, residency, "generator", Painter()),
+        runners = ChainModels(
+            runner_on(device, store, residency, "describer", SmallDescriber()),
+            runner_on(device, store, residency, "generator", SmallGenerator()),
             store,
         )
-        ChainGroup(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
-        assert team.describer is not None
-        assert team.describer.tally.loads == 2
-        assert not team.describer.loaded
+        ChainGroup(PLAN, samples(3), runners).chains  # noqa: B018 - growing is the point
+        assert runners.describer is not None
+        assert runners.describer.tally.loads == 2
+        assert not runners.describer.loaded
 
 
 def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -> None:
-    """Whoever caught that may have others leave, and try again."""
+    """The caller may unload other models, and try again."""
     device = Device()
     with Store(tmp_path) as store:
         describer = team_on(device, store, swap=False).describer
         assert describer is not None
         assert isinstance(describer.model, MovingTeller)
-        describer.holding.leave()
+        describer.holding.unload()
         device.full = True
         with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
             describer.model  # noqa: B018 - asking for it brings it back
@@ -156,16 +157,16 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
 
 
 def test_models_on_several_devices_leave_each_other_alone(tmp_path: Path) -> None:
-    """A describer on the CPU is in nobody's way."""
+    """A describer on the CPU takes no memory of the device."""
     device = Device()
     residency = DeviceSwap(swap=True)
     with Store(tmp_path) as store:
-        team = ChainModels(
-            runner_on(device, store, residency, "describer", Teller(), "cpu"),
-            runner_on(device, store, residency, "generator", Painter()),
+        runners = ChainModels(
+            runner_on(device, store, residency, "describer", SmallDescriber(), "cpu"),
+            runner_on(device, store, residency, "generator", SmallGenerator()),
             store,
         )
-        ChainGroup(PLAN, samples(3), team).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(3), runners).chains  # noqa: B018 - growing is the point
     assert device.moves == ["+describer", "+generator"]
 
 
@@ -175,26 +176,26 @@ def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -
 
     def load() -> Any:
         calls.append("load")
-        return Teller()
+        return SmallDescriber()
 
     with Store(tmp_path) as store:
-        runner = RoleRunner(bound("describer", Teller(), load=load, lasting=True), store)
+        runner = RoleRunner(bound("describer", SmallDescriber(), load=load, lasting=True), store)
         for _ in range(2):
             assert runner.model
-            runner.holding.leave()
+            runner.holding.unload()
     assert calls == ["load"]
 
 
-def test_everybody_leaves_where_memory_is_wanted(tmp_path: Path) -> None:
+def test_all_models_are_unloaded_where_memory_is_needed(tmp_path: Path) -> None:
     """And comes back when it is asked again."""
     device = Device()
     with Store(tmp_path) as store:
-        team = team_on(device, store, swap=False)
-        assert team.describer is not None
-        ChainGroup(PLAN, samples(2), team).chains  # noqa: B018 - growing is the point
-        team.describer.holding.residency.clear()
+        runners = team_on(device, store, swap=False)
+        assert runners.describer is not None
+        ChainGroup(PLAN, samples(2), runners).chains  # noqa: B018 - growing is the point
+        runners.describer.holding.residency.clear()
         assert not device.here
-        ChainGroup(PLAN, samples(4), team).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(4), runners).chains  # noqa: B018 - growing is the point
         assert device.here == {"describer", "generator"}
 
 
@@ -206,21 +207,24 @@ def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> Non
         """Describes, draws, and moves as one."""
 
         def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
-            """As a painter does."""
-            return Painter().generate(texts, seeds)
+            """As a generator does."""
+            return SmallGenerator().generate(texts, seeds)
 
     model = Unified(on=device)
     one = loaded_on(device, "describer", model)
-    other = replace(loaded_on(device, "generator", Painter()), load=one.load)
-    holding = ModelHandle(one, residency)
+    other = replace(loaded_on(device, "generator", SmallGenerator()), load=one.load)
+    handle = ModelHandle(one, residency)
     with Store(tmp_path) as store:
-        team = ChainModels(
-            RoleRunner(one, store, holding), RoleRunner(other, store, holding), store
+        runners = ChainModels(
+            RoleRunner(one, store, handle), RoleRunner(other, store, handle), store
         )
-        chains = ChainGroup(PLAN, samples(3), team).chains
+        chains = ChainGroup(PLAN, samples(3), runners).chains
     assert all(chain.failure is None for chain in chains)
     assert device.moves == ["+describer"]
-    assert total(runner.tally for runner in (team.describer, team.generator) if runner).loads == 1
+    assert (
+        total(runner.tally for runner in (runners.describer, runners.generator) if runner).loads
+        == 1
+    )
 
 
 def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
@@ -234,7 +238,7 @@ def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> Non
     with Store(tmp_path) as store:
         for fault, expected in ((ModelError("no server"), 1), (DeviceMemoryError("full"), 2)):
             tries.clear()
-            runner = RoleRunner(bound("describer", Teller(), load=load), store)
+            runner = RoleRunner(bound("describer", SmallDescriber(), load=load), store)
             for _ in range(2):
                 with pytest.raises(ModelError, match=str(fault)):
                     runner.model  # noqa: B018 - asking for it loads it

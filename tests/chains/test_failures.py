@@ -1,4 +1,4 @@
-"""Failed steps: counted where they happen, zeros from there on, and nobody else is touched."""
+"""Failed steps: counted where they happen, zeros from there on, and no other chain is touched."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    Painter,
-    Ruler,
-    Teller,
-    crew,
+    SmallDescriber,
+    SmallEncoder,
+    SmallGenerator,
     describe_image,
     draw_text,
+    grow_and_trace,
     inputs_of,
-    measure,
-    play,
+    make_runners,
+    outcomes,
     samples,
-    story,
+    vector_of,
 )
 
 VICTIM = "s01"
@@ -40,13 +40,13 @@ def explode(*_: object) -> Any:
     raise RuntimeError(msg)
 
 
-TELLER_FAULTS: dict[str, Callable[..., Any]] = {
+DESCRIBER_FAULTS: dict[str, Callable[..., Any]] = {
     "empty-text": lambda *_: "",
     "empty-text, blank": lambda *_: " \n",
     "exception": explode,
     "bad-image": lambda *_: Failure("bad-image", "the model said so"),
 }
-PAINTER_FAULTS: dict[str, Callable[..., Any]] = {
+GENERATOR_FAULTS: dict[str, Callable[..., Any]] = {
     "blank-image": lambda *_: np.zeros((4, 4, 3), np.uint8),
     "blank-image, Pillow": lambda *_: Image.new("RGB", (4, 4)),
     "nan-image": lambda *_: np.full((4, 4, 3), np.nan, np.float32),
@@ -54,7 +54,7 @@ PAINTER_FAULTS: dict[str, Callable[..., Any]] = {
     "bad-image, shape": lambda *_: np.ones((4, 4), np.uint8),
     "exception": explode,
 }
-RULER_FAULTS: dict[str, Callable[..., Any]] = {
+ENCODER_FAULTS: dict[str, Callable[..., Any]] = {
     "nan-vector": lambda *_: np.full(5, np.nan, np.float32),
     "nan-vector, one": lambda *_: np.array([1, 2, np.inf, 4, 5], np.float32),
     "nan-vector, zero": lambda *_: np.zeros(5, np.float32),
@@ -72,12 +72,12 @@ def plan(request: pytest.FixtureRequest) -> ChainPlan:
 def healthy(plan: ChainPlan, tmp_path: Path) -> list[Trace]:
     """The same samples with roles that never fail, on another store."""
     with Store(tmp_path / "healthy") as store:
-        return play(plan, samples(4), crew(store, Teller(seeded=True)))
+        return grow_and_trace(plan, samples(4), make_runners(store, SmallDescriber(seeded=True)))
 
 
 def check(traces: list[Trace], healthy: list[Trace], kind: str, at: int, steps: int) -> None:
     """The victim failed at a generation after this many good similarities; the others are well."""
-    found, expected = story(traces), story(healthy)
+    found, expected = outcomes(traces), outcomes(healthy)
     _, similarities, failure, failed_at = found.pop(VICTIM)
     _, full, _, _ = expected.pop(VICTIM)
     assert found == expected
@@ -88,14 +88,14 @@ def check(traces: list[Trace], healthy: list[Trace], kind: str, at: int, steps: 
 @pytest.mark.parametrize("turn", [0, 1])
 @pytest.mark.parametrize(
     ("describes", "fault"),
-    [*((True, name) for name in TELLER_FAULTS), *((False, name) for name in PAINTER_FAULTS)],
+    [*((True, name) for name in DESCRIBER_FAULTS), *((False, name) for name in GENERATOR_FAULTS)],
 )
 def test_a_step_fails(
     store: Store, plan: ChainPlan, healthy: list[Trace], *, turn: int, describes: bool, fault: str
 ) -> None:
     """At any generation and in any way: the chain stops there, what came before still counts."""
     at = [g for g in range(1, 5) if plan.describes(g) == describes][turn]
-    faults = TELLER_FAULTS if describes else PAINTER_FAULTS
+    faults = DESCRIBER_FAULTS if describes else GENERATOR_FAULTS
     seed = derive_seed(plan.seed, VICTIM, at)
 
     def tell(image: Image.Image, prompt: str, own: int | None) -> Any:
@@ -106,12 +106,12 @@ def test_a_step_fails(
         answer = faults[fault] if own == seed else draw_text
         return answer(text, own)
 
-    team = crew(store, Teller(tell, seeded=True), Painter(paint))
-    check(play(plan, samples(4), team), healthy, fault, at, (at - 1) // 2)
+    runners = make_runners(store, SmallDescriber(tell, seeded=True), SmallGenerator(paint))
+    check(grow_and_trace(plan, samples(4), runners), healthy, fault, at, (at - 1) // 2)
 
 
 @pytest.mark.parametrize("at", [0, 2, 4])
-@pytest.mark.parametrize("fault", sorted(RULER_FAULTS))
+@pytest.mark.parametrize("fault", sorted(ENCODER_FAULTS))
 def test_an_artifact_cannot_be_encoded(
     store: Store, plan: ChainPlan, healthy: list[Trace], at: int, fault: str
 ) -> None:
@@ -119,24 +119,26 @@ def test_an_artifact_cannot_be_encoded(
     victim = next(trace for trace in healthy if trace.chain.sample.id == VICTIM)
     link = victim.chain.links[at]
 
-    def encode(value: Image.Image | str) -> Any:
+    def faulty(value: Image.Image | str) -> Any:
         same = (
             value == link.text
             if isinstance(value, str)
             else ImageArtifact.from_pil(value).digest == link.digest
         )
-        return (RULER_FAULTS[fault] if same else measure)(value)
+        return (ENCODER_FAULTS[fault] if same else vector_of)(value)
 
-    team = crew(store, Teller(seeded=True), encoder=Ruler(encode))
-    check(play(plan, samples(4), team), healthy, fault, at, max(at // 2 - 1, 0))
+    runners = make_runners(store, SmallDescriber(seeded=True), encoder=SmallEncoder(faulty))
+    check(grow_and_trace(plan, samples(4), runners), healthy, fault, at, max(at // 2 - 1, 0))
 
 
 def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
     """Where growing fails late and encoding fails early, the trace says encoding."""
     late = derive_seed(0, "s00", 3)
-    teller = Teller(lambda i, p, s: "" if s == late else describe_image(i, p, s), seeded=True)
-    ruler = Ruler(lambda _: np.zeros(5, np.float32))
-    (trace,) = play(PLAN, samples(1), crew(store, teller, encoder=ruler))
+    describer = SmallDescriber(
+        lambda i, p, s: "" if s == late else describe_image(i, p, s), seeded=True
+    )
+    ruler = SmallEncoder(lambda _: np.zeros(5, np.float32))
+    (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store, describer, encoder=ruler))
     assert trace.chain.failure == Failure("empty-text", "no text at all")
     assert (trace.failure, trace.failed_at) == (Failure("nan-vector", "features are all zero"), 0)
     assert trace.similarities == (0.0, 0.0)
@@ -145,7 +147,7 @@ def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
 def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
     """An empty answer is the model's answer; an exception may have been the machine's."""
     for fault, asked_again in [(lambda *_: "", 0), (explode, 1)]:
-        weights = {"describer": {"fingerprint": f"weights with {asked_again}"}}
+        weights: Any = {"describer": {"fingerprint": f"weights with {asked_again}"}}
         victim = samples(4)[1]
         digest = victim.image.load().digest  # type: ignore[union-attr] # it has an image
 
@@ -153,11 +155,13 @@ def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
             spoilt = ImageArtifact.from_pil(image).digest == digest
             return (fault if spoilt else describe_image)(image, *rest)
 
-        first = play(PLAN, samples(4), crew(store, Teller(tell), only=weights))  # type: ignore[arg-type] # a role's name
+        first = grow_and_trace(
+            PLAN, samples(4), make_runners(store, SmallDescriber(tell), only=weights)
+        )
         assert first[1].failed_at == 1
-        teller = Teller()
-        second = play(PLAN, samples(4), crew(store, teller, only=weights))  # type: ignore[arg-type] # as above
-        assert inputs_of(teller) == 2 * asked_again
+        describer = SmallDescriber()
+        second = grow_and_trace(PLAN, samples(4), make_runners(store, describer, only=weights))
+        assert inputs_of(describer) == 2 * asked_again
         assert (second[1].failure is None) == bool(asked_again)
 
 
@@ -169,9 +173,9 @@ def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
         if prompts & set(texts):
             explode()
 
-    painter = Painter(batch=spoil)  # type: ignore[arg-type] # it gets a list
+    painter = SmallGenerator(batch=spoil)  # type: ignore[arg-type] # it gets a list
     plan = ChainPlan("text", 2, "describe", "draw: {description}")
-    traces = play(plan, samples(8), crew(store, generator=painter))
+    traces = grow_and_trace(plan, samples(8), make_runners(store, generator=painter))
     assert [trace.failure is not None for trace in traces] == [i == 2 for i in range(8)]
     assert traces[2].failure == Failure("exception", "RuntimeError: cannot take this")
 
@@ -179,13 +183,13 @@ def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
 @pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
 def test_a_model_that_always_raises_fails_every_chain(store: Store, role: str) -> None:
     """Each chain stops at the role that raises, with its words; a suite makes an error of that."""
-    team = crew(
+    runners = make_runners(
         store,
-        Teller(batch=explode if role == "describer" else len),
-        Painter(batch=explode if role == "generator" else len),
-        Ruler(batch=explode if role == "encoder" else len),
+        SmallDescriber(batch=explode if role == "describer" else len),
+        SmallGenerator(batch=explode if role == "generator" else len),
+        SmallEncoder(batch=explode if role == "encoder" else len),
     )
-    traces = play(PLAN, samples(4), team)
+    traces = grow_and_trace(PLAN, samples(4), runners)
     assert {trace.failure for trace in traces} == {
         Failure("exception", "RuntimeError: cannot take this")
     }
@@ -198,26 +202,26 @@ def test_a_model_that_always_raises_fails_every_chain(store: Store, role: str) -
 def test_a_wrong_number_of_answers_is_an_error(store: Store, count: int) -> None:
     """Answers cannot be told apart then: none is given to any sample."""
 
-    class Miscounting(Teller):
+    class Miscounting(SmallDescriber):
         def describe(self, images: Any, prompt: str, seeds: Any) -> Any:
             return ["a text"] * count
 
     with pytest.raises(ModelError, match=f"returned {count} results for 4 inputs"):
-        play(PLAN, samples(4), crew(store, Miscounting()))
+        grow_and_trace(PLAN, samples(4), make_runners(store, Miscounting()))
     assert len(store) == 0
 
 
 @pytest.mark.parametrize(
-    ("teller", "painter", "words"),
+    ("describer", "painter", "words"),
     [
-        (Teller(lambda *_: 3), Painter(), "returns str"),
-        (Teller(), Painter(lambda *_: "x"), "returns Pillow"),
+        (SmallDescriber(lambda *_: 3), SmallGenerator(), "returns str"),
+        (SmallDescriber(), SmallGenerator(lambda *_: "x"), "returns Pillow"),
     ],
     ids=["describer", "generator"],
 )
 def test_a_model_of_the_wrong_kind_is_an_error(
-    store: Store, teller: Teller, painter: Painter, words: str
+    store: Store, describer: SmallDescriber, painter: SmallGenerator, words: str
 ) -> None:
     """What is no text or no image at all is a wrong plug-in."""
     with pytest.raises(ModelError, match=words):
-        play(PLAN, samples(2), crew(store, teller, painter))
+        grow_and_trace(PLAN, samples(2), make_runners(store, describer, painter))

@@ -29,33 +29,35 @@ from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    Finder,
-    Ruler,
-    Teller,
+    SmallDescriber,
+    SmallDetector,
+    SmallEncoder,
     bound,
-    crew,
     find_all,
     inputs_of,
-    measure,
+    make_runners,
     samples,
+    vector_of,
 )
 
 
 def _grow(
-    store: Store, plan: ChainPlan = PLAN, count: int = 3, teller: Teller | None = None
+    store: Store, plan: ChainPlan = PLAN, count: int = 3, describer: SmallDescriber | None = None
 ) -> ChainGroup:
-    team = crew(store, teller)
-    return ChainGroup(plan, samples(count), ChainModels(team.describer, team.generator, store))
+    runners = make_runners(store, describer)
+    return ChainGroup(
+        plan, samples(count), ChainModels(runners.describer, runners.generator, store)
+    )
 
 
-def _encoder(store: Store, ruler: Ruler | None = None, **changes: Any) -> RoleRunner:
-    return RoleRunner(bound("encoder", ruler or Ruler(), **changes), store)
+def _encoder(store: Store, encoder: SmallEncoder | None = None, **changes: Any) -> RoleRunner:
+    return RoleRunner(bound("encoder", encoder or SmallEncoder(), **changes), store)
 
 
 def _plain(chain: Chain, generations: Sequence[int], store: Store) -> list[float]:
     """The similarities of a chain, computed one by one."""
-    start = measure(load_link(chain, 0, store))
-    later = [measure(load_link(chain, generation, store)) for generation in generations]
+    start = vector_of(load_link(chain, 0, store))
+    later = [vector_of(load_link(chain, generation, store)) for generation in generations]
     similarities: list[float] = cosine_to_start(start[None], np.stack(later)[None])[0].tolist()
     return similarities
 
@@ -66,11 +68,11 @@ def test_any_generations_are_compared_with_the_start(
     store: Store, plan: ChainPlan, generations: tuple[int, ...]
 ) -> None:
     """Of the start's modality, of the other one by an encoder of both, or of both in one pass."""
-    game = _grow(store, plan)
-    traces = trace(game.chains, generations, _encoder(store), store)
-    expected = [_plain(chain, generations, store) if generations else [] for chain in game.chains]
+    group = _grow(store, plan)
+    traces = trace(group.chains, generations, _encoder(store), store)
+    expected = [_plain(chain, generations, store) if generations else [] for chain in group.chains]
     assert [list(one.similarities) for one in traces] == expected
-    assert [one.chain for one in traces] == game.chains
+    assert [one.chain for one in traces] == group.chains
 
 
 def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
@@ -81,8 +83,8 @@ def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
         return texts[-1]
 
     texts: list[str] = []
-    game = _grow(store, PLAN, 3, Teller(tell, seeded=True))
-    first, second, third = trace(game.chains, (1, 2, 3, 4), _encoder(store), store)
+    group = _grow(store, PLAN, 3, SmallDescriber(tell, seeded=True))
+    first, second, third = trace(group.chains, (1, 2, 3, 4), _encoder(store), store)
     assert (second.failed_at, len(second.chain.links)) == (3, 3)
     assert second.similarities[2:] == (0.0, 0.0)
     assert list(second.similarities[:2]) == _plain(second.chain, (1, 2), store)
@@ -93,13 +95,13 @@ def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
 @pytest.mark.parametrize("bad", [0, 1, 3])
 def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> None:
     """The encoder's failure counts from its generation on; a bad start leaves nothing to compare."""
-    game = _grow(store, PLAN, 2)
-    victim = load_link(game.chains[1], bad, store)
+    group = _grow(store, PLAN, 2)
+    victim = load_link(group.chains[1], bad, store)
 
     def answer(value: Image.Image | str) -> Any:
-        return np.full(5, np.nan) if value == victim else measure(value)
+        return np.full(5, np.nan) if value == victim else vector_of(value)
 
-    healthy, found = trace(game.chains, (1, 2, 3), _encoder(store, Ruler(answer)), store)
+    healthy, found = trace(group.chains, (1, 2, 3), _encoder(store, SmallEncoder(answer)), store)
     assert healthy.failure is None
     assert found.failure == Failure("nan-vector", "features are NaN or infinite")
     assert found.failed_at == bad
@@ -112,27 +114,27 @@ def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> 
 
 def test_vectors_are_those_of_the_encoder_in_the_order_of_the_chains(store: Store) -> None:
     """Features as they are, not normalised; none for no chains."""
-    game = _grow(store)
-    found = vectors(game.chains, 2, _encoder(store), store)
-    for chain, vector in zip(game.chains, found, strict=True):
-        assert np.array_equal(vector, measure(load_link(chain, 2, store)))  # type: ignore[arg-type] # no failure here
+    group = _grow(store)
+    found = vectors(group.chains, 2, _encoder(store), store)
+    for chain, vector in zip(group.chains, found, strict=True):
+        assert np.array_equal(vector, vector_of(load_link(chain, 2, store)))  # type: ignore[arg-type] # no failure here
     assert vectors([], 2, _encoder(store), store) == []
 
 
 def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> None:
     """One answer per chain, kept under image and queries: other queries are asked anew."""
-    game = _grow(store, TEXT_PLAN)
+    group = _grow(store, TEXT_PLAN)
     queries = {"s00": ["a cup"], "s01": ["a cup", "a bus"], "s02": ["a dog"]}
-    finder = Finder()
+    finder = SmallDetector()
     detector = RoleRunner(bound("detector", finder), store)
-    found = boxes(game.chains, 1, queries, detector, store)
+    found = boxes(group.chains, 1, queries, detector, store)
     assert finder.calls == [[tuple(asked) for asked in queries.values()]]
     assert found == [
-        find_all(load_link(chain, 1, store), queries[chain.sample.id]) for chain in game.chains
+        find_all(load_link(chain, 1, store), queries[chain.sample.id]) for chain in group.chains
     ]
-    assert boxes(game.chains, 1, queries, detector, store) == found
+    assert boxes(group.chains, 1, queries, detector, store) == found
     assert (
-        boxes(game.chains, 1, queries | {"s00": ["a cup", "a dog"]}, detector, store)[1:]
+        boxes(group.chains, 1, queries | {"s00": ["a cup", "a dog"]}, detector, store)[1:]
         == (found[1:])
     )
     assert finder.calls[1:] == [[("a cup", "a dog")]]
@@ -141,22 +143,24 @@ def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> Non
 
 def test_boxes_come_from_the_store_without_images(store: Store) -> None:
     """What is known needs neither the detector nor the picture."""
-    game = _grow(store, TEXT_PLAN)
-    queries = {sample.id: ["a cup"] for sample in game.samples}
-    first = boxes(game.chains, 3, queries, RoleRunner(bound("detector", Finder()), store), store)
+    group = _grow(store, TEXT_PLAN)
+    queries = {sample.id: ["a cup"] for sample in group.samples}
+    first = boxes(
+        group.chains, 3, queries, RoleRunner(bound("detector", SmallDetector()), store), store
+    )
     shutil.rmtree(store.root / "images")
-    finder = Finder()
-    again = boxes(game.chains, 3, queries, RoleRunner(bound("detector", finder), store), store)
+    finder = SmallDetector()
+    again = boxes(group.chains, 3, queries, RoleRunner(bound("detector", finder), store), store)
     assert again == first
     assert inputs_of(finder) == 0
 
 
 def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
     """For vectors and boxes alike; `Game.read` has it drawn again, with the same answers."""
-    game = _grow(store, TEXT_PLAN)
-    queries = {sample.id: ["a cup"] for sample in game.samples}
-    detector = RoleRunner(bound("detector", Finder()), store)
-    chains = game.chains
+    group = _grow(store, TEXT_PLAN)
+    queries = {sample.id: ["a cup"] for sample in group.samples}
+    detector = RoleRunner(bound("detector", SmallDetector()), store)
+    chains = group.chains
     lost = chains[1].links[1]
     store.image_path(lost.digest).unlink()
     for ask in (
@@ -166,16 +170,16 @@ def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
         with pytest.raises(DamagedChainsError) as caught:
             ask()
         assert caught.value.keys == (lost.key,)
-    found = game.read(lambda mended: boxes(mended, 1, queries, detector, store))
-    expected = [find_all(load_link(chain, 1, store), ["a cup"]) for chain in game.chains]
+    found = group.read(lambda mended: boxes(mended, 1, queries, detector, store))
+    expected = [find_all(load_link(chain, 1, store), ["a cup"]) for chain in group.chains]
     assert found == expected
-    assert game.chains[1].links == chains[1].links
+    assert group.chains[1].links == chains[1].links
 
 
 def test_a_generation_that_is_not_recorded_is_passed_over(store: Store) -> None:
     """Its similarity stays 0 and it is no failure; what lies behind it is compared."""
-    game = _grow(store, PLAN, 1)
-    (chain,) = game.chains
+    group = _grow(store, PLAN, 1)
+    (chain,) = group.chains
     links = list(chain.links)
     links[1] = replace(links[1], digest="", text=None)
     partial = Chain(chain.sample, links)

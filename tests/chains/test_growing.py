@@ -20,29 +20,29 @@ from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    Painter,
-    Ruler,
-    Teller,
-    crew,
+    SmallDescriber,
+    SmallEncoder,
+    SmallGenerator,
     describe_image,
     draw_text,
-    measure,
-    play,
+    grow_and_trace,
+    make_runners,
+    outcomes,
     samples,
-    story,
+    vector_of,
 )
 
 
 def test_an_image_first_chain(store: Store) -> None:
     """I0 T1 I2 T3 I4: each step gets the one before, its prompt and its seed; images are compared."""
-    (trace,) = play(PLAN, samples(1), crew(store))
+    (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store))
     image: Any = load_seed_image(samples(1)[0])
-    expected, vectors = [image.digest], [measure(image.to_pil())]
+    expected, vectors = [image.digest], [vector_of(image.to_pil())]
     for generation in (1, 3):
         text = describe_image(image.to_pil(), "describe", None)
         image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation + 1)))
         expected += [digest_text(text), image.digest]
-        vectors.append(measure(image.to_pil()))
+        vectors.append(vector_of(image.to_pil()))
     assert [link.digest for link in trace.chain.links] == expected
     assert [link.kind for link in trace.chain.links] == ["image", "text", "image", "text", "image"]
     similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
@@ -52,14 +52,14 @@ def test_an_image_first_chain(store: Store) -> None:
 
 def test_a_text_first_chain(store: Store) -> None:
     """T0 I1 T2 I3 T4: the same with the roles exchanged; texts are compared."""
-    (trace,) = play(TEXT_PLAN, samples(1), crew(store))
-    text, vectors = "text 0", [measure("text 0")]
+    (trace,) = grow_and_trace(TEXT_PLAN, samples(1), make_runners(store))
+    text, vectors = "text 0", [vector_of("text 0")]
     expected = [digest_text(text)]
     for generation in (1, 3):
         image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation)))
         text = describe_image(image.to_pil(), "describe", None)
         expected += [image.digest, digest_text(text)]
-        vectors.append(measure(text))
+        vectors.append(vector_of(text))
     assert [link.digest for link in trace.chain.links] == expected
     similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
     assert trace.similarities == tuple(similarities.tolist())
@@ -79,29 +79,37 @@ def test_order_batches_and_shards_do_not_matter(plan: ChainPlan, tmp_path: Path)
     stories = []
     for name, (shards, batch_size) in ways.items():
         with Store(tmp_path / name) as store:
-            team = crew(store, Teller(seeded=True), every={"batch_size": batch_size})
-            traces = [trace for shard in shards for trace in play(plan, shard, team)]
-            stories.append(story(traces))
+            runners = make_runners(
+                store, SmallDescriber(seeded=True), every={"batch_size": batch_size}
+            )
+            traces = [trace for shard in shards for trace in grow_and_trace(plan, shard, runners)]
+            stories.append(outcomes(traces))
     assert all(found == stories[0] for found in stories)
     assert len({digests for digests, *_ in stories[0].values()}) == 7
 
 
 def test_batches_are_as_large_as_allowed(store: Store) -> None:
     """All samples of a step are asked together, in batches of the role's size."""
-    teller, painter, ruler = Teller(), Painter(), Ruler()
-    play(PLAN, samples(10), crew(store, teller, painter, ruler, every={"batch_size": 4}))
-    assert [len(call) for call in teller.calls] == [4, 4, 2] * 2
-    assert [len(call) for call in painter.calls] == [4, 4, 2] * 2
-    assert [len(call) for call in ruler.calls] == [4, 4, 2] * 3
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    grow_and_trace(
+        PLAN,
+        samples(10),
+        make_runners(store, describer, generator, encoder, every={"batch_size": 4}),
+    )
+    assert [len(call) for call in describer.calls] == [4, 4, 2] * 2
+    assert [len(call) for call in generator.calls] == [4, 4, 2] * 2
+    assert [len(call) for call in encoder.calls] == [4, 4, 2] * 3
 
 
 def test_a_text_goes_into_the_prompt_as_it_is(store: Store) -> None:
     """Braces, placeholders and surrogates in a description are not formatted or lost."""
     words = "{description} {0} %s \\1 \udcff"
-    painter = Painter()
+    generator = SmallGenerator()
     plan = ChainPlan("image", 2, "describe", "<{description}|{description}>")
-    play(plan, samples(1), crew(store, Teller(lambda *_: words), painter))
-    assert painter.calls == [[f"<{words}|{words}>"]]
+    grow_and_trace(
+        plan, samples(1), make_runners(store, SmallDescriber(lambda *_: words), generator)
+    )
+    assert generator.calls == [[f"<{words}|{words}>"]]
 
 
 def test_the_describer_sees_upright_rgb(store: Store, tmp_path: Path) -> None:
@@ -109,17 +117,19 @@ def test_the_describer_sees_upright_rgb(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     path.write_bytes(encoded(Image.fromarray(noise()).convert("P"), "PNG"))
     seen: list[Image.Image] = []
-    teller = Teller(lambda image, *_: seen.append(image) or "a text")  # type: ignore[func-returns-value] # append gives None
-    (trace,) = play(PLAN, [Sample("a", ("c",), image=FileImage(path))], crew(store, teller))
+    describer = SmallDescriber(lambda image, *_: seen.append(image) or "a text")  # type: ignore[func-returns-value] # append gives None
+    (trace,) = grow_and_trace(
+        PLAN, [Sample("a", ("c",), image=FileImage(path))], make_runners(store, describer)
+    )
     assert seen[0].mode == "RGB"
     assert ImageArtifact.from_pil(seen[0]).digest == trace.chain.links[0].digest
 
 
 def test_no_samples_are_no_traces(store: Store) -> None:
-    """An empty shard asks nobody."""
-    teller = Teller()
-    assert play(PLAN, [], crew(store, teller)) == []
-    assert teller.calls == []
+    """An empty shard asks no model."""
+    describer = SmallDescriber()
+    assert grow_and_trace(PLAN, [], make_runners(store, describer)) == []
+    assert describer.calls == []
 
 
 def test_unusable_seeds_are_all_named_before_any_model_is_asked(
@@ -132,11 +142,13 @@ def test_unusable_seeds_are_all_named_before_any_model_is_asked(
         Sample("bad/gone.png", ("c",), image=FileImage(tmp_path / "gone.png")),
         Sample("bad/none", ("c",), text="only a text"),
     ]
-    teller, painter, ruler = Teller(), Painter(), Ruler()
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
     with pytest.raises(DatasetError, match="3 of 5 samples cannot be used") as caught:
-        play(PLAN, [*samples(2), *bad], crew(store, teller, painter, ruler))
+        grow_and_trace(
+            PLAN, [*samples(2), *bad], make_runners(store, describer, generator, encoder)
+        )
     assert all(sample.id in str(caught.value) for sample in bad)
-    assert teller.calls == painter.calls == ruler.calls == []
+    assert describer.calls == generator.calls == encoder.calls == []
 
 
 def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
@@ -148,12 +160,12 @@ def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
     with pytest.raises(
         DatasetError, match=r"(?s)2 of 3 samples.*none: has no text.*blank: has no text"
     ):
-        play(TEXT_PLAN, [*samples(1), *bad], crew(store))
+        grow_and_trace(TEXT_PLAN, [*samples(1), *bad], make_runners(store))
 
 
 def test_a_long_list_of_unusable_seeds_is_cut(store: Store) -> None:
     """The number is said, and enough of the names to see the pattern."""
     bad = [Sample(f"bad{i:03}", ("c",), text="x") for i in range(50)]
     with pytest.raises(DatasetError, match=r"(?s)50 of 50 samples.*bad019.*\.\.\.") as caught:
-        play(PLAN, bad, crew(store))
+        grow_and_trace(PLAN, bad, make_runners(store))
     assert "bad020" not in str(caught.value)

@@ -10,7 +10,16 @@ import pytest
 
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, Painter, Ruler, Teller, crew, play, samples, story
+from tests.chains.roles import (
+    PLAN,
+    SmallDescriber,
+    SmallEncoder,
+    SmallGenerator,
+    grow_and_trace,
+    make_runners,
+    outcomes,
+    samples,
+)
 
 
 def cuda_out_of_memory() -> Exception:
@@ -48,15 +57,19 @@ def test_the_batch_is_halved_until_it_fits(
 ) -> None:
     """All results come as from a larger memory, no chain fails, and the smaller size is kept."""
     with Store(tmp_path / "large") as store:
-        expected = story(play(PLAN, samples(20), crew(store)))
+        expected = outcomes(grow_and_trace(PLAN, samples(20), make_runners(store)))
     small = holds(3, error)
-    models: dict[str, Any] = {"describer": Teller(), "generator": Painter(), "encoder": Ruler()}
+    models: dict[str, Any] = {
+        "describer": SmallDescriber(),
+        "generator": SmallGenerator(),
+        "encoder": SmallEncoder(),
+    }
     models[role].batch = small
     with Store(tmp_path / "small") as store:
-        team = crew(store, **models)
-        assert story(play(PLAN, samples(20), team)) == expected
+        runners = make_runners(store, **models)
+        assert outcomes(grow_and_trace(PLAN, samples(20), runners)) == expected
     sizes = [len(call) for call in models[role].calls]
-    assert getattr(team, role).batch_size == 2
+    assert getattr(runners, role).batch_size == 2
     assert sizes[:2] == [8, 4]
     # The first batch finds the size; from then on nothing larger is tried.
     assert max(sizes[sizes.index(2) + 5 :]) == 2
@@ -72,7 +85,9 @@ def test_memory_for_not_even_one_input_is_an_error(
     with pytest.raises(
         ModelError, match="python:tests:generator runs out of memory on a single input"
     ):
-        play(PLAN, samples(4), crew(store, generator=Painter(batch=holds(0, error))))
+        grow_and_trace(
+            PLAN, samples(4), make_runners(store, generator=SmallGenerator(batch=holds(0, error)))
+        )
 
 
 def test_an_ordinary_error_does_not_shrink_the_batch(store: Store) -> None:
@@ -82,8 +97,8 @@ def test_an_ordinary_error_does_not_shrink_the_batch(store: Store) -> None:
         if any("text 1" in text.split(": ")[1:] for text in inputs):
             raise ValueError
 
-    team = crew(store, generator=Painter(batch=refuse))
+    runners = make_runners(store, generator=SmallGenerator(batch=refuse))
     plan = PLAN.__class__("text", 1, "describe", "draw: {description}")
-    traces = play(plan, samples(16), team)
+    traces = grow_and_trace(plan, samples(16), runners)
     assert [trace.chain.sample.id for trace in traces if trace.failure] == ["s01"]
-    assert team.generator.batch_size == 8
+    assert runners.generator.batch_size == 8

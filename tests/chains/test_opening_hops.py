@@ -1,4 +1,4 @@
-"""Chains that one player begins and another carries on."""
+"""Chains that one model begins and another continues."""
 
 from __future__ import annotations
 
@@ -11,44 +11,48 @@ from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    Painter,
-    Team,
-    Teller,
+    RunnerSet,
+    SmallDescriber,
+    SmallGenerator,
     bound,
-    crew,
     inputs_of,
+    make_runners,
     samples,
 )
 
 COUNT = 3
 
 
-def _teller(name: str) -> Teller:
+def _teller(name: str) -> SmallDescriber:
     """A describer whose texts name it."""
-    return Teller(lambda image, prompt, seed: f"{name} {prompt} {image.getpixel((0, 0))}")
+    return SmallDescriber(lambda image, prompt, seed: f"{name} {prompt} {image.getpixel((0, 0))}")
 
 
-def _team(store: Store, name: str) -> tuple[Team, Teller]:
-    teller = _teller(name)
-    return crew(store, teller, only={"describer": {"fingerprint": name}}), teller
+def _runners(store: Store, name: str) -> tuple[RunnerSet, SmallDescriber]:
+    describer = _teller(name)
+    return make_runners(store, describer, only={"describer": {"fingerprint": name}}), describer
 
 
-def _play(team: Team, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
+def _play(runners: RunnerSet, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
     places = {(PLAN.start, generation): runner for generation, runner in stand_ins.items()}
-    game = ChainGroup(
-        PLAN, samples(COUNT), ChainModels(team.describer, team.generator, team.store, places)
+    group = ChainGroup(
+        PLAN,
+        samples(COUNT),
+        ChainModels(runners.describer, runners.generator, runners.store, places),
     )
-    return game.chains
+    return group.chains
 
 
-def _told(chains: list[Chain], last: int = PLAN.generations) -> list[list[tuple[str, str | None]]]:
+def _link_names(
+    chains: list[Chain], last: int = PLAN.generations
+) -> list[list[tuple[str, str | None]]]:
     """Digest and key of every link up to a generation."""
     return [[(link.digest, link.key) for link in chain.links[: last + 1]] for chain in chains]
 
 
 def test_a_stand_in_plays_its_hop_and_no_other(store: Store) -> None:
-    """The first description is the other's; what follows from it is the crew's own."""
-    (old, old_teller), (new, new_teller) = _team(store, "old"), _team(store, "new")
+    """The first description is the other's; what follows from it is the own models'."""
+    (old, old_teller), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
     chains = _play(new, {1: old.describer})
     texts = [[link.text or "" for link in chain.links] for chain in chains]
     assert all(row[1].startswith("old ") and row[3].startswith("new ") for row in texts)
@@ -57,40 +61,42 @@ def test_a_stand_in_plays_its_hop_and_no_other(store: Store) -> None:
 
 def test_chains_of_the_other_start_are_left_alone(store: Store) -> None:
     """A hop is named by its chain's start too: both starts have a generation 2."""
-    (old, old_teller), (new, _) = _team(store, "old"), _team(store, "new")
+    (old, old_teller), (new, _) = _runners(store, "old"), _runners(store, "new")
     stand_ins: dict[tuple[Modality, int], RoleRunner] = {("image", 2): old.describer}
-    game = ChainGroup(
+    group = ChainGroup(
         TEXT_PLAN, samples(COUNT), ChainModels(new.describer, new.generator, store, stand_ins)
     )
-    assert all((chain.links[2].text or "").startswith("new ") for chain in game.chains)
+    assert all((chain.links[2].text or "").startswith("new ") for chain in group.chains)
     assert inputs_of(old_teller) == 0
 
 
 def test_a_begun_chain_is_the_same_as_the_one_it_was_taken_from(store: Store) -> None:
     """With all hops put back, every link and every key is that of the other's own chain."""
-    (old, _), (new, new_teller) = _team(store, "old"), _team(store, "new")
+    (old, _), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
     own = _play(old, {})
-    assert _told(_play(new, {1: old.describer, 3: old.describer})) == _told(own)
+    assert _link_names(_play(new, {1: old.describer, 3: old.describer})) == _link_names(own)
     assert inputs_of(new_teller) == 0
 
 
 def test_a_remembered_model_begins_chains_without_being_there(store: Store) -> None:
     """Its steps are found by what was written down of it; the model is not asked again."""
-    (old, old_teller), (new, _) = _team(store, "old"), _team(store, "new")
+    (old, old_teller), (new, _) = _runners(store, "old"), _runners(store, "new")
     own = _play(old, {})
     (absent,) = recall(remember(old.describer.bound))
     asked = inputs_of(old_teller)
     begun = _play(new, {1: RoleRunner(absent, store)})
-    assert _told(begun, 2) == _told(own, 2)
-    assert _told(begun, 3) != _told(own, 3)
+    assert _link_names(begun, 2) == _link_names(own, 2)
+    assert _link_names(begun, 3) != _link_names(own, 3)
     assert inputs_of(old_teller) == asked
 
 
 def test_a_chain_that_stopped_at_the_others_hop_stops_there_too(store: Store) -> None:
-    """Nobody plays on from an artifact that there is not."""
-    mute = crew(store, Teller(lambda *_: ""), only={"describer": {"fingerprint": "mute"}})
+    """No step starts from an artifact that is missing."""
+    mute = make_runners(
+        store, SmallDescriber(lambda *_: ""), only={"describer": {"fingerprint": "mute"}}
+    )
     own = _play(mute, {})
-    new, new_teller = _team(store, "new")
+    new, new_teller = _runners(store, "new")
     (absent,) = recall(remember(mute.describer.bound))
     begun = _play(new, {1: RoleRunner(absent, store)})
     assert [(c.failure, c.failed_at) for c in begun] == [(c.failure, c.failed_at) for c in own]
@@ -100,7 +106,7 @@ def test_a_chain_that_stopped_at_the_others_hop_stops_there_too(store: Store) ->
 
 def test_what_is_not_stored_is_not_made_up(store: Store) -> None:
     """A remembered model that never played here raises, and nothing is stored in its name."""
-    (old, _), (new, _) = _team(store, "old"), _team(store, "new")
+    (old, _), (new, _) = _runners(store, "old"), _runners(store, "new")
     (absent,) = recall(remember(old.describer.bound))
     before = len(store)
     with pytest.raises(NotInStoreError, match="a step of the baseline's describer is not in the"):
@@ -110,33 +116,33 @@ def test_what_is_not_stored_is_not_made_up(store: Store) -> None:
 
 def test_a_lost_image_of_a_remembered_model_is_missed(store: Store) -> None:
     """It cannot be made again, so its step counts as not stored; a fixed role's image can."""
-    painter, fresh = Painter(), Painter()
-    old = crew(store, None, painter, every={"fingerprint": "old"})
-    new = crew(store, _teller("new"), fresh, every={"fingerprint": "new"})
+    generator, fresh = SmallGenerator(), SmallGenerator()
+    old = make_runners(store, None, generator, every={"fingerprint": "old"})
+    new = make_runners(store, _teller("new"), fresh, every={"fingerprint": "new"})
     described = {1: old.describer}
     lost = _play(old, {})[0].links[2]
     store.image_path(lost.digest).unlink()
     (absent,) = recall(remember(old.generator.bound))
     with pytest.raises(NotInStoreError):
         _play(new, described | {2: RoleRunner(absent, store)})
-    assert (inputs_of(painter), inputs_of(fresh)) == (2 * COUNT, 0)
+    assert (inputs_of(generator), inputs_of(fresh)) == (2 * COUNT, 0)
 
 
 def test_a_lost_image_of_a_fixed_role_is_drawn_again(store: Store) -> None:
     """The generator is there, and draws from the remembered describer's text."""
-    (old, _), (new, _) = _team(store, "old"), _team(store, "new")
+    (old, _), (new, _) = _runners(store, "old"), _runners(store, "new")
     own = _play(old, {})
     store.image_path(own[0].links[2].digest).unlink()
     (absent,) = recall(remember(old.describer.bound))
     begun = _play(new, {1: RoleRunner(absent, store)})
-    assert _told(begun, 2) == _told(own, 2)
+    assert _link_names(begun, 2) == _link_names(own, 2)
     assert store.get_image(own[0].links[2].digest) is not None
 
 
-def test_a_role_without_a_player_is_noticed_at_its_hop(store: Store) -> None:
-    """A stand-in is enough where the crew has nobody: the role is not asked for elsewhere."""
-    teller = Teller()
-    runner = RoleRunner(bound("describer", teller), store)
-    assert ChainModels(None, None, store, {("image", 1): runner}).player(PLAN, 1) is runner
+def test_a_role_without_a_runner_is_noticed_at_its_hop(store: Store) -> None:
+    """A stand-in is enough where the role has no model: it is not needed elsewhere."""
+    describer = SmallDescriber()
+    runner = RoleRunner(bound("describer", describer), store)
+    assert ChainModels(None, None, store, {("image", 1): runner}).runner(PLAN, 1) is runner
     with pytest.raises(AssertionError):
-        ChainModels(None, None, store).player(PLAN, 1)
+        ChainModels(None, None, store).runner(PLAN, 1)

@@ -36,7 +36,7 @@ def squares(items: Sequence[int], inputs: Sequence[int]) -> Callable[[], list[in
 
 @given(count=st.integers(0, 20), size=st.integers(1, 7), ahead=st.booleans())
 def test_every_item_is_worked_off_once_and_in_order(count: int, size: int, ahead: bool) -> None:
-    """Whatever the batches are, and whoever reads."""
+    """Whatever the batches are, and on whichever thread inputs are read."""
     with ThreadPoolExecutor(1) as keeper:
         sizes: list[int] = []
 

@@ -13,14 +13,14 @@ from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    Painter,
-    Ruler,
-    Teller,
-    crew,
+    SmallDescriber,
+    SmallEncoder,
+    SmallGenerator,
+    grow_and_trace,
     inputs_of,
-    play,
+    make_runners,
+    outcomes,
     samples,
-    story,
 )
 
 OTHER_ENCODER: Any = {"encoder": {"fingerprint": "another encoder"}}
@@ -35,27 +35,36 @@ def spoil(path: Path, how: str) -> None:
         path.write_bytes(data[: len(data) // 2] if how == "cut" else b"no image")
 
 
-def test_an_image_that_nobody_needs_is_not_missed(store: Store) -> None:
+def test_an_image_that_no_step_needs_is_not_missed(store: Store) -> None:
     """Texts and vectors are there: a second run gives the same without any image."""
-    first = story(play(PLAN, samples(3), crew(store)))
+    first = outcomes(grow_and_trace(PLAN, samples(3), make_runners(store)))
     shutil.rmtree(store.root / "images")
-    teller, painter, ruler = Teller(), Painter(), Ruler()
-    assert story(play(PLAN, samples(3), crew(store, teller, painter, ruler))) == first
-    assert inputs_of(teller, painter, ruler) == 0
+    describer, painter, ruler = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    assert (
+        outcomes(grow_and_trace(PLAN, samples(3), make_runners(store, describer, painter, ruler)))
+        == first
+    )
+    assert inputs_of(describer, painter, ruler) == 0
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "text"])
 @pytest.mark.parametrize("generation", [2, 4])
 def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> None:
     """Another encoder needs it: only its own step is repeated, and the numbers are the same."""
-    traces = play(PLAN, samples(3), crew(store))
+    traces = grow_and_trace(PLAN, samples(3), make_runners(store))
     with Store(store.root.with_name("untouched")) as untouched:
-        expected = story(play(PLAN, samples(3), crew(untouched, only=OTHER_ENCODER)))
+        expected = outcomes(
+            grow_and_trace(PLAN, samples(3), make_runners(untouched, only=OTHER_ENCODER))
+        )
     spoil(store.image_path(traces[1].chain.links[generation].digest), how)
-    teller, painter = Teller(), Painter()
-    found = story(play(PLAN, samples(3), crew(store, teller, painter, only=OTHER_ENCODER)))
+    describer, painter = SmallDescriber(), SmallGenerator()
+    found = outcomes(
+        grow_and_trace(
+            PLAN, samples(3), make_runners(store, describer, painter, only=OTHER_ENCODER)
+        )
+    )
     assert found == expected
-    assert (inputs_of(teller), inputs_of(painter)) == (0, 1)
+    assert (inputs_of(describer), inputs_of(painter)) == (0, 1)
     assert any("damaged or gone" in note for note in store.damage)
 
 
@@ -63,35 +72,41 @@ def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
     """The same where a step starts from it instead of the encoder."""
     other: Any = {"describer": {"fingerprint": "another describer"}}
     plan = replace(TEXT_PLAN, generations=2)
-    first = story(play(plan, samples(3), crew(store)))
+    first = outcomes(grow_and_trace(plan, samples(3), make_runners(store)))
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
-    assert story(play(plan, samples(3), crew(store, only=other))) == first
+    assert outcomes(grow_and_trace(plan, samples(3), make_runners(store, only=other))) == first
 
 
 @pytest.mark.parametrize("iterations", [1, 9])
 def test_all_images_are_made_again(store: Store, iterations: int) -> None:
-    """Somebody deleted them all to save space: many batches and long chains are repaired too."""
+    """All were deleted to save space: many batches and long chains are repaired too."""
     plan = replace(PLAN, generations=2 * iterations)
     small: Any = {"batch_size": 2}
-    play(plan, samples(17), crew(store, every=small))
+    grow_and_trace(plan, samples(17), make_runners(store, every=small))
     with Store(store.root.with_name("untouched")) as untouched:
-        expected = story(play(plan, samples(17), crew(untouched, only=OTHER_ENCODER)))
+        expected = outcomes(
+            grow_and_trace(plan, samples(17), make_runners(untouched, only=OTHER_ENCODER))
+        )
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
-    painter = Painter()
-    team = crew(store, generator=painter, every=small, only=OTHER_ENCODER)
-    assert story(play(plan, samples(17), team)) == expected
+    painter = SmallGenerator()
+    runners = make_runners(store, generator=painter, every=small, only=OTHER_ENCODER)
+    assert outcomes(grow_and_trace(plan, samples(17), runners)) == expected
     assert inputs_of(painter) == 17 * iterations
 
 
 def test_a_seed_is_read_from_the_data_set(store: Store) -> None:
     """Starts are not kept in the store: losing all images does not touch them."""
-    play(replace(PLAN, generations=2), samples(2), crew(store))
+    grow_and_trace(replace(PLAN, generations=2), samples(2), make_runners(store))
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
-    teller, ruler = Teller(), Ruler()
+    describer, ruler = SmallDescriber(), SmallEncoder()
     only: Any = {"describer": {"fingerprint": "another describer"}}
-    play(replace(PLAN, generations=2), samples(2), crew(store, teller, encoder=ruler, only=only))
-    assert inputs_of(teller) == 2
+    grow_and_trace(
+        replace(PLAN, generations=2),
+        samples(2),
+        make_runners(store, describer, encoder=ruler, only=only),
+    )
+    assert inputs_of(describer) == 2
     assert store.damage == []

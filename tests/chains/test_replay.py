@@ -25,7 +25,7 @@ from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
-from tests.chains.roles import PLAN, TEXT_PLAN, Ruler, bound, inputs_of, samples
+from tests.chains.roles import PLAN, TEXT_PLAN, SmallEncoder, bound, inputs_of, samples
 from tests.datasets.replay.files import put_table
 
 CAPTIONS = {"s00": "a red bus", "s01": "a blue cup", "s02": "a green dog"}
@@ -70,11 +70,11 @@ def test_whole_chains_are_those_of_the_files(store: Store, tmp_path: Path) -> No
 def test_they_are_traced_like_any_others(store: Store, tmp_path: Path) -> None:
     """A reader makes no difference between grown chains and these."""
     chains = _read(_written(tmp_path), store)
-    ruler = Ruler()
-    runner = RoleRunner(bound("encoder", ruler), store)
+    encoder = SmallEncoder()
+    runner = RoleRunner(bound("encoder", encoder), store)
     first = [one.similarities for one in trace(chains, (1, 2, 3, 4), runner, store)]
     assert all(len(set(one)) >= 3 for one in first)
-    again = RoleRunner(bound("encoder", Ruler()), store)
+    again = RoleRunner(bound("encoder", SmallEncoder()), store)
     found = trace(_read(tmp_path / "made", store), (1, 2, 3, 4), again, store)
     assert [one.similarities for one in found] == first
     assert again.tally.inputs == 0
@@ -145,7 +145,7 @@ def test_texts_that_a_layout_never_holds_are_links_not_recorded(
             True, False, True, False, True, False,
         ]  # fmt: skip
         assert (chain.links[1].kind, chain.links[1].text) == ("text", None)
-    runner = RoleRunner(bound("encoder", Ruler()), store)
+    runner = RoleRunner(bound("encoder", SmallEncoder()), store)
     assert all(0 not in one.similarities for one in trace(chains, (2, 4), runner, store))
 
 
@@ -183,9 +183,9 @@ def test_a_picture_that_is_changed_after_it_was_looked_at_is_an_error(
         load_link(chain, 2, store)
 
 
-def test_a_game_of_replayed_chains_asks_nobody(store: Store, tmp_path: Path) -> None:
-    """There is no crew behind it; nothing is drawn and nothing described."""
+def test_a_group_of_replayed_chains_asks_no_model(store: Store, tmp_path: Path) -> None:
+    """There are no models behind it; nothing is drawn and nothing described."""
     replay = open_replay(str(_written(tmp_path)), None, {})
-    game = ChainGroup(PLAN, samples(3), ChainModels(None, None, store), replay)
-    assert [chain.failure for chain in game.chains] == [None] * 3
+    group = ChainGroup(PLAN, samples(3), ChainModels(None, None, store), replay)
+    assert [chain.failure for chain in group.chains] == [None] * 3
     assert inputs_of() == 0

@@ -11,26 +11,34 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner
 from pytest_cepbench.models.protocols import Reply, Usage
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, Painter, Teller, bound, describe_image, draw_text, samples
+from tests.chains.roles import (
+    PLAN,
+    SmallDescriber,
+    SmallGenerator,
+    bound,
+    describe_image,
+    draw_text,
+    samples,
+)
 
-_TOLD = "temperature=0 was not honoured"
+REMARK = "temperature=0 was not honoured"
 
 
 def _replying(image: Any, prompt: str, seed: int | None) -> Reply:
     usage = Usage(requests=1, input_tokens=30, output_tokens=4, cost=0.5)
     text = describe_image(image, prompt, seed)
-    return Reply(text, usage, {"server": "m-1"}, remarks=(_TOLD,))
+    return Reply(text, usage, {"server": "m-1"}, remarks=(REMARK,))
 
 
 def _drawing(text: str, seed: int | None) -> Reply:
     return Reply(draw_text(text, seed), Usage(requests=2, retries=1, images=1))
 
 
-def _crew(
+def _models(
     store: Store, describe: Any, draw: Any = draw_text
 ) -> tuple[RoleRunner, RoleRunner, ChainModels]:
-    describer = RoleRunner(bound("describer", Teller(describe)), store)
-    generator = RoleRunner(bound("generator", Painter(draw)), store)
+    describer = RoleRunner(bound("describer", SmallDescriber(describe)), store)
+    generator = RoleRunner(bound("generator", SmallGenerator(draw)), store)
     return describer, generator, ChainModels(describer, generator, store)
 
 
@@ -39,15 +47,15 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
     with Store(tmp_path / "plain") as store:
         expected = [
             chain.links[-1].digest
-            for chain in ChainGroup(PLAN, samples(3), _crew(store, describe_image)[2]).chains
+            for chain in ChainGroup(PLAN, samples(3), _models(store, describe_image)[2]).chains
         ]
     with Store(tmp_path / "replies") as store:
-        describer, generator, crew = _crew(store, _replying, _drawing)
-        found = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), crew).chains]
+        describer, generator, models = _models(store, _replying, _drawing)
+        found = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), models).chains]
     assert found == expected
     assert describer.tally.usage == Usage(6, 0, 180, 24, 0, 3.0)
     assert generator.tally.usage == Usage(12, 6, 0, 0, 6)
-    assert list(describer.tally.remarks) == [_TOLD]
+    assert list(describer.tally.remarks) == [REMARK]
     database = sqlite3.connect(tmp_path / "replies" / "index.sqlite")
     rows = database.execute("SELECT provenance FROM results").fetchall()
     database.close()
@@ -57,7 +65,7 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
 
 
 def test_a_passing_failure_counts_and_is_asked_again(tmp_path: Path) -> None:
-    """It is nobody's answer: the next run may get one. A refusal is one, and stays."""
+    """It is no answer: the next run may get one. A refusal is an answer, and stays."""
     fails = [True]
 
     def describe(image: Any, prompt: str, seed: int | None) -> Reply:
@@ -68,14 +76,14 @@ def test_a_passing_failure_counts_and_is_asked_again(tmp_path: Path) -> None:
         return Reply(Failure("exception", "refused for good"))
 
     with Store(tmp_path) as store:
-        chains = ChainGroup(PLAN, samples(2), _crew(store, describe)[2]).chains
+        chains = ChainGroup(PLAN, samples(2), _models(store, describe)[2]).chains
         assert [(chain.failed_at, chain.failure is not None) for chain in chains] == [(1, True)] * 2
         assert len(store) == 0
         fails[0] = False
         assert all(
             chain.failure is None
-            for chain in ChainGroup(PLAN, samples(2), _crew(store, describe)[2]).chains
+            for chain in ChainGroup(PLAN, samples(2), _models(store, describe)[2]).chains
         )
     with Store(tmp_path / "refused") as store:
-        ChainGroup(PLAN, samples(2), _crew(store, refuse)[2]).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(2), _models(store, refuse)[2]).chains  # noqa: B018 - growing is the point
         assert len(store) == 2

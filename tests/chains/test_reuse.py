@@ -19,15 +19,15 @@ from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    Painter,
-    Ruler,
-    Teller,
-    crew,
+    SmallDescriber,
+    SmallEncoder,
+    SmallGenerator,
     describe_image,
+    grow_and_trace,
     inputs_of,
-    play,
+    make_runners,
+    outcomes,
     samples,
-    story,
 )
 
 
@@ -35,38 +35,44 @@ from tests.chains.roles import (
 def test_nothing_is_computed_twice(plan: ChainPlan, tmp_path: Path) -> None:
     """A second run asks no model and loads none, in another process on the same store."""
     with Store(tmp_path) as store:
-        first = story(play(plan, samples(5), crew(store)))
-    teller, painter, ruler = Teller(), Painter(), Ruler()
+        first = outcomes(grow_and_trace(plan, samples(5), make_runners(store)))
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
     with Store(tmp_path) as store:
-        team = crew(store, teller, painter, ruler)
-        assert story(play(plan, samples(5), team)) == first
-    assert inputs_of(teller, painter, ruler) == 0
-    assert team.describer.tally == CallCounts(hits=10)
-    assert team.generator.tally == CallCounts(hits=10)
-    assert team.encoder.tally == CallCounts(hits=15)
+        runners = make_runners(store, describer, generator, encoder)
+        assert outcomes(grow_and_trace(plan, samples(5), runners)) == first
+    assert inputs_of(describer, generator, encoder) == 0
+    assert runners.describer.tally == CallCounts(hits=10)
+    assert runners.generator.tally == CallCounts(hits=10)
+    assert runners.encoder.tally == CallCounts(hits=15)
 
 
 def test_a_longer_run_computes_only_what_is_new(store: Store) -> None:
     """More samples and more iterations go on from what is there."""
-    play(PLAN, samples(3), crew(store))
-    teller, painter, ruler = Teller(), Painter(), Ruler()
-    play(replace(PLAN, generations=6), samples(5), crew(store, teller, painter, ruler))
-    assert inputs_of(teller) == inputs_of(painter) == 3 * 1 + 2 * 3
-    assert inputs_of(ruler) == 3 * 1 + 2 * 4
+    grow_and_trace(PLAN, samples(3), make_runners(store))
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    grow_and_trace(
+        replace(PLAN, generations=6), samples(5), make_runners(store, describer, generator, encoder)
+    )
+    assert inputs_of(describer) == inputs_of(generator) == 3 * 1 + 2 * 3
+    assert inputs_of(encoder) == 3 * 1 + 2 * 4
 
 
 def test_another_checkpoint_shares_what_the_fixed_roles_saw(store: Store) -> None:
     """A new describer that says the same leaves the others nothing to do; seeds are encoded once."""
-    play(PLAN, samples(3), crew(store))
+    grow_and_trace(PLAN, samples(3), make_runners(store))
     for fingerprint, suffix, asked in [("same words", "", [6, 0, 0]), ("others", "!", [6, 6, 6])]:
 
         def tell(*seen: Any, suffix: str = suffix) -> str:
             return f"{describe_image(*seen)}{suffix}"
 
-        teller, painter, ruler = Teller(tell), Painter(), Ruler()
+        describer, generator, encoder = SmallDescriber(tell), SmallGenerator(), SmallEncoder()
         weights = {"fingerprint": fingerprint}
-        play(PLAN, samples(3), crew(store, teller, painter, ruler, only={"describer": weights}))
-        assert [inputs_of(model) for model in (teller, painter, ruler)] == asked
+        grow_and_trace(
+            PLAN,
+            samples(3),
+            make_runners(store, describer, generator, encoder, only={"describer": weights}),
+        )
+        assert [inputs_of(model) for model in (describer, generator, encoder)] == asked
 
 
 TWINS = [
@@ -77,9 +83,11 @@ TWINS = [
 
 def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) -> None:
     """The same image, the same question, no seed: one answer, though their chains part later."""
-    teller, painter, ruler = Teller(), Painter(), Ruler()
-    traces = play(replace(PLAN, generations=2), TWINS, crew(store, teller, painter, ruler))
-    assert [inputs_of(teller), inputs_of(painter), inputs_of(ruler)] == [1, 3, 1 + 3]
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    traces = grow_and_trace(
+        replace(PLAN, generations=2), TWINS, make_runners(store, describer, generator, encoder)
+    )
+    assert [inputs_of(describer), inputs_of(generator), inputs_of(encoder)] == [1, 3, 1 + 3]
     links = [[link.digest for link in trace.chain.links] for trace in traces]
     assert len({(start, text) for start, text, _ in links}) == 1
     assert len({image for *_, image in links}) == 3
@@ -87,9 +95,9 @@ def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) ->
 
 def test_identical_samples_are_described_apart_by_a_sampling_model(store: Store) -> None:
     """Where the seed decides, equal samples have answers of their own."""
-    teller = Teller(seeded=True)
-    traces = play(replace(PLAN, generations=2), TWINS, crew(store, teller))
-    assert inputs_of(teller) == 3
+    describer = SmallDescriber(seeded=True)
+    traces = grow_and_trace(replace(PLAN, generations=2), TWINS, make_runners(store, describer))
+    assert inputs_of(describer) == 3
     assert len({trace.chain.links[1].digest for trace in traces}) == 3
 
 
@@ -109,12 +117,22 @@ def test_another_model_is_never_served_these_answers(
 ) -> None:
     """Other weights, another adapter or another parameter: every answer is asked for anew."""
     params = {role: {"params": {"max_new_tokens": 8}}}
-    play(PLAN, samples(2), crew(store, only=params))
-    models: dict[str, Any] = {"describer": Teller(), "generator": Painter(), "encoder": Ruler()}
-    play(PLAN, samples(2), crew(store, **models, only={role: params[role] | change}))
+    grow_and_trace(PLAN, samples(2), make_runners(store, only=params))
+    models: dict[str, Any] = {
+        "describer": SmallDescriber(),
+        "generator": SmallGenerator(),
+        "encoder": SmallEncoder(),
+    }
+    grow_and_trace(
+        PLAN, samples(2), make_runners(store, **models, only={role: params[role] | change})
+    )
     assert inputs_of(models[role]) == (6 if role == "encoder" else 4)
-    again = {"describer": Teller(), "generator": Painter(), "encoder": Ruler()}
-    play(PLAN, samples(2), crew(store, **again, only=params))  # type: ignore[arg-type] # by role
+    again = {
+        "describer": SmallDescriber(),
+        "generator": SmallGenerator(),
+        "encoder": SmallEncoder(),
+    }
+    grow_and_trace(PLAN, samples(2), make_runners(store, **again, only=params))  # type: ignore[arg-type] # by role
     assert inputs_of(*again.values()) == 0  # type: ignore[arg-type] # as above
 
 
@@ -131,18 +149,21 @@ def test_another_question_is_never_served_these_answers(
     store: Store, plan: ChainPlan, asked: str
 ) -> None:
     """Another prompt or another run seed: the role that it concerns is asked anew."""
-    play(PLAN, samples(2), crew(store, Teller(seeded=True)))
-    models: dict[str, Any] = {"describer": Teller(seeded=True), "generator": Painter()}
-    play(plan, samples(2), crew(store, **models))
+    grow_and_trace(PLAN, samples(2), make_runners(store, SmallDescriber(seeded=True)))
+    models: dict[str, Any] = {
+        "describer": SmallDescriber(seeded=True),
+        "generator": SmallGenerator(),
+    }
+    grow_and_trace(plan, samples(2), make_runners(store, **models))
     assert inputs_of(models[asked]) == 4
 
 
 def test_a_greedy_model_does_not_care_for_the_run_seed(store: Store) -> None:
     """Seeds enter the key only where they decide."""
-    play(replace(PLAN, generations=2), samples(2), crew(store))
-    teller = Teller()
-    play(replace(PLAN, generations=2, seed=9), samples(2), crew(store, teller))
-    assert inputs_of(teller) == 0
+    grow_and_trace(replace(PLAN, generations=2), samples(2), make_runners(store))
+    describer = SmallDescriber()
+    grow_and_trace(replace(PLAN, generations=2, seed=9), samples(2), make_runners(store, describer))
+    assert inputs_of(describer) == 0
 
 
 @pytest.mark.parametrize(
@@ -157,40 +178,49 @@ def test_a_greedy_model_does_not_care_for_the_run_seed(store: Store) -> None:
 )
 def test_what_does_not_decide_is_no_part_of_the_key(store: Store, change: dict[str, Any]) -> None:
     """Batch shape, device, path and name: the first result stored is the one that counts."""
-    first = story(play(PLAN, samples(3), crew(store)))
-    teller, painter, ruler = Teller(), Painter(), Ruler()
-    assert story(play(PLAN, samples(3), crew(store, teller, painter, ruler, every=change))) == first
-    assert inputs_of(teller, painter, ruler) == 0
+    first = outcomes(grow_and_trace(PLAN, samples(3), make_runners(store)))
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    assert (
+        outcomes(
+            grow_and_trace(
+                PLAN, samples(3), make_runners(store, describer, generator, encoder, every=change)
+            )
+        )
+        == first
+    )
+    assert inputs_of(describer, generator, encoder) == 0
 
 
 def test_roles_of_one_model_do_not_share_keys(store: Store) -> None:
     """A checkpoint that both describes and encodes has the same fingerprint in both roles."""
-    team = crew(store)
-    keys = {r.key("", 0, "image", "d") for r in (team.describer, team.generator, team.encoder)}
+    runners = make_runners(store)
+    keys = {
+        r.key("", 0, "image", "d") for r in (runners.describer, runners.generator, runners.encoder)
+    }
     assert len(keys) == 3
 
 
 def test_text_and_image_of_one_digest_do_not_share_keys(store: Store) -> None:
     """The kind of the input is part of the key."""
-    runner = crew(store).encoder
+    runner = make_runners(store).encoder
     assert runner.key("", 0, "image", "d") != runner.key("", 0, "text", "d")
 
 
 def test_keys_never_change(store: Store) -> None:
     """Stores hold years of results under them."""
-    team = crew(store)
-    assert team.describer.key("describe", 7, "image", "ab" * 32) == (
+    runners = make_runners(store)
+    assert runners.describer.key("describe", 7, "image", "ab" * 32) == (
         "8f10a6f465700e581c560765afff8dc58fb38e6656572c65d1964ac2a6e1b0b1"
     )
-    assert team.generator.key("draw: {description}", 7, "text", "ab" * 32) == (
+    assert runners.generator.key("draw: {description}", 7, "text", "ab" * 32) == (
         "da3ec45c56d7970053cdaa45b12953cc438b91a489c08d31008bc1d76b52cb30"
     )
 
 
 def test_how_a_result_came_about_is_kept(store: Store) -> None:
-    """Device, batch and weights are noted beside the result, for whoever wonders about its last bit."""
+    """Device, batch and weights are noted beside the result, to explain a difference in its last bit."""
     device = {"provenance": {"device": "cuda:1"}}
-    play(PLAN, samples(3), crew(store, every=device))
+    grow_and_trace(PLAN, samples(3), make_runners(store, every=device))
     notes = store.index.read("SELECT DISTINCT provenance FROM results")
     assert notes == [('{"batch": "3", "device": "cuda:1", "model": "weights-1"}',)]
 
@@ -200,7 +230,7 @@ def test_remembered_seeds_are_those_of_this_decoder(store: Store, tmp_path: Path
     path = tmp_path / "a.png"
     path.write_bytes(encoded(Image.fromarray(noise()), "PNG"))
     os.utime(path, (1, 1))
-    play(PLAN, [Sample("a", ("c",), image=FileImage(path))], crew(store))
+    grow_and_trace(PLAN, [Sample("a", ("c",), image=FileImage(path))], make_runners(store))
     remembered = store.index.read("SELECT path, what FROM files")
     assert remembered == [(str(path), f"pixels {DECODER}")]
     assert DECODER.endswith(f"pillow/{PIL.__version__}")
@@ -210,14 +240,14 @@ def test_a_bound_role_is_loaded_when_it_is_needed(store: Store) -> None:
     """Loading waits for the first input that is not in the store, and happens once."""
     loads: list[str] = []
 
-    def load() -> Teller:
-        loads.append("teller")
-        return Teller()
+    def load() -> SmallDescriber:
+        loads.append("load")
+        return SmallDescriber()
 
-    team = crew(store, only={"describer": {"load": load}})
-    play(PLAN, samples(2), team)
-    play(PLAN, samples(4), team)
-    assert loads == ["teller"]
-    assert team.describer.tally.loads == 1
-    play(PLAN, samples(4), crew(store, only={"describer": {"load": load}}))
-    assert loads == ["teller"]
+    runners = make_runners(store, only={"describer": {"load": load}})
+    grow_and_trace(PLAN, samples(2), runners)
+    grow_and_trace(PLAN, samples(4), runners)
+    assert loads == ["load"]
+    assert runners.describer.tally.loads == 1
+    grow_and_trace(PLAN, samples(4), make_runners(store, only={"describer": {"load": load}}))
+    assert loads == ["load"]

@@ -16,17 +16,25 @@ from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
-from tests.chains.roles import AnyRole, Finder, Ruler, ShortRuler, bound, find_all, inputs_of
+from tests.chains.roles import (
+    AnyRole,
+    SmallDetector,
+    SmallEncoder,
+    TruncatingEncoder,
+    bound,
+    find_all,
+    inputs_of,
+)
 
 TEXTS = ["one two three four", "one two", "one two three four five", "three words here"]
 
 
-def _detector(store: Store, finder: AnyRole, **changes: Any) -> RoleRunner:
-    return RoleRunner(bound("detector", finder, **changes), store)
+def _detector(store: Store, detector: AnyRole, **changes: Any) -> RoleRunner:
+    return RoleRunner(bound("detector", detector, **changes), store)
 
 
-def _encoder(store: Store, ruler: AnyRole, **changes: Any) -> RoleRunner:
-    return RoleRunner(bound("encoder", ruler, **changes), store)
+def _encoder(store: Store, encoder: AnyRole, **changes: Any) -> RoleRunner:
+    return RoleRunner(bound("encoder", encoder, **changes), store)
 
 
 def _looks(runner: RoleRunner, count: int, queries: Sequence[str] = ("a cup",)) -> list[Step]:
@@ -49,28 +57,28 @@ def _reads(runner: RoleRunner, texts: Sequence[str]) -> list[Step]:
 
 
 def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
-    """The answers of the model for each image; a second run on the store asks and loads nobody."""
-    finder = Finder()
+    """The answers of the model for each image; a second run on the store loads no model."""
+    detector = SmallDetector()
     with Store(tmp_path) as store:
-        runner = _detector(store, finder, batch_size=2)
+        runner = _detector(store, detector, batch_size=2)
         found = runner.detect(_looks(runner, 5))
-    assert [len(call) for call in finder.calls] == [2, 2, 1]
+    assert [len(call) for call in detector.calls] == [2, 2, 1]
     assert found == [find_all(_picture(i), ["a cup"]) for i in range(5)]
     with Store(tmp_path) as store:
-        again = _detector(store, Finder())
+        again = _detector(store, SmallDetector())
         assert again.detect(_looks(again, 5)) == found
         assert (again.tally.loads, again.tally.inputs, again.tally.hits) == (0, 0, 5)
 
 
 def test_other_queries_are_another_question(store: Store) -> None:
     """What was found for a cup says nothing of a bus."""
-    finder = Finder()
-    runner = _detector(store, finder)
+    detector = SmallDetector()
+    runner = _detector(store, detector)
     runner.detect(_looks(runner, 1))
     (found,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
     assert isinstance(found, Detections)
     assert {one.query for one in found.found} == {"a cup", "a bus"}
-    assert finder.calls == [[("a cup",)], [("a cup", "a bus")]]
+    assert detector.calls == [[("a cup",)], [("a cup", "a bus")]]
 
 
 def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) -> None:
@@ -86,7 +94,7 @@ def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) ->
     expected = [Detection("a cup", 0.75, (1, 1, 2, 2)), Detection("a cup", 0.25, (0, 0, 4, 4))]
     for _ in range(2):
         with Store(tmp_path) as store:
-            runner = _detector(store, Finder(answer))
+            runner = _detector(store, SmallDetector(answer))
             (found,) = runner.detect(_looks(runner, 1))
             assert isinstance(found, Detections)
             assert list(found.found) == expected
@@ -104,18 +112,18 @@ def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -
             raise RuntimeError(msg)
         return find_all(image, queries)
 
-    runner = _detector(store, Finder(answer))
+    runner = _detector(store, SmallDetector(answer))
     found = runner.detect(_looks(runner, 3))
     assert [isinstance(one, Failure) for one in found] == [False, True, False]
     assert found[1] == Failure("exception", "RuntimeError: cannot take this")
-    healthy = _detector(store, Finder())
+    healthy = _detector(store, SmallDetector())
     assert not any(isinstance(one, Failure) for one in healthy.detect(_looks(healthy, 3)))
     assert healthy.tally.inputs == 1
 
 
 def test_texts_longer_than_the_encoder_reads_are_known(store: Store) -> None:
     """Each with its length and the most that is read; the others are not named."""
-    runner = _encoder(store, ShortRuler(most=3), batch_size=2)
+    runner = _encoder(store, TruncatingEncoder(most=3), batch_size=2)
     runner.encode("text", _reads(runner, TEXTS))
     assert runner.cut_texts(TEXTS) == {
         "one two three four": "4 of 3", "one two three four five": "5 of 3",
@@ -127,14 +135,14 @@ def test_texts_longer_than_the_encoder_reads_are_known(store: Store) -> None:
 def test_they_are_known_in_the_next_run_without_loading(tmp_path: Path) -> None:
     """A note in a report must not come and go with what is in the store."""
     with Store(tmp_path) as store:
-        runner = _encoder(store, ShortRuler(most=3))
+        runner = _encoder(store, TruncatingEncoder(most=3))
         runner.encode("text", _reads(runner, TEXTS))
     with Store(tmp_path) as store:
-        ruler = ShortRuler(most=3)
-        again = _encoder(store, ruler)
+        encoder = TruncatingEncoder(most=3)
+        again = _encoder(store, encoder)
         again.encode("text", _reads(again, TEXTS))
         assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
-        assert (again.tally.loads, inputs_of(ruler)) == (0, 0)
+        assert (again.tally.loads, inputs_of(encoder)) == (0, 0)
 
 
 def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) -> None:
@@ -145,10 +153,10 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
             msg = "the device is gone"
             raise ModelError(msg)
 
-    runner = _encoder(store, ShortRuler(3, stop_at_the_second), batch_size=2)
+    runner = _encoder(store, TruncatingEncoder(3, stop_at_the_second), batch_size=2)
     with pytest.raises(ModelError, match="the device is gone"):
         runner.encode("text", _reads(runner, TEXTS))
-    again = _encoder(store, ShortRuler(3), batch_size=2)
+    again = _encoder(store, TruncatingEncoder(3), batch_size=2)
     again.encode("text", _reads(again, TEXTS))
     assert again.tally.hits == 2
     assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
@@ -156,7 +164,10 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
 
 def test_another_encoder_cuts_other_texts(store: Store) -> None:
     """What one encoder could not read says nothing of another on the same store."""
-    short, long = _encoder(store, ShortRuler(3)), _encoder(store, ShortRuler(9), fingerprint="long")
+    short, long = (
+        _encoder(store, TruncatingEncoder(3)),
+        _encoder(store, TruncatingEncoder(9), fingerprint="long"),
+    )
     for runner in (short, long):
         runner.encode("text", _reads(runner, TEXTS))
     assert len(short.cut_texts(TEXTS)) == 2
@@ -165,9 +176,9 @@ def test_another_encoder_cuts_other_texts(store: Store) -> None:
 
 def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
     """One that cannot count is not asked, and images are not counted either."""
-    runner = _encoder(store, Ruler())
+    runner = _encoder(store, SmallEncoder())
     runner.encode("text", _reads(runner, TEXTS))
     assert runner.cut_texts(TEXTS) == {}
-    short = _encoder(store, ShortRuler(0), fingerprint="short")
+    short = _encoder(store, TruncatingEncoder(0), fingerprint="short")
     short.encode("image", [Step("key", 0, lambda: _picture(0))])
     assert short.cut_texts(TEXTS) == {}

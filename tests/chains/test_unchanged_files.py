@@ -1,4 +1,4 @@
-"""Files that a model reads at its first answers: looked at around these, and nothing is stored of others."""
+"""Files that a model reads at its first answers: one that changed meanwhile stores nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import ChainModels, RoleRunner
-from pytest_cepbench.chains.growth import ask, start_chains
+from pytest_cepbench.chains.growth import grow_generation, start_chains
 from pytest_cepbench.chains.ray.messages import exception_of, fault_of
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import FileImage, Sample
@@ -18,7 +18,7 @@ from pytest_cepbench.errors import IdentityError, ImageError
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
-from tests.chains.roles import PLAN, Teller, bound, crew
+from tests.chains.roles import PLAN, SmallDescriber, bound, make_runners
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def runner(weights: Path, store: Store, does: Callable[[], object]) -> RoleRunne
         weights, lambda path: sha256(path.read_bytes()).hexdigest(), lambda digest: digest(weights)
     )
     assert files.fingerprint
-    teller = Teller(batch=lambda _: does())
-    return RoleRunner(bound("describer", teller, files=files, batch_size=2), store)
+    describer = SmallDescriber(batch=lambda _: does())
+    return RoleRunner(bound("describer", describer, files=files, batch_size=2), store)
 
 
 def describe(role: RoleRunner, count: int = 4) -> None:
@@ -55,7 +55,7 @@ def describe(role: RoleRunner, count: int = 4) -> None:
 
 
 def test_what_is_written_during_the_first_answers_is_refused(weights: Path, store: Store) -> None:
-    """Nobody knows which of the two was read, and nothing is stored."""
+    """Either of the two may have been read, so nothing is stored."""
     role = runner(weights, store, lambda: weights.write_text("B"))
     with pytest.raises(IdentityError, match="while the first answers were made"):
         describe(role)
@@ -97,12 +97,12 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
     """Its answers would be stored as those to the photo before."""
     path = tmp_path / "photo.png"
     path.write_bytes(encoded(Image.fromarray(noise(seed=1)), "PNG"))
-    team = crew(store)
+    runners = make_runners(store)
     chains = start_chains(PLAN, [Sample("a", ("c",), image=FileImage(path))], store)
     store.image_cache.clear()
     path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
     with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
-        ask(PLAN, 1, chains, ChainModels(team.describer, team.generator, store))()
+        grow_generation(PLAN, 1, chains, ChainModels(runners.describer, runners.generator, store))()
     assert len(store) == 0
 
 

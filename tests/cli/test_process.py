@@ -14,7 +14,8 @@ from tests.studies.toy import TOY, write_suite
 MODULE = """\
 import signal
 
-from pytest_cepbench.models.rule_based import Knobs, ShapesDescriber
+from pytest_cepbench.datasets.shapes import Degradation
+from pytest_cepbench.models.rule_based import ShapesDescriber
 
 
 class Describer(ShapesDescriber):
@@ -30,7 +31,7 @@ class Describer(ShapesDescriber):
 
 
 def describer():
-    return Describer(Knobs(miss=0.2))
+    return Describer(Degradation(miss=0.2))
 """
 """A describer during whose batch number `when` the user presses Ctrl-C."""
 

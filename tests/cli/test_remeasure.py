@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, record_of
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     ModelPool,
@@ -38,14 +38,14 @@ FIXED = SMALL.replace('generator = "shapes:"', 'generator = "python:fixed:Painte
 
 PAINTER = """\
 from pytest_cepbench.models.rule_based import ShapesGenerator
-from pytest_cepbench.datasets.shapes import Knobs
+from pytest_cepbench.datasets.shapes import Degradation
 
 class Painter(ShapesGenerator):
     fingerprint = "painter/1"
     seeded = False
 
     def __init__(self):
-        super().__init__(Knobs())
+        super().__init__(Degradation())
 """
 """A generator that does not use its seed, so that a greedy describer's chains depend on no seed."""
 

@@ -209,11 +209,12 @@ def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) ->
     """A TOML file of any name will do, and modules beside it are found."""
     place: Path = tmp_path_factory.mktemp("suites")
     (place / "models_beside.py").write_text(
-        "from pytest_cepbench.models.rule_based import ShapesDescriber, Knobs\n"
+        "from pytest_cepbench.datasets.shapes import Degradation\n"
+        "from pytest_cepbench.models.rule_based import ShapesDescriber\n"
         "class Blind(ShapesDescriber):\n"
         "    fingerprint = 'blind/1'\n"
         "def blind():\n"
-        "    return Blind(Knobs(recolor=1.0))\n"
+        "    return Blind(Degradation(recolor=1.0))\n"
     )
     (place / "other.toml").write_text(TOY)
     model = "--model=blind=python:models_beside:blind"

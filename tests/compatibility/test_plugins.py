@@ -52,7 +52,7 @@ FLICKERING = """\
 from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import caption, perceive
+from pytest_cepbench.datasets.shapes import caption, parse_image
 
 class Describer:
     seeded, batch_size = False, 8
@@ -63,7 +63,7 @@ class Describer:
     def describe(self, images, prompt, seeds):
         if Path("down").exists():
             raise RuntimeError("no answer")
-        seen = [caption(perceive(ImageArtifact.from_pil(image))) for image in images]
+        seen = [caption(parse_image(ImageArtifact.from_pil(image))) for image in images]
         return ["a red circle" if self.bad else text for text in seen]
 """
 """Describes well or badly; not at all while there is a file `down`."""

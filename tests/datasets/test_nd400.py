@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.datasets.nd400 import load_nd400
+from pytest_cepbench.datasets.nocaps_docci import load_nd400
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded

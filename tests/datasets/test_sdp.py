@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from pytest_cepbench.datasets.nocaps_docci import load_sdp
 from pytest_cepbench.datasets.sample import FileImage
-from pytest_cepbench.datasets.sdp import load_sdp
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
 

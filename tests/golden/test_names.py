@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from pytest_cepbench.plugin.options import OPTIONS
-from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.suites.definition import SuiteTable
 from pytest_cepbench.suites.measures import KINDS
 from tests.golden.frozen import assert_frozen
@@ -18,7 +18,7 @@ from tests.plugin.project import Project
 
 def test_options_with_their_twins_and_defaults(project: Project) -> None:
     """Each option's flags, ini key, variable, choices, and what counts where it is not given."""
-    settings = RunSettings.from_config(project.pytester.parseconfig("-p", "no:terminal"))
+    settings = settings_of(project.pytester.parseconfig("-p", "no:terminal"))
     defaults = {
         name: str(value).replace(str(project.path), "ROOT")
         for name, value in asdict(settings).items()

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains.caption_cleanup import CaptionRules
-from pytest_cepbench.chains.chain_plan import ChainPlan, derive_seed
-from pytest_cepbench.chains.steps import key_of, pieces
+from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, derive_seed
+from pytest_cepbench.chains.steps import battle_inputs, key_of
 from pytest_cepbench.models.protocols import Battle, BoundRole, RoleName
 from tests.golden.frozen import assert_frozen
 from tests.models.binding import bind_text
@@ -167,7 +166,7 @@ def test_keys_of_steps() -> None:
         "generator": [["text", text]],
         "encoder": [["crop", PIXELS.digest]],
         "detector": [["image", PIXELS.digest], ["query", digest_text("cat")]],
-        "judge": pieces(battle),
+        "judge": battle_inputs(battle),
     }
     frozen = {
         "image digest": PIXELS.digest,

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import CallCounts
-from pytest_cepbench.chains.device_swap import DeviceSwap
-from pytest_cepbench.chains.model_handle import ModelHandle
+from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
@@ -100,11 +99,11 @@ def test_what_is_loaded_again_is_of_the_same_checkpoint(tmp_path: Path) -> None:
         folder = encoders.build_vit(tmp_path / "vit", pooler=True)
     holding = ModelHandle(bind_text(str(folder), "encoder"), DeviceSwap(swap=True))
     assert holding.model(CallCounts())
-    holding.leave()
+    holding.unload()
     assert not holding.loaded
     assert holding.model(CallCounts())
 
-    holding.leave()
+    holding.unload()
     _wipe(folder / "model.safetensors")
     for _ in range(2):
         with pytest.raises(IdentityError, match=r"written again: model\.safetensors"):

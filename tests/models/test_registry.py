@@ -13,6 +13,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.protocols import ROLE_NAMES, BindContext, RoleName
 from pytest_cepbench.models.registry import SCHEMES, Provider, Scheme, bind, detect
 from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.plugin.options import OPTIONS
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
@@ -138,6 +139,13 @@ def test_a_provider_refuses_the_roles_that_the_table_does_not_list(
     """The table is what users read: a role that it leaves out must be refused as a role."""
     with pytest.raises(RoleError, match=role):
         bind(parse_spec(text), role, context)
+
+
+def test_help_names_every_scheme() -> None:
+    """`pytest --help` says how a spec can begin, without importing the table at every start."""
+    help_text = next(option.help for option in OPTIONS if option.name == "model")
+    schemes = {word.rstrip(",").removesuffix(":") for word in help_text.split() if ":" in word[1:]}
+    assert schemes - {"test"} == set(SCHEMES) - {""}
 
 
 def test_the_table_of_schemes_imports_no_provider() -> None:

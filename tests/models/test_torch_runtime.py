@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype, threads_said
+from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype, threads_set_by_user
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
@@ -85,6 +85,6 @@ def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch, name: str
     for known in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"):
         monkeypatch.delenv(known, raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)  # as before its import
-    assert not threads_said()
+    assert not threads_set_by_user()
     monkeypatch.setenv(name, "1")
-    assert threads_said()
+    assert threads_set_by_user()

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 # What a run in this process imports is forgotten after the test, and NumPy can be imported only once.
-import pytest_cepbench.plugin.case_runner
+import pytest_cepbench.evaluation.case_runner
 import pytest_cepbench.plugin.terminal.plan_mode  # noqa: F401 - see above
 from pytest_cepbench.models import python_model
 from tests.plugin import warm

@@ -194,4 +194,4 @@ def test_the_judge_is_a_fixture_for_tests_of_ones_own(project: Project) -> None:
         assert len(server.seen) == 2
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*nobody plays the judge: give one with --judge=*"])
+    result.stdout.fnmatch_lines(["*no model is given for the judge: give one with --judge=*"])

@@ -36,10 +36,10 @@ def _refused(project: Project, *arguments: str) -> str:
     config = project.pytester.parseconfig(
         "-p", "no:terminal", "-p", "no:hypothesispytest", *arguments
     )
-    from pytest_cepbench.plugin.run_settings import RunSettings
+    from pytest_cepbench.plugin.run_settings import settings_of
 
     with pytest.raises(pytest.UsageError) as raised:
-        RunSettings.from_config(config)
+        settings_of(config)
     return str(raised.value)
 
 

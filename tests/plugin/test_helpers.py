@@ -17,7 +17,7 @@ MODEL = """\
 import os, time
 from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import caption, perceive
+from pytest_cepbench.datasets.shapes import caption, parse_image
 
 class Slow:
     fingerprint, seeded, batch_size = "slow/1", False, 3
@@ -28,7 +28,7 @@ class Slow:
         time.sleep(0.1)
         with open(os.environ["LOG"], "a") as log:
             log.write(f"{os.getpid()} {len(images)}\\n")
-        return [caption(perceive(ImageArtifact.from_pil(image))) for image in images]
+        return [caption(parse_image(ImageArtifact.from_pil(image))) for image in images]
 """
 
 CONFTEST = """\

@@ -22,7 +22,7 @@ SLOW = f"""\
 import os, time
 from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import caption, perceive
+from pytest_cepbench.datasets.shapes import caption, parse_image
 
 class Slow:
     fingerprint, seeded, batch_size = "slow/1", False, {BATCH}
@@ -32,7 +32,7 @@ class Slow:
         seen = [ImageArtifact.from_pil(image) for image in images]
         with open(os.environ["LOG"], "a") as log:
             log.write("".join(f"{{image.digest}}\\n" for image in seen))
-        return [caption(perceive(image)) for image in seen]
+        return [caption(parse_image(image)) for image in seen]
 """
 
 

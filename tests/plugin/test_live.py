@@ -13,11 +13,11 @@ import pytest
 
 from pytest_cepbench.plugin.terminal.live import (
     ProgressSnapshot,
+    duration,
     forget,
     is_wanted,
-    lines_of,
-    read_moments,
-    spoken,
+    progress_lines,
+    read_snapshots,
 )
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import Terminal, pytest_on, wait_for
@@ -193,25 +193,25 @@ NOW = ProgressSnapshot(
 def test_a_line_says_how_far_a_case_is() -> None:
     """Worker, case, samples, step, rate, time left; the columns below one another."""
     other = replace(NOW, worker="gw12", case="shapes color GC@3", samples=100, rate=0.25, left=None)
-    assert lines_of([NOW, other], 120) == [
+    assert progress_lines([NOW, other], 120) == [
         "gw0 sdp overall MCD       5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left",
         "gw12 shapes color GC@3  100/100 samples  generation 3 of 6, describer  4.0 s/step",
     ]
     waiting = replace(NOW, waiting=True)
-    assert lines_of([waiting], 120) == [
+    assert progress_lines([waiting], 120) == [
         "gw0 sdp overall MCD    5/100 samples  waiting for another worker"
     ]
     helping = replace(NOW, case="cases of other workers", samples=0, of_samples=0)
-    assert lines_of([helping], 120) == [
+    assert progress_lines([helping], 120) == [
         "gw0 cases of other workers  generation 3 of 6, describer  12.3 steps/s"
     ]
-    assert lines_of([], 120) == []
+    assert progress_lines([], 120) == []
 
 
 def test_a_long_name_is_cut_before_what_changes() -> None:
     """The figures stay on a narrow terminal; what a data set calls its parts cannot move the cursor."""
     named = replace(NOW, case="sdp \x1b[2J漢" + "字" * 80 + " MCD")
-    (line,) = lines_of([named], 100)
+    (line,) = progress_lines([named], 100)
     assert line.startswith(r"gw0 sdp \x1b[2J漢字")
     assert line.endswith(
         "5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left"
@@ -225,7 +225,7 @@ def test_a_long_name_is_cut_before_what_changes() -> None:
 )
 def test_times_have_two_units(seconds: float, said: str) -> None:
     """The largest that they have."""
-    assert spoken(seconds) == said
+    assert duration(seconds) == said
 
 
 def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     write("gw3.progress", "{")
     write("gw4.progress", '{"worker": "gw4"}')
     write("gw5.progress", "[]")
-    assert [one.worker for one in read_moments(tmp_path)] == ["gw1", "gw2", "gw10"]
+    assert [one.worker for one in read_snapshots(tmp_path)] == ["gw1", "gw2", "gw10"]
     forget(tmp_path, "gw2")
     forget(tmp_path, "gw7")
-    assert [one.worker for one in read_moments(tmp_path)] == ["gw1", "gw10"]
-    assert read_moments(tmp_path / "absent") == []
+    assert [one.worker for one in read_snapshots(tmp_path)] == ["gw1", "gw10"]
+    assert read_snapshots(tmp_path / "absent") == []

@@ -167,10 +167,10 @@ def trainer(request):
     yield
     if "[a-" in request.node.nodeid:
         from pytest_cepbench.models.python_model import _make
-        from pytest_cepbench.plugin.evaluator import PROCESS
+        from pytest_cepbench.plugin.fixtures import EVALUATOR
 
-        process = request.config.stash[PROCESS]
-        for known in (process.roster.runners, process.roster._holdings, process._runs):
+        evaluator = request.config.stash[EVALUATOR]
+        for known in (evaluator.models.runners, evaluator.models._holdings, evaluator._runs):
             known.clear()
         _make.cache_clear()
         pathlib.Path("weights").write_text("B")

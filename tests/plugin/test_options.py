@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.options import OPTIONS, ROLES
+from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.terminal.header import short_name
 from tests.plugin.project import PHOTOS, SHAPES, Project
 
@@ -46,9 +47,9 @@ VALUES = {
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    from pytest_cepbench.plugin.run_settings import RunSettings
+    from pytest_cepbench.plugin.run_settings import settings_of
 
-    return vars(RunSettings.from_config(config))
+    return vars(settings_of(config))
 
 
 def _found(settings: dict[str, Any], name: str) -> str:

@@ -78,29 +78,6 @@ def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
     assert ended.code == faint.code
 
 
-def test_a_faint_loss_alone_stays_inconclusive(accepted: ScoredProject) -> None:
-    """Without losses beside it Holm gives it no more than its share; not green by silence."""
-    ended = accepted.run(model(drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028"))
-    assert ended.verdicts["d-gc"] == ended.verdicts[POOLED] == "inconclusive"
-    assert ended.code == pytest.ExitCode.OK
-    ended.lines.fnmatch_lines(["INCONCLUSIVE scored suite pooled verdict *"])
-    (reason,) = ended.cases[POOLED]["reasons"]
-    assert reason == "a drop larger than tolerated is not excluded in 1: d/gc"
-
-
-def test_it_holds_where_every_case_excludes_its_drop_at_the_whole_alpha(
-    accepted: ScoredProject,
-) -> None:
-    """A claim of all cases at once needs no division: a case may be inconclusive alone."""
-    ended = accepted.run(model(drop="0.0005", spread="0.004,0.004,0.004,0.026"))
-    assert ended.verdicts["d-gc"] == "inconclusive"
-    assert ended.verdicts[POOLED] == "held"
-    assert ended.code == pytest.ExitCode.OK
-    assert ended.cases[POOLED]["notes"] == [
-        "each of 4 cases excludes its tolerated drop at alpha 0.05"
-    ]
-
-
 def test_it_speaks_of_the_cases_of_the_run(accepted: ScoredProject) -> None:
     """With -k, of those that were selected beside it; of none, it is an error, never a pass."""
     some = accepted.run(FAINT, "-k", "d-gc or verdict")
@@ -110,16 +87,6 @@ def test_it_speaks_of_the_cases_of_the_run(accepted: ScoredProject) -> None:
     assert alone.code == pytest.ExitCode.TESTS_FAILED
     assert alone.verdicts == {POOLED: "error"}
     alone.lines.fnmatch_lines(["  none of the suite's primary cases is in this run"])
-
-
-def test_what_cannot_be_compared_cannot_be_pooled(accepted: ScoredProject, tmp_path: Path) -> None:
-    """A case without a baseline is the suite's verdict too."""
-    project = accepted.copy(tmp_path / "lacking")
-    project.baseline("b-gc").unlink()
-    ended = project.run(model(drop=0.0005, spread=0.004))
-    assert ended.code == pytest.ExitCode.TESTS_FAILED
-    assert ended.verdicts["b-gc"] == ended.verdicts[POOLED] == "no-baseline"
-    assert ended.cases[POOLED]["reasons"] == ["b/gc: no-baseline"]
 
 
 @pytest.mark.slow
@@ -136,11 +103,3 @@ def test_updating_and_choosing_by_marker_leave_it_out(
         "test_scored.py", "def ", "import pytest\n\n@pytest.mark.cep(metrics=['gc'])\ndef "
     )
     assert POOLED not in project.run("--collect-only", "-q").output
-
-
-def test_plain_rules_count_as_the_cases_do(accepted: ScoredProject, tmp_path: Path) -> None:
-    """Under threshold nothing is divided: the suite regressed where one of its cases did."""
-    ended = accepted.run("--cep-gate=threshold", model(drop="0,0,0,0.02"))
-    assert ended.verdicts["d-gc"] == ended.verdicts[POOLED] == "regressed"
-    assert ended.cases[POOLED]["alpha"] is None
-    assert ended.report["alpha"] is None

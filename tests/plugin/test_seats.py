@@ -154,7 +154,7 @@ def test_play(detector):
     tasks.write("elsewhere/test_own.py", play)
     tasks.run_here("elsewhere", "--detector=python:own:detector").assert_outcomes(passed=1)
     tasks.run_here("elsewhere").stdout.fnmatch_lines(
-        ["*nobody plays the detector: give one with --detector=FOLDER_OR_HUB_ID"]
+        ["*no model is given for the detector: give one with --detector=FOLDER_OR_HUB_ID"]
     )
 
 
@@ -266,7 +266,7 @@ def test_a_suite_that_the_model_has_no_part_in_is_skipped(tasks: Project) -> Non
     tasks.suite(SHAPES, "toy")
     result = tasks.run("-rs", "--model=python:own:detector")
     result.assert_outcomes(skipped=1, failed=8)
-    result.stdout.fnmatch_lines(["*the detector under test plays no part in suite 'toy'*"])
+    result.stdout.fnmatch_lines(["*the detector under test has no role in suite 'toy'*"])
     alone = tasks.run("toy", "--model=python:own:detector")
     assert alone.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     alone.stdout.fnmatch_lines(["no case was judged: nothing is known of the model"])

@@ -253,7 +253,7 @@ def test_play(describer, generator, encoder):
     named = [f"--{role}=shapes:" for role in ("describer", "generator", "encoder")]
     toy.run("elsewhere", *named).assert_outcomes(passed=1)
     toy.run("elsewhere", *named[:2]).stdout.fnmatch_lines(
-        ["*nobody plays the encoder: give one with --encoder=FOLDER_OR_HUB_ID"]
+        ["*no model is given for the encoder: give one with --encoder=FOLDER_OR_HUB_ID"]
     )
 
 

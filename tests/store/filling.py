@@ -51,8 +51,8 @@ def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Re
     return results
 
 
-def frozen(folder: Path, target: Path) -> Path:
-    """A frozen copy of all of a store."""
+def exported(folder: Path, target: Path) -> Path:
+    """An exported copy of all of a store."""
     with ReadonlyStore(folder, str(folder)) as reader:
         export_store(reader, target, lambda *_: True)
     return target

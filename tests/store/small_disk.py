@@ -15,8 +15,8 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
 from tests.artifacts.files import noise
+from tests.store.filling import exported, picture, results_of
 from tests.store.filling import fill as fill_store
-from tests.store.filling import frozen, picture, results_of
 
 
 def say(*words: object) -> None:
@@ -77,10 +77,10 @@ def read_only(disk: Path) -> None:
 
 
 def shared(disk: Path) -> None:
-    """Share a frozen store and a live one on a disk that becomes read-only."""
+    """Share an exported store and a live one on a disk that becomes read-only."""
     fill_store(disk / "live", range(2))
     fill_store(disk / "made", range(2))
-    frozen(disk / "made", disk / "frozen")
+    exported(disk / "made", disk / "frozen")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with TemporaryDirectory() as own:
         with Store(Path(own), (disk / "frozen",)) as store:

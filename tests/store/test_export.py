@@ -19,8 +19,8 @@ from tests.store.filling import (
     age,
     contents,
     database,
+    exported,
     fill,
-    frozen,
     key_of,
     picture,
     results_of,
@@ -92,7 +92,7 @@ def test_days_of_use_are_kept(tmp_path: Path, root: Path) -> None:
         age(root, key, 30)
     with Store(root) as store:
         store.get(results_of(range(1)))
-    folder = FolderSource(frozen(root, tmp_path / "copy"))
+    folder = FolderSource(exported(root, tmp_path / "copy"))
     with folder.reader, Store(tmp_path / "fresh") as store:
         merge(store, folder)
         query = (
@@ -119,7 +119,7 @@ def test_a_copy_that_is_there_is_replaced_only_by_force(
     tmp_path: Path, root: Path, name: str
 ) -> None:
     """And nothing else is, by any word: a live store, a folder, a file of somebody's."""
-    target = frozen(root, tmp_path / name)
+    target = exported(root, tmp_path / name)
     fill(root, range(4, 5))
     with pytest.raises(StoreError, match=r"is there already: say --force"):
         export(root, target, lambda *_: True)
@@ -127,7 +127,7 @@ def test_a_copy_that_is_there_is_replaced_only_by_force(
     assert numbers_in(target) == [0, 1, 2, 3, 4]
     fill(tmp_path / "live", range(1))
     for copy in ("bare", "with notes"):
-        frozen(root, tmp_path / copy)
+        exported(root, tmp_path / copy)
     with database(tmp_path / "bare") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     (tmp_path / "with notes" / "mine").write_text("mine")
@@ -135,7 +135,7 @@ def test_a_copy_that_is_there_is_replaced_only_by_force(
     (tmp_path / "notes" / "mine").write_text("mine")
     (tmp_path / "notes.tar").write_text("mine")
     (tmp_path / "link.tar").symlink_to(root / INDEX)
-    (tmp_path / "link to a copy.tar").symlink_to(frozen(root, tmp_path / "linked.tar"))
+    (tmp_path / "link to a copy.tar").symlink_to(exported(root, tmp_path / "linked.tar"))
     with tarfile.open(tmp_path / "empty.tar", "w:"):
         pass
     with tarfile.open(tmp_path / "photos.tar", "w:") as archive:
@@ -154,7 +154,7 @@ def test_a_copy_that_is_there_is_replaced_only_by_force(
 @KINDS
 def test_no_half_copy_is_left(tmp_path: Path, root: Path, name: str) -> None:
     """Where writing fails in the middle, an earlier copy stays and nothing else is there."""
-    target = frozen(root, tmp_path / name)
+    target = exported(root, tmp_path / name)
     before = contents(tmp_path)
 
     def interrupt(*_: object) -> bool:
@@ -176,7 +176,7 @@ def test_a_target_that_cannot_be_written(tmp_path: Path, root: Path) -> None:
 
 def test_the_same_store_gives_the_same_archive(tmp_path: Path, root: Path) -> None:
     """Caches that compare digests see that nothing has changed."""
-    first, second = frozen(root, tmp_path / "a.tar"), frozen(root, tmp_path / "b.tar")
+    first, second = exported(root, tmp_path / "a.tar"), exported(root, tmp_path / "b.tar")
     assert first.read_bytes() == second.read_bytes()
     with tarfile.open(first) as archive:
         head = archive.getmembers()[0]
@@ -185,7 +185,7 @@ def test_the_same_store_gives_the_same_archive(tmp_path: Path, root: Path) -> No
 
 def test_the_images_of_a_folder_are_its_own(tmp_path: Path, root: Path) -> None:
     """Damage in the store does not reach the copy."""
-    target = frozen(root, tmp_path / "copy")
+    target = exported(root, tmp_path / "copy")
     spoil_image(root, 0)
     with Store(tmp_path / "fresh", (target,)) as store:
         found = store.get(results_of(range(4)))

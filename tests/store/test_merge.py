@@ -18,7 +18,7 @@ from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.merge import FolderSource, MergeSummary, TarSource, merge
 from pytest_cepbench.store.rows import seal
 from pytest_cepbench.store.side_tables import today
-from tests.store.filling import contents, database, fill, frozen, key_of, picture, results_of
+from tests.store.filling import contents, database, exported, fill, key_of, picture, results_of
 from tests.store.strategies import same
 
 TEXT = key_of("text 0")
@@ -26,9 +26,9 @@ TEXT = key_of("text 0")
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A frozen store of numbers 0 to 2, of a model."""
+    """An exported store of numbers 0 to 2, of a model."""
     fill(tmp_path / "made", range(3), "a" * 16)
-    return frozen(tmp_path / "made", tmp_path / "other")
+    return exported(tmp_path / "made", tmp_path / "other")
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_what_is_no_archive_is_refused_whole(
     store: Store, tmp_path: Path, other: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     """Nothing of it is taken, and nothing is left of it."""
-    whole = frozen(other, tmp_path / "whole.tar").read_bytes()
+    whole = exported(other, tmp_path / "whole.tar").read_bytes()
     path = tmp_path / "spoilt.tar"
     path.write_bytes(spoil(whole))
     with pytest.raises(StoreError, match="is no archive that cepbench store export made"):

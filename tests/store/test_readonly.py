@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.errors import StoreError, StoreVersionError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.images import image_path
-from tests.store.filling import contents, database, fill, frozen, key_of, picture, spoil_image
+from tests.store.filling import contents, database, exported, fill, key_of, picture, spoil_image
 from tests.store.strategies import same
 
 TEXT = key_of("text 0")
@@ -18,9 +18,9 @@ TEXT = key_of("text 0")
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A frozen store of numbers 0 to 3."""
+    """An exported store of numbers 0 to 3."""
     fill(tmp_path / "made", range(4))
-    return frozen(tmp_path / "made", tmp_path / "shared")
+    return exported(tmp_path / "made", tmp_path / "shared")
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["frozen", "live"])
@@ -109,7 +109,7 @@ def test_a_shared_index_that_breaks_is_given_up(tmp_path: Path, shared: Path) ->
         assert note.endswith("this run does not use it any more")
 
 
-def test_a_frozen_store_is_read_without_locks(tmp_path: Path, shared: Path) -> None:
+def test_an_exported_store_is_read_without_locks(tmp_path: Path, shared: Path) -> None:
     """Network file systems have none that can be relied on: here somebody holds them all."""
     with database(shared) as held:
         held.execute("BEGIN EXCLUSIVE")
@@ -180,12 +180,14 @@ def test_the_store_itself_is_refused(tmp_path: Path) -> None:
 def test_an_archive_is_refused(tmp_path: Path) -> None:
     """It must be unpacked first."""
     fill(tmp_path / "made", range(1))
-    archive = frozen(tmp_path / "made", tmp_path / "shared.tar")
+    archive = exported(tmp_path / "made", tmp_path / "shared.tar")
     with pytest.raises(StoreError, match=r"is a file.*cepbench store import"):
         Store(tmp_path / "own", (archive,))
 
 
-def test_a_frozen_store_becomes_live_where_it_is_the_own_one(tmp_path: Path, shared: Path) -> None:
+def test_an_exported_store_becomes_live_where_it_is_the_own_one(
+    tmp_path: Path, shared: Path
+) -> None:
     """Unpacked in the place of the own store, it goes on from there."""
     with Store(shared) as store:
         assert store.get([TEXT]) == {TEXT: "a text about 0"}

@@ -40,11 +40,18 @@ def test_wider_vectors_are_kept_as_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "payload"), [("video", b"x"), ("failure", b"no-such-kind\0why"), ("vector", b"123")]
+    ("kind", "payload"),
+    [
+        ("video", b"x"),
+        ("failure", b"no-such-kind\0why"),
+        ("vector", b"123"),
+        ("image", b"0" * 63),
+        ("image", b"../" * 21 + b"x"),  # it would become the name of a file
+    ],
 )
 def test_what_was_never_packed_is_no_result(kind: str, payload: bytes) -> None:
     """A kind that this version does not know is an error, not a guess."""
-    with pytest.raises(ValueError, match=r"no such kind|multiple of element size"):
+    with pytest.raises(ValueError, match=r"no such kind|multiple of element size|no digest"):
         unpack(kind, payload)
 
 

@@ -50,7 +50,7 @@ def test_a_read_only_disk_is_explained(on_disk: OnDisk) -> None:
 
 
 def test_a_shared_store_on_a_read_only_disk(on_disk: OnDisk) -> None:
-    """A frozen one is read as it lies; a live one cannot be, and the error says what to do."""
+    """An exported one is read as it lies; a live one cannot be, and the error says what to do."""
     *found, live = on_disk("size=2m", "shared")
     assert found == ["frozen: 6", "image: True []"]
     assert "--cep-shared" in live

@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.calibration import Calibrated, Trial, calibrate, rehearse
-from pytest_cepbench.studies.noise_estimate import noise_of
+from pytest_cepbench.studies.calibration import (
+    Calibrated,
+    Trial,
+    calibrate,
+    noise_of,
+    prepare_calibration,
+)
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.gate_config import Overrides
 from tests.studies.toy import TOY, write_suite
@@ -188,7 +193,7 @@ def calibrated(folder: Path, text: str = GATED, **fields: Any) -> dict[str, Cali
     trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2, **fields)
     with Store(folder / "store") as store:
         roster = ModelPool(store)
-        found = calibrate(rehearse(trial, roster), roster, lambda _: None)
+        found = calibrate(prepare_calibration(trial, roster), roster, lambda _: None)
     return {f"{one.key.part}/{one.key.metric}": one for one in found}
 
 

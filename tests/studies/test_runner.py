@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, StudySpec, prepare, run_study
+from pytest_cepbench.studies import Named, StudySpec, prepare_study, run_study
 from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
@@ -192,7 +192,7 @@ def test_models_make_room_for_each_other(tmp_path: Path) -> None:
             runners = roster.runners.items()
             loaded.append([role for (role, _), runner in runners if runner.tally.loads])
 
-        found = run_study(prepare(question, roster), roster, look)
+        found = run_study(prepare_study(question, roster), roster, look)
         look("")
     assert max(roles.count("generator") for roles in loaded) == 1
     assert max(roles.count("describer") for roles in loaded) == 1

@@ -45,10 +45,10 @@ def test_rows_and_columns_must_be_apart(
         (
             "encoders",
             {"role": "encoder"},
-            "plays the encoder, which the study of encoders exchanges",
+            "is the encoder, which the study of encoders exchanges",
         ),
         ("seeds", {"role": "detector"}, "the detector under test plays no part"),
-        ("generators", {"role": "generator"}, "plays the generator, which the study"),
+        ("generators", {"role": "generator"}, "is the generator, which the study"),
         ("weighting", {"metrics": ("failures",)}, "metric 'failures' has no weights to compare"),
     ],
 )
@@ -78,7 +78,7 @@ def test_chains_made_elsewhere_have_one_seed_and_one_prompt(name: Any, tmp_path:
 
 def test_models_under_test_play_one_role(tmp_path: Path) -> None:
     """A describer and an encoder are not two rows of one table."""
-    with pytest.raises(CepError, match=r"play different roles \(a the describer, b the encoder\)"):
+    with pytest.raises(CepError, match=r"have different roles \(a the describer, b the encoder\)"):
         study(tmp_path, "seeds", [A, Named("b", COLORS)], seeds(0, 1))
 
 

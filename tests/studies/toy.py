@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, Study, StudyName, StudySpec, prepare, run_study
+from pytest_cepbench.studies import Named, Study, StudyName, StudySpec, prepare_study, run_study
 from pytest_cepbench.suites import ModelPool
 from tests.plugin.project import SHAPES
 
@@ -104,7 +104,7 @@ def study(
     question = StudySpec(name, suite, tuple(models), tuple(variants), **settings)
     with Store(folder / "store") as store:
         roster = ModelPool(store)
-        return run_study(prepare(question, roster), roster, lambda _: None)
+        return run_study(prepare_study(question, roster), roster, lambda _: None)
 
 
 def seeds(*numbers: int) -> list[Named]:

@@ -12,7 +12,7 @@ from pytest_cepbench.chains.baseline_model import remember
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.attribution import Attribution, Hop, _say_hops, attribute
+from pytest_cepbench.suites.attribution import Attribution, Hop, _describe_hops, attribute
 from tests.suites.spoiling import ASKED
 from tests.suites.world import SUITE, TASKS, Staged, stage
 
@@ -44,7 +44,7 @@ def cast(tmp_path: Path, store: Store) -> Setter:
 
 def _step(staged: Staged) -> str:
     """What a baseline remembers of the model under test."""
-    return remember(staged.run.evidence.runner(staged.run.lineup.under_test).bound)
+    return remember(staged.run.chain_data.runner(staged.run.lineup.under_test).bound)
 
 
 def _attribute(
@@ -147,7 +147,7 @@ def test_a_gain_is_never_the_worst_hop() -> None:
     """However large it is; of many small costs the largest are said."""
     costs = [0.3, -0.4, 0.25, -0.1, 0.05]
     hops = [Hop("image", "describer", 2 * at + 1, cost) for at, cost in enumerate(costs)]
-    assert _say_hops(hops, sum(costs), 1, both=False) == (
+    assert _describe_hops(hops, sum(costs), 1, both=False) == (
         "Lost 0.1000 over 1 sample: 0.3000 (300%) by the describer at generation 1, -0.4000 at "
         "generation 3, 0.2500 at generation 5, -0.1000 at generation 7, less elsewhere."
     )
@@ -247,7 +247,9 @@ def test_first_differences_are_counted(cast: Setter, tmp_path: Path, store: Stor
     }
     for one in staged.values():
         one.measure("overall-gc")
-    chains = [one.run.evidence.chains("image", one.run.dataset.samples) for one in staged.values()]
+    chains = [
+        one.run.chain_data.chains("image", one.run.dataset.samples) for one in staged.values()
+    ]
     places = []
     for name in chains[0]:
         links = zip(chains[0][name].links, chains[1][name].links, strict=True)
@@ -266,7 +268,7 @@ def test_two_roles_that_differ_are_told_apart(cast: Setter) -> None:
     baseline = cast(text, "describer", "", generator=factory)
     baseline.measure("overall-gc")
     candidate = cast(text, "describer", "3", generator=f"{factory}6")
-    runner = baseline.run.evidence.runner
+    runner = baseline.run.chain_data.runner
     steps = [json.loads(remember(runner(role).bound)) for role in ("describer", "generator")]
     found = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
     assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in found.hops] == [

@@ -43,7 +43,7 @@ def _measured(folder: Path, store: Store, model: str, role: RoleName, most: int 
     choices = RoleChoices(model=model, role=role)
     staged = stage(folder / "suite", GC, store, choices, most=most)
     staged.measure("overall-gc")
-    return remember(staged.run.evidence.runner(role).bound)
+    return remember(staged.run.chain_data.runner(role).bound)
 
 
 def _silent(found: Attribution) -> str:
@@ -83,9 +83,9 @@ def test_an_image_that_the_store_lost(tmp_path: Path, store: Store) -> None:
         stage(tmp_path / "suite", GC, store, RoleChoices(model=model, role="generator"))
         for model in (factory, f"{factory}?at=4")
     )
-    chains = baseline.run.evidence.chains("image", baseline.run.dataset.samples)
+    chains = baseline.run.chain_data.chains("image", baseline.run.dataset.samples)
     store.image_path(next(iter(chains.values())).links[4].digest).unlink()
-    step = remember(baseline.run.evidence.runner("generator").bound)
+    step = remember(baseline.run.chain_data.runner("generator").bound)
     said = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
     assert "a step of the baseline's generator is not in the store" in said
 
@@ -103,7 +103,7 @@ def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Stage
     """What differs is not the model: nobody can be put back."""
     step = _measured(tmp_path, store, CANDIDATE, "describer", None)
     said = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
-    assert said == "The describer is the baseline's own: nobody can be swapped."
+    assert said == "The describer is the baseline's own: there is no model to exchange."
 
 
 def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) -> None:
@@ -145,7 +145,7 @@ def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> N
     text = SUITE + "[metrics.gc_fid]\n"
     baseline = stage(tmp_path / "suite", text, store, RoleChoices(model=BASELINE))
     baseline.measure("overall-gc_fid")
-    step = remember(baseline.run.evidence.runner("describer").bound)
+    step = remember(baseline.run.chain_data.runner("describer").bound)
     blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
     staged = stage(tmp_path / "suite", text, store, blank)
     assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
@@ -158,7 +158,7 @@ def test_a_hybrid_that_cannot_be_measured(tmp_path: Path, store: Store) -> None:
     text = SUITE + "[metrics.gc_fid]\n"
     baseline = stage(tmp_path / "suite", text, store, RoleChoices(model=BASELINE))
     baseline.measure("overall-gc_fid")
-    step = remember(baseline.run.evidence.runner("describer").bound)
+    step = remember(baseline.run.chain_data.runner("describer").bound)
     staged = stage(tmp_path / "suite", text, store, RoleChoices(model=CANDIDATE))
     ids = [staged.run.dataset.samples[0].id]
     said = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ids))

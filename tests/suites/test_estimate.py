@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.chains.throughput import Throughput, note_habit
+from pytest_cepbench.chains.batching import Throughput, save_throughput
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.estimate import Forecast, forecast
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage
@@ -80,7 +80,7 @@ def _by_role(found: Forecast) -> dict[str, int]:
 
 def _made(staged: Staged) -> dict[str, int]:
     """Inputs that models were given, by role."""
-    runners = staged.run._roster.runners.values()
+    runners = staged.run._model_pool.runners.values()
     return {one.bound.role: one.tally.inputs for one in runners if one.tally.inputs}
 
 
@@ -158,6 +158,6 @@ def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
     needs = {need.bound.role: need for need in _foreseen(staged).needs}
     assert needs["describer"].seconds is None
     assert needs["describer"].calls == 1
-    note_habit(needs["describer"].bound, Throughput(batch_size=5, seconds=0.5), store)
+    save_throughput(needs["describer"].bound, Throughput(batch_size=5, seconds=0.5), store)
     (need,) = [one for one in _foreseen(staged).needs if one.bound.role == "describer"]
     assert (need.inputs, need.calls, need.seconds) == (24, 5, 12.0)

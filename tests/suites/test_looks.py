@@ -93,7 +93,7 @@ def test_a_look_grows_no_chain_beyond_it(tmp_path: Path) -> None:
     grown = []
     for most in (1, 3, None):
         staged.run.measure(case, most)
-        runners = staged.run._roster.runners.items()
+        runners = staged.run._model_pool.runners.items()
         (asked,) = (runner.tally.inputs for (role, _), runner in runners if role == "describer")
         grown.append(asked)
     assert grown == sorted(set(grown))
@@ -115,7 +115,7 @@ def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
     """A look at as many as there are samples has each once; the clusters are in the measurement."""
     staged = _staged(tmp_path, ALONE + METRICS)
     run = staged.run
-    again = SuiteRun(run.suite, run.dataset.repeated(2), run.lineup, run.measures, run._roster)
+    again = SuiteRun(run.suite, run.dataset.repeated(2), run.lineup, run.measures, run._model_pool)
     case = staged.cases["a-gc"]
     assert (run.samples(case), again.samples(case)) == (8, 16)
     alone = again.measure(case, 8)

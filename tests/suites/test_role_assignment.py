@@ -203,16 +203,14 @@ def test_an_unknown_preset_is_named_with_those_that_exist(tmp_path: Path) -> Non
 def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> None:
     """Said before anybody is missed: such a suite is skipped, whatever else it needs."""
     for text in (ROLES + GC, GC):
-        with pytest.raises(
-            SuiteNotApplicableError, match="the detector under test plays no part in"
-        ):
+        with pytest.raises(SuiteNotApplicableError, match="the detector under test has no role in"):
             _cast(tmp_path, text, model="shapes:", role="detector")
     drawn = HEAD.replace('"both"\ngenerations = 4', '"text"\ngenerations = 1')
     path = tmp_path / "drawn.toml"
     path.write_text(drawn + ROLES + '[metrics.geneval]\ncolors = "detector"\n')
     with pytest.raises(
         SuiteNotApplicableError,
-        match="the describer under test plays no part in suite 'cast': name with --model what is",
+        match="the describer under test has no role in suite 'cast': name with --model what is",
     ):
         cast_suite(load_suite(path), RoleChoices())
     lineup, _ = cast_suite(load_suite(path), RoleChoices("shapes:", role="generator"))
@@ -298,5 +296,7 @@ def test_a_seat_by_name_needs_somebody_named() -> None:
     """Fixtures outside a suite take what the command line names, and say what is missing."""
     choices = RoleChoices(roles={"detector": "shapes:"})
     assert named_seat(choices, "detector").spec.text == "shapes:"
-    with pytest.raises(SpecError, match="nobody plays the encoder: give one with --encoder="):
+    with pytest.raises(
+        SpecError, match="no model is given for the encoder: give one with --encoder="
+    ):
         named_seat(choices, "encoder")

@@ -116,7 +116,7 @@ def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
     """While somebody has what a case needs, the rest of the run is grown here."""
     with at_work(tmp_path, processes=2) as (work, staged):
         (first, *_), *_ = [
-            list(staged.run.evidence.shards(staged.run.looked_at(staged.cases[name])).items())
+            list(staged.run.chain_data.shards(staged.run.looked_at(staged.cases[name])).items())
             for name in ("a-gc", "b-gc")
         ]
         claim = work.store.locks.acquire(staged.run.claim_name(first[0]), "run")

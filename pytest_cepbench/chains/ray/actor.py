@@ -1,4 +1,4 @@
-"""The actor's side: one model in a process of its own, bound, loaded and asked where it runs."""
+"""Actors: made from the driver; each binds, loads and asks one model in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.chains.batching import in_words
+from pytest_cepbench.chains.ray.cluster import import_paths
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
     ActorReady,
@@ -28,8 +29,9 @@ from pytest_cepbench.chains.ray.messages import (
     ActorRequest,
     ActorSetup,
     fault_of,
-    not_here,
+    refuse_to_load,
 )
+from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.chains.validation import (
     admit_detections,
     admit_image,
@@ -50,37 +52,128 @@ from pytest_cepbench.models.protocols import (
     Reply,
 )
 from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import release_memory
 
-_HIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+_FIRST_ANSWERS = "the first answers were made"
 
 
-_FIRST = "the first answers were made"
+# -- in the driver -------------------------------------------------------------------------------
+
+
+def create_actor(setup: ActorSetup, allocation: Allocation, placement: Any) -> Any:
+    """The handle of a new actor, which may wait for its place.
+
+    placement: a placement group of one bundle; None lets Ray spread the actors.
+    Its methods: `where()` gives the id and name of its node, `load()` an ActorReady or ActorFault,
+    `answer(request)` an ActorReply or ActorFault.
+    """
+    import ray
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    strategy: Any = "SPREAD" if placement is None else PlacementGroupSchedulingStrategy(placement)
+    kind: Any = ray.remote(actor_class(import_paths(), str(Path.cwd())))
+    return kind.options(
+        num_cpus=allocation.cpus,
+        num_gpus=allocation.gpus,
+        max_restarts=0,  # see supervisor.py
+        max_task_retries=0,
+        scheduling_strategy=strategy,
+    ).remote(asdict(setup))
+
+
+def bind_on_node(setup: ActorSetup, node_id: str) -> ActorReady | ActorFault:
+    """Bind a model on a node, in a process that binds others as well and loads no weights."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    task: Any = ray.remote(binding_task(actor_class(import_paths(), str(Path.cwd()))))
+    on_node = task.options(num_cpus=0, scheduling_strategy=strategy)
+    reply: ActorReady | ActorFault = ray.get(on_node.remote(asdict(setup)))
+    return reply
+
+
+def binding_task(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that binds a model by an actor of a kind; sent by value as the kind is."""
+
+    def bind_setup(fields: Any) -> Any:
+        import os
+
+        if fields["gpus"] and not os.environ.get("CUDA_VISIBLE_DEVICES"):
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # hidden, since a task asks for no GPU
+        return kind(fields).bind()
+
+    return bind_setup
+
+
+def actor_class(paths: list[str], folder: str) -> type:
+    """A class that Ray sends by value: only on its node it finds out where to import from.
+
+    paths: to import from, behind the node's own. folder: to change to, where it exists.
+    """
+
+    class Actor:
+        def __init__(self, fields: Any) -> None:
+            import os
+            import sys
+
+            import ray
+
+            if os.path.isdir(folder):  # noqa: PTH112 - what is sent imports little
+                os.chdir(folder)
+            known = sys.path
+            known.extend(p for p in paths if p not in known and os.path.exists(p))  # noqa: PTH110
+            from pytest_cepbench.chains.ray.actor import ChainActor
+            from pytest_cepbench.chains.ray.messages import ActorSetup
+
+            self.node_id = ray.get_runtime_context().get_node_id()
+            self.node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+            self.actor = ChainActor(ActorSetup(**fields), self.node)
+
+        def where(self) -> Any:
+            return self.node_id, self.node
+
+        def bind(self) -> Any:
+            return self.actor.bind()
+
+        def load(self) -> Any:
+            return self.actor.load()
+
+        def answer(self, request: Any) -> Any:
+            return self.actor.answer(request)
+
+    return Actor
+
+
+# -- on its node ---------------------------------------------------------------------------------
 
 
 class ChainActor:
-    """A model and how it is asked. node: the name of the node, for people."""
+    """A model in an actor's process. node: the name of the node, for people."""
 
-    def __init__(self, order: ActorSetup, node: str) -> None:
-        self._order = order
+    def __init__(self, setup: ActorSetup, node: str) -> None:
+        self._setup = setup
         self._node = node
         self._model: Model | None = None
         self._unread: CoveredFiles | None = None  # files that the first answers may read
-        self._digests: dict[str, str] = dict(order.digests)
-        if order.gpus == 0:  # Ray may leave them visible to those that asked for none
-            os.environ.update(dict.fromkeys(_HIDE, ""))
-        if order.threads is not None:
-            os.environ["OMP_NUM_THREADS"] = str(order.threads)
+        self._digests: dict[str, str] = dict(setup.digests)
+        if setup.gpus == 0:  # Ray may leave them visible to those that asked for none
+            os.environ.update(dict.fromkeys(_DEVICE_VARIABLES, ""))
+        if setup.threads is not None:
+            os.environ["OMP_NUM_THREADS"] = str(setup.threads)
 
     def bind(self) -> ActorReady | ActorFault:
-        """Resolve the spec here. Gives what a user has to know as a fault."""
+        """Resolve the spec on this node; an exception becomes a fault."""
         try:
             return self._ready(self._bound())
         except Exception as error:  # noqa: BLE001 - it is raised again in the driver
             return fault_of(error)
 
     def load(self) -> ActorReady | ActorFault:
-        """Resolve the spec and load the model."""
+        """Resolve the spec and load the model; an exception becomes a fault."""
         started = time.perf_counter()
         try:
             with warnings.catch_warnings():
@@ -97,29 +190,29 @@ class ChainActor:
         release_memory()
         return fault
 
-    def answer(self, asked: ActorRequest) -> ActorReply | ActorFault:
-        """What the model makes of a batch, checked, and made plain."""
+    def answer(self, request: ActorRequest) -> ActorReply | ActorFault:
+        """The model's outputs for a batch, checked and plain; an exception becomes a fault."""
         assert self._model is not None
         try:
-            with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST):
-                answer = _answer(self._model, asked)
-        except Exception as error:  # noqa: BLE001 - an outcome; the caller in the driver tells which
+            with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST_ANSWERS):
+                reply = _answer(self._model, request)
+        except Exception as error:  # noqa: BLE001 - an outcome; the driver decides which
             fault = fault_of(error)
         else:
             self._unread = None
-            return answer
+            return reply
         if fault.memory:
             release_memory()  # not before the error and the tensors in its traceback are gone
         return fault
 
     def _bound(self) -> BoundRole:
-        order = self._order
-        context = BindContext(self._hash, order.threads)
-        return bind(order.spec, order.role, context, force=order.force)
+        setup = self._setup
+        context = BindContext(self._hash, setup.threads)
+        return bind(parse_spec(setup.spec), setup.role, context, force=setup.force)
 
     def _ready(self, bound: BoundRole) -> ActorReady:
         return ActorReady(
-            replace(bound, load=not_here, files=None),
+            replace(bound, load=refuse_to_load, files=None),
             self._node,
             f"{__version__} {platform.python_version()}",
             digests=dict(self._digests),
@@ -130,39 +223,37 @@ class ChainActor:
         name = stamp_of(path, stamp)
         if name not in self._digests:
             with open_regular(path) as stream:
-                found = file_digest(stream, "sha256").hexdigest()
+                digest = file_digest(stream, "sha256").hexdigest()
             if stamp != FileStamp.of(path) or not stamp.settled:
-                return found
-            self._digests[name] = found
+                return digest
+            self._digests[name] = digest
         return self._digests[name]
 
 
 def stamp_of(path: Path, stamp: FileStamp) -> str:
-    """What a file has in common with none of other content: nobody sets its change time at will."""
+    """A name that files of other content do not share: a change time cannot be set at will."""
     return f"{path.resolve()} {stamp}"
 
 
-def _answer(model: Any, asked: ActorRequest) -> ActorReply:
-    act = _ACTS[asked.method]
-    inputs = [_as_given(one) for one in asked.inputs]
+def _answer(model: Any, request: ActorRequest) -> ActorReply:
+    method = _METHODS[request.method]
+    inputs = [_role_input(value) for value in request.inputs]
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # as in process: a library's deprecation is no failed step
-        value = act(model, inputs, *asked.rest)
+        value = method(model, inputs, *request.rest)
         lengths = None
-        if asked.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
-            lengths = model.text_lengths(inputs)
+        if request.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
+            lengths = _text_lengths(model, inputs)
     return ActorReply(value, lengths, time.perf_counter() - started)
 
 
-def _as_given(one: Any) -> Any:
+def _role_input(value: Any) -> Any:
     """An input as roles take it: pixels are Pillow images."""
-    if isinstance(one, Battle):
-        pieces = (
-            [_as_given(piece) for piece in part] for part in (one.question, one.first, one.second)
-        )
-        return Battle(*pieces)
-    return Image.fromarray(one) if isinstance(one, np.ndarray) else one
+    if isinstance(value, Battle):
+        parts = (value.question, value.first, value.second)
+        return Battle(*([_role_input(piece) for piece in part] for part in parts))
+    return Image.fromarray(value) if isinstance(value, np.ndarray) else value
 
 
 def _describe(model: Any, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[Any]:
@@ -176,21 +267,21 @@ def _plain_text(text: object) -> str | Failure:
 
 
 def _generate(model: Any, texts: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
-    return [_plain_drawing(drawn) for drawn in model.generate(texts, seeds)]
+    return [_plain_image(image) for image in model.generate(texts, seeds)]
 
 
-def _plain_drawing(drawn: object) -> object:
-    """Pixels, a failure, or a reply around one; an exception of a drawing is a passing failure."""
+def _plain_image(image: object) -> object:
+    """Pixels, a failure, or a reply around one; an exception of an image is a transient failure."""
     try:
-        return admit_reply(drawn, _pixels)
+        return admit_reply(image, _pixels)
     except CepError:
         raise
-    except Exception as error:  # noqa: BLE001 - a picture of a user's model may raise anything
+    except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
         return Reply(Failure("exception", in_words(error)), passing=True)
 
 
-def _pixels(drawn: object) -> npt.NDArray[np.uint8] | Failure:
-    admitted = admit_image(drawn)
+def _pixels(image: object) -> npt.NDArray[np.uint8] | Failure:
+    admitted = admit_image(image)
     return admitted.pixels if isinstance(admitted, ImageArtifact) else admitted
 
 
@@ -213,7 +304,7 @@ def _detect(model: Any, images: Sequence[Any], queries: Sequence[Sequence[str]])
 
 
 def _judge(model: Any, battles: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
-    return [admit_reply(one, admit_winner) for one in model.judge(battles, seeds)]
+    return [admit_reply(verdict, admit_winner) for verdict in model.judge(battles, seeds)]
 
 
 def _text_lengths(model: Any, texts: Sequence[Any]) -> tuple[list[int], int]:
@@ -221,7 +312,7 @@ def _text_lengths(model: Any, texts: Sequence[Any]) -> tuple[list[int], int]:
     return list(lengths), most
 
 
-_ACTS: Mapping[str, Callable[..., Any]] = {
+_METHODS: Mapping[str, Callable[..., Any]] = {
     "describe": _describe,
     "generate": _generate,
     "encode_images": _encode_images,

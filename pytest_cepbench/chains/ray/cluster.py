@@ -1,17 +1,49 @@
-"""The cluster that a run is connected to: asked what it has, left again."""
+"""The Ray cluster of a run: found or started, its nodes checked, left again without a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains.ray.logging_setup import put_back, silenced_ray
+from pytest_cepbench._version import __version__
+from pytest_cepbench.errors import MissingDependencyError, SpecError
+from pytest_cepbench.models.system_limits import usable_cores
+
+_ADDRESS_OPTION = "--cep-ray-address"
+
+_PROBE_SECONDS = 3.0  # for a port to answer
+
+_VERSION_SECONDS = 60.0  # for a node to start a process and report its versions
+
+_MOST_SHOWN = 8  # nodes in a message
+
+# Set before Ray starts; a value that the user has set stands.
+_RAY_VARIABLES = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # warns on stderr otherwise, an error under -W error
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_gcs_server_request_timeout_seconds": "5",
+}
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster, as Ray sees it."""
+    """A machine of the cluster, as Ray sees it.
+
+    id: Ray's.
+    name: its address, for people.
+    cpus, gpus: its resources.
+    """
 
     id: str
     name: str
@@ -22,12 +54,20 @@ class Node:
         return f"{self.name} ({self.cpus:g} CPUs, {self.gpus:g} GPUs)"
 
 
+def list_nodes(nodes: Sequence[Node]) -> str:
+    """The nodes in a line, the first eight by name and size."""
+    shown = ", ".join(map(str, nodes[:_MOST_SHOWN]))
+    return shown + (", ..." if len(nodes) > _MOST_SHOWN else "")
+
+
 @dataclass
 class Cluster:
     """A connection to a cluster, closed once.
 
-    address: where it is. own: started for this run. borrowed: was connected before, and stays so.
-    undo: puts this process back as it was before it was connected, the last one first.
+    address: of its head.
+    own: whether it was started for this run.
+    borrowed: whether this process was connected before, and stays so.
+    undo: put this process back as it was before it was connected, the last one first.
     """
 
     address: str
@@ -37,42 +77,295 @@ class Cluster:
     _seen: set[str] = field(default_factory=set, repr=False)
 
     def nodes(self) -> list[Node]:
-        """Those that are alive, by name."""
+        """The nodes that are alive, by name."""
         import ray
 
-        found = [
+        alive = [
             Node(
-                one["NodeID"],
-                one["NodeManagerAddress"],
-                one["Resources"].get("CPU", 0.0),
-                one["Resources"].get("GPU", 0.0),
+                node["NodeID"],
+                node["NodeManagerAddress"],
+                node["Resources"].get("CPU", 0.0),
+                node["Resources"].get("GPU", 0.0),
             )
-            for one in ray.nodes()  # type: ignore[no-untyped-call]
-            if one["Alive"]
+            for node in ray.nodes()  # type: ignore[no-untyped-call]
+            if node["Alive"]
         ]
-        self._seen.update(node.id for node in found)
-        return sorted(found, key=lambda node: (node.name, node.id))
+        self._seen.update(node.id for node in alive)
+        return sorted(alive, key=lambda node: (node.name, node.id))
 
     def has_lost_nodes(self) -> bool:
-        """Whether one that was seen is not there any more."""
+        """Whether a node that was alive before is not alive any more."""
         return len(self.nodes()) < len(self._seen)
 
     def is_alive(self, node_id: str) -> bool:
-        """Whether a node is."""
+        """Whether a node is alive."""
         return any(node.id == node_id for node in self.nodes())
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for this run ends."""
+        """Leave the cluster; end it where it was started for this run."""
         if not self.borrowed:
             import ray
 
             with silenced_ray():
                 ray.shutdown()
-        put_back(self.undo)
+        _put_back(self.undo)
 
     def __str__(self) -> str:
         nodes = self.nodes()
-        shown = ", ".join(map(str, nodes[:8])) + (", ..." if len(nodes) > 8 else "")
-        many = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-        what = "started for this run" if self.own else f"at {self.address}"
-        return f"Ray cluster {what}, {many}: {shown}"
+        count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+        origin = "started for this run" if self.own else f"at {self.address}"
+        return f"Ray cluster {origin}, {count}: {list_nodes(nodes)}"
+
+
+# -- connecting ----------------------------------------------------------------------------------
+
+
+def connect(address: str | None) -> Cluster:
+    """Connect to the cluster of an address, `RAY_ADDRESS` where it is None, else start one here.
+
+    A connection that the process has already is used. Raises MissingDependencyError without Ray,
+    SpecError for an address that does not answer, and where versions differ.
+    """
+    undo = _set_variables()
+    try:
+        ray = _import_ray()
+        if ray.is_initialized():
+            cluster = Cluster(ray.get_runtime_context().gcs_address, borrowed=True)
+        else:
+            cluster = _connect(ray, address or os.environ.get("RAY_ADDRESS") or None, undo)
+    except BaseException:
+        _put_back(undo)
+        raise
+    cluster.undo = undo
+    try:
+        _check_nodes(cluster.nodes())
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
+
+
+def _import_ray() -> Any:
+    try:
+        with silenced_ray():
+            import ray
+    except ImportError as error:
+        msg = (
+            f"--cep-engine=ray needs ray, which cannot be imported ({error}): "
+            'pip install "pytest-cepbench[ray]"'
+        )
+        raise MissingDependencyError(msg) from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None, undo: list[Callable[[], Any]]) -> Cluster:
+    own = address in (None, "local")
+    if not own:
+        assert address is not None
+        probe_address(address)
+    options: dict[str, Any] = (
+        {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
+        | {"_metrics_export_port": None}
+        if own
+        else {"address": address}
+    )
+    undo.append(_keep_signal_handler())
+    try:
+        with silenced_ray():
+            ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        # Ray raises what it comes across, gRPC's errors among it: all of it means no cluster.
+        with suppress(Exception), silenced_ray():
+            ray.shutdown()
+        raise SpecError(explain_connection_error(address, error)) from error
+    _silence_raylet_logs()
+    return Cluster(ray.get_runtime_context().gcs_address, own=own)
+
+
+def probe_address(address: str) -> None:
+    """Raise SpecError where an address is malformed or silent: Ray would try for minutes."""
+    if address == "auto":
+        return
+    if address.startswith("ray://"):
+        msg = (
+            f"{_ADDRESS_OPTION} {address!r}: Ray Client is not supported; run pytest on a node of "
+            "the cluster and give the head's HOST:PORT, 6379 as a rule, or auto"
+        )
+        raise SpecError(msg)
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 1 << 16):
+        msg = f"{_ADDRESS_OPTION} {address!r}: HOST:PORT of the cluster's head is expected, or auto"
+        raise SpecError(msg)
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as connection:
+            speaks = "RAY_USE_TLS" in os.environ or _speaks_grpc(connection)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        msg = (
+            f"{_ADDRESS_OPTION} {address!r} does not answer ({reason}): start the cluster there "
+            f"(ray start --head --port={port}), or leave the option out to start one for this run"
+        )
+        raise SpecError(msg) from error
+    if not speaks:
+        msg = (
+            f"{_ADDRESS_OPTION} {address!r}: what answers there is no Ray cluster; its port is "
+            "6379 as a rule"
+        )
+        raise SpecError(msg)
+
+
+def _speaks_grpc(connection: socket.socket) -> bool:
+    """Whether the other end greets as HTTP/2 servers do: with a frame of settings."""
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+    try:
+        head = connection.recv(9)
+    except TimeoutError:
+        return False
+    return head[3:4] == b"\4"
+
+
+def explain_connection_error(address: str | None, error: Exception) -> str:
+    """Say in one line what Ray raised while it connected, and what to do."""
+    text = " ".join(str(error).split())
+    option = f"{_ADDRESS_OPTION} {address!r}" if address else "--cep-engine=ray"
+    if "Version mismatch" in text:
+        mine = f"ray {sys.modules['ray'].__version__} and Python {sys.version.split()[0]}"
+        theirs = text.partition("started with: ")[2].partition("This process")[0].strip()
+        return (
+            f"{option}: the cluster was started with {theirs}, this process has {mine}: install "
+            "the same versions here and on all nodes"
+        )
+    if address == "auto":
+        return (
+            f"{option}: no cluster runs on this machine: start one with ray start --head, or give "
+            "HOST:PORT"
+        )
+    if "raylet" in text or "node_ip_address" in text:
+        return (
+            f"{option}: this machine is no node of that cluster: run pytest on one of its nodes, "
+            "the head for instance"
+        )
+    return f"{option}: Ray could not connect ({type(error).__name__}: {text[:200]})"
+
+
+# -- versions ------------------------------------------------------------------------------------
+
+
+def import_paths() -> list[str]:
+    """The folders that this process imports from: offered to actors, behind their own."""
+    return list(
+        dict.fromkeys([str(Path.cwd()), *(str(Path(path).absolute()) for path in sys.path)])
+    )
+
+
+def check_versions(node: str, version: str, python: str) -> None:
+    """Raise SpecError where a node has another pytest-cepbench, or another minor version of Python.
+
+    node: its name. version: of its pytest-cepbench. python: of its Python, as "3.12.4".
+    """
+    here = ".".join(map(str, sys.version_info[:2]))
+    if version != __version__ or python.rpartition(".")[0] != here:
+        msg = (
+            f"node {node} has pytest-cepbench {version} on Python {python}, this process "
+            f"{__version__} on Python {sys.version.split()[0]}: install the same everywhere"
+        )
+        raise SpecError(msg)
+
+
+def _check_nodes(nodes: Sequence[Node]) -> None:
+    """Raise SpecError naming the first node whose pytest-cepbench or Python is another one."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task = ray.remote(version_task(import_paths(), str(Path.cwd())))
+    with silenced_ray():
+        replies = [
+            task.options(
+                num_cpus=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            ).remote()
+            for node in nodes
+        ]
+        for node, reply in zip(nodes, replies, strict=True):
+            try:
+                version, python = ray.get(reply, timeout=_VERSION_SECONDS)
+            except ray.exceptions.RayError as error:
+                msg = f"node {node.name} starts no process: {' '.join(str(error).split())[:200]}"
+                raise SpecError(msg) from error
+            check_versions(node.name, version, python)
+
+
+def version_task(paths: list[str], folder: str) -> Callable[[], tuple[str, str]]:
+    """A function that reports the versions of a node: of pytest-cepbench, and of Python.
+
+    It is sent by value and imports its modules itself, for the node may lack our package.
+    paths: to import from, behind the node's own. folder: to change to, where it exists.
+    """
+
+    def report_versions() -> tuple[str, str]:
+        import os as node_os
+        import platform
+        import sys as node_sys
+        from pathlib import Path as NodePath
+
+        if NodePath(folder).is_dir():
+            node_os.chdir(folder)
+        known = node_sys.path
+        known.extend(path for path in paths if path not in known and NodePath(path).exists())
+        try:
+            from pytest_cepbench import __version__ as version
+        except ImportError as error:
+            version = f"not importable: {error}"
+        return version, platform.python_version()
+
+    return report_versions
+
+
+# -- this process --------------------------------------------------------------------------------
+
+
+@contextmanager
+def silenced_ray() -> Iterator[None]:
+    """Keep Ray's warnings and log lines to itself: under `-W error` they would end the run."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _silence_raylet_logs() -> None:
+    """Keep the logs of raylets that die out of the tests' lines; the report names losses."""
+    worker = sys.modules.get("ray._private.worker")
+    with suppress(Exception):  # nothing of this is promised by Ray; without it there are more lines
+        worker.print_worker_logs = lambda *_, **__: None  # type: ignore[union-attr]
+
+
+def _set_variables() -> list[Callable[[], Any]]:
+    """Set the environment variables that Ray needs, and return what undoes it."""
+    undo: list[Callable[[], Any]] = []
+    for name, value in _RAY_VARIABLES.items():
+        if name not in os.environ:
+            os.environ[name] = value
+            undo.append(partial(os.environ.pop, name, None))
+    if "RAY_AUTH_MODE" not in os.environ:  # Ray sets it for clusters with a token
+        undo.append(partial(os.environ.pop, "RAY_AUTH_MODE", None))
+    return undo
+
+
+def _put_back(undo: list[Callable[[], Any]]) -> None:
+    """Call each of `undo` once, the last one first."""
+    while undo:
+        undo.pop()()
+
+
+def _keep_signal_handler() -> Callable[[], Any]:
+    """What puts back the handler of SIGTERM, which Ray replaces."""
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    handler = signal.getsignal(signal.SIGTERM)
+    return lambda: signal.signal(signal.SIGTERM, handler)

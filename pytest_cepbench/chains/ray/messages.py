@@ -1,4 +1,4 @@
-"""What travels between the driver and its actors: built-in types, NumPy arrays, our own dataclasses.
+"""Messages between the driver and its actors: built-in types, NumPy arrays, our own dataclasses.
 
 Ray pickles what it sends, so everything a model returns is checked and made plain in the actor.
 """
@@ -12,20 +12,23 @@ from typing import Any
 from pytest_cepbench import errors
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.protocols import BoundRole, RoleName
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 
 @dataclass(frozen=True)
 class ActorSetup:
-    """What an actor is to play, and what it needs from the driver for it.
+    """The model of an actor, and what the actor needs from the driver to load it.
 
-    threads: CPU threads of the model; None leaves the library's choice. gpus: the actor's part of
-    one; 0 hides accelerators from it. digests: of files, by their stamp (see `player.stamp_of`).
+    role: of the model.
+    spec: names the model, as the user typed it; parsed again in the actor.
+    force: whether the role is taken on trust where the spec does not show it.
+    threads: CPU threads of the model; None leaves the library's choice.
+    gpus: the actor's part of an accelerator; 0 hides accelerators from it.
+    digests: SHA-256 of files, by their stamp (see `actor.stamp_of`).
     """
 
     role: RoleName
-    spec: ModelSpec
+    spec: str
     force: bool
     threads: int | None
     gpus: float
@@ -34,11 +37,14 @@ class ActorSetup:
 
 @dataclass(frozen=True)
 class ActorReady:
-    """A model that is at hand.
+    """A model that was bound or loaded by an actor.
 
-    bound: as bound on its node; its `load` does nothing here. version: of pytest-cepbench there, and of Python.
-    counts: whether the model says how long texts are. digests: of files that were read. seconds: of
-    loading.
+    bound: as bound on its node; its `load` raises in the driver.
+    node: name of the node.
+    version: of pytest-cepbench on the node, a space, and of Python.
+    counts: whether the model says how long texts are.
+    digests: SHA-256 of the files that were read, by stamp.
+    seconds: of loading.
     """
 
     bound: BoundRole
@@ -51,7 +57,12 @@ class ActorReady:
 
 @dataclass(frozen=True)
 class ActorRequest:
-    """A batch. method: of the role. inputs: texts, (h, w, 3) uint8, or battles of these. rest: further arguments."""
+    """A batch for a model.
+
+    method: of the role.
+    inputs: texts, (height, width, 3) uint8 arrays, or battles of these.
+    rest: further arguments of the method.
+    """
 
     method: str
     inputs: Sequence[Any]
@@ -60,8 +71,10 @@ class ActorRequest:
 
 @dataclass(frozen=True)
 class ActorReply:
-    """What the model made of a batch. lengths: of its texts and the most it reads, where it counts.
+    """The outputs of a model for a batch.
 
+    value: as the role's method returns it, checked and made plain.
+    lengths: tokens of each text and the most the model reads, where it counts them.
     seconds: in the model's own code.
     """
 
@@ -72,40 +85,43 @@ class ActorReply:
 
 @dataclass(frozen=True)
 class ActorFault:
-    """An exception, as words: kind: its class, ours: whether it is one of `errors`."""
+    """An exception in an actor, as text.
+
+    kind: name of its class.
+    message: its text.
+    ours: whether the class is one of `pytest_cepbench.errors`.
+    memory: whether memory ran out.
+    """
 
     kind: str
-    words: str
+    message: str
     ours: bool
     memory: bool
 
 
 def fault_of(error: Exception) -> ActorFault:
-    """An exception of a model, or one of ours, on its way to the driver."""
+    """Turn an exception into a message for the driver."""
     if isinstance(error, CepError):
-        known = next(
-            kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__)
-        )
-        return ActorFault(
-            known, str(error), ours=True, memory=isinstance(error, errors.DeviceMemoryError)
-        )
+        kind = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        memory = isinstance(error, errors.DeviceMemoryError)
+        return ActorFault(kind, str(error), ours=True, memory=memory)
     return ActorFault(type(error).__name__, str(error), ours=False, memory=is_out_of_memory(error))
 
 
 def exception_of(fault: ActorFault) -> Exception:
-    """The exception again: of the same class where it is ours, else of one with the same name.
+    """Turn a fault back into an exception: of its class where that is ours, else of its name.
 
-    So what is stored of a failed input has the words that it has in process.
+    So a failed input is stored with the words that it has in a run in one process.
     """
     if fault.ours:
         kind: type[Exception] = getattr(errors, fault.kind)
-        return kind(fault.words)
+        return kind(fault.message)
     base = MemoryError if fault.memory else Exception
-    made: Exception = type(fault.kind, (base,), {})(fault.words)
-    return made
+    error: Exception = type(fault.kind, (base,), {})(fault.message)
+    return error
 
 
-def not_here() -> Any:
-    """In the place of a bound role's `load` where its model lives elsewhere."""
+def refuse_to_load() -> Any:
+    """Stand for a bound role's `load` where its model lives in an actor. Raises AssertionError."""
     msg = "this model is loaded by an actor"
     raise AssertionError(msg)

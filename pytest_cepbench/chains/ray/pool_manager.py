@@ -1,115 +1,276 @@
-"""All models of a run on the cluster: bound there once, a pool of actors for each that is needed."""
+"""The models of a run on the cluster: bound there once, a pool of actors for each needed one."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import RLock
+from functools import partial
+from threading import Condition, RLock
 from typing import Any
 
-from pytest_cepbench.chains.ray.actor_factory import bind_there
-from pytest_cepbench.chains.ray.api_proxy import ApiProxy, SerializedModel
+from pytest_cepbench.chains.ray.actor import bind_on_node
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup, exception_of
-from pytest_cepbench.chains.ray.node_loss import NodeLosses
-from pytest_cepbench.chains.ray.placement import Place, reserve
-from pytest_cepbench.chains.ray.pool import ActorPool
-from pytest_cepbench.chains.ray.remote_model import CountingModel, RemoteModel
+from pytest_cepbench.chains.ray.losses import (
+    LossLog,
+    PoisonBatches,
+    format_actor_error,
+    is_process_death,
+)
+from pytest_cepbench.chains.ray.messages import (
+    ActorFault,
+    ActorReady,
+    ActorReply,
+    ActorRequest,
+    ActorSetup,
+    exception_of,
+)
+from pytest_cepbench.chains.ray.remote_model import (
+    ApiProxy,
+    CountingModel,
+    RemoteModel,
+    SerializedModel,
+)
 from pytest_cepbench.chains.ray.resources import (
     Allocation,
+    Place,
     ResourceRequest,
-    check_wishes,
-    share_out,
+    allocate,
+    check_requests,
+    reserve,
 )
-from pytest_cepbench.chains.ray.supervisor import Supervisor
-from pytest_cepbench.errors import CepError, ModelError
+from pytest_cepbench.chains.ray.supervisor import SupervisedActor, Supervisor
+from pytest_cepbench.errors import (
+    ActorLostError,
+    CepError,
+    MeasurementError,
+    ModelError,
+    StoppedError,
+)
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, bind
 from pytest_cepbench.models.spec import ModelSpec
 
-_ENGINE = "a cluster of Ray"  # what batches wait for there is not what they wait for in process
+PREFETCH = 2
+"""Batches that an actor has at most: one that it works on, one that is on its way there."""
+
+_MOST_LOSSES = 8  # of a batch, with whole nodes counted: the cluster is being taken down
+
+_WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
+
+_ENGINE = (
+    "a cluster of Ray"  # enters notes on batch sizes: on a cluster they differ from in process
+)
+
+
+@dataclass(eq=False)
+class ActorPool:
+    """The actors of one model, as any thread may ask them. supervisor: starts and replaces them."""
+
+    supervisor: Supervisor
+    _poison: PoisonBatches = field(init=False)
+    _exclusive: int = 0  # batches that wait for an actor of their own
+    _changed: Condition = field(default_factory=Condition)
+
+    def __post_init__(self) -> None:
+        self._poison = PoisonBatches(self.supervisor.name)
+
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Start the actors, where there are none, and wait for the first that is ready.
+
+        Raises what loading raises, ModelError where an actor's model is another one or where no
+        actor can be placed, StoppedError.
+        """
+        with self._changed:
+            self.supervisor.start()
+        self._give_back(self._take(stopped))
+
+    def ask(self, request: ActorRequest, stopped: Callable[[], bool]) -> ActorReply:
+        """Send a batch to an actor, and to another one where it dies over it.
+
+        stopped: whether to stop waiting. Raises the model's exceptions, MeasurementError for a
+        batch that kills its actors, and what `start` raises.
+        """
+        losses = 0
+        while True:
+            # A batch over which an actor died is asked alone, so that no other is lost with it.
+            slots = PREFETCH if self._poison.check(request) else 1
+            actor = self._take(stopped, slots)
+            try:
+                reply = self._wait(actor.handle.answer.remote(request), stopped)
+            except ActorLostError as error:
+                losses += 1
+                self._lose(actor, error.__cause__, request)
+                if losses >= _MOST_LOSSES:
+                    name = self.supervisor.name
+                    msg = f"infrastructure: {losses} actors of the {name} died over one batch"
+                    raise MeasurementError(msg) from error
+                continue
+            finally:
+                self._give_back(actor, slots)
+            if isinstance(reply, ActorFault):
+                raise exception_of(reply)
+            assert isinstance(reply, ActorReply)
+            self.supervisor.usage.seconds += reply.seconds
+            return reply
+
+    def close(self) -> None:
+        """End all actors."""
+        import ray
+
+        with self._changed:
+            actors = self.supervisor.close()
+            self._changed.notify_all()
+        for actor in actors:
+            ray.kill(actor.handle)
+
+    def _take(self, stopped: Callable[[], bool], slots: int = 1) -> SupervisedActor:
+        """The actor that has least to do, as soon as one has so many slots for batches."""
+        with self._changed:
+            exclusive = slots == PREFETCH
+            self._exclusive += exclusive
+            try:
+                return self._wait_for_actor(stopped, slots)
+            finally:
+                self._exclusive -= exclusive
+
+    def _wait_for_actor(self, stopped: Callable[[], bool], slots: int) -> SupervisedActor:
+        supervisor = self.supervisor
+        while True:
+            supervisor.update()
+            if supervisor.fault is not None:
+                self._changed.notify_all()
+                raise supervisor.fault
+            if supervisor.closed or stopped():
+                msg = "the run stops"
+                raise StoppedError(msg)
+            free = [actor for actor in supervisor.live if actor.busy + slots <= PREFETCH]
+            if free and (slots == PREFETCH or not self._exclusive):
+                actor = min(free, key=lambda actor: actor.busy)
+                actor.busy += slots
+                # To the end, so that those with equally little to do take turns.
+                supervisor.live.remove(actor)
+                supervisor.live.append(actor)
+                return actor
+            supervisor.check_patience()
+            self._changed.wait(_WAIT_SECONDS)
+
+    def _give_back(self, actor: SupervisedActor, slots: int = 1) -> None:
+        with self._changed:
+            actor.busy -= slots
+            self._changed.notify_all()
+
+    def _wait(self, ref: Any, stopped: Callable[[], bool]) -> Any:
+        """The result of a call. Raises ActorLostError where its actor died."""
+        import ray
+
+        while True:
+            try:
+                return ray.get(ref, timeout=_WAIT_SECONDS)
+            except ray.exceptions.GetTimeoutError:
+                if self.supervisor.closed or stopped():
+                    msg = "the run stops"
+                    raise StoppedError(msg) from None
+            except ray.exceptions.RayTaskError as error:
+                msg = f"{self.supervisor.name}: {format_actor_error(error)}"
+                raise ModelError(msg) from error
+            except ray.exceptions.RayError as error:
+                raise ActorLostError from error
+
+    def _lose(
+        self, actor: SupervisedActor, error: BaseException | None, request: ActorRequest
+    ) -> None:
+        """Note that an actor is gone, or the node that held its reply."""
+        by_node = self.supervisor.is_lost_with_node(actor, error)
+        with self._changed:
+            self.supervisor.replace_lost(actor, error, by_node=by_node)
+            if not by_node and is_process_death(error):
+                self._poison.add(request)
+        if actor.loss is not None:
+            self.supervisor.losses.add_batch(actor.loss)
 
 
 @dataclass(eq=False)
 class PoolManager:
     """The pools of one run; any thread may ask for a role.
 
-    cluster: closed by whoever connected. wishes: what the user said, by role. hash_file: SHA-256 of
-    a file of this machine. begin: called before the first model is loaded.
+    cluster: closed by the caller that connected.
+    requests: for the role's pools, as the user gave them.
+    context: binds models of servers in this process.
+    begin: called once, before the first model is loaded.
+    losses: what the run lost.
     """
 
     cluster: Cluster
-    wishes: Mapping[str, ResourceRequest]
+    requests: Mapping[str, ResourceRequest]
     context: BindContext
     begin: Callable[[], None] = lambda: None
-    losses: NodeLosses = field(default_factory=NodeLosses)
+    losses: LossLog = field(default_factory=LossLog)
     _planned: list[Place] = field(default_factory=list)
-    _shares: dict[str, Allocation] = field(default_factory=dict)
-    _places: dict[Place, BoundRole] = field(default_factory=dict)
+    _allocations: dict[str, Allocation] = field(default_factory=dict)
+    _bound: dict[Place, BoundRole] = field(default_factory=dict)
     _faults: dict[Place, CepError] = field(default_factory=dict)
     _pools: dict[str, ActorPool] = field(default_factory=dict)
-    _turns: dict[Place, SerializedModel] = field(default_factory=dict)
-    _seats: dict[Place, list[Any]] | None = None
+    _served: dict[Place, SerializedModel] = field(default_factory=dict)
+    _groups: dict[Place, list[Any]] | None = None
     _digests: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
     _lock: RLock = field(default_factory=RLock)
 
     def __post_init__(self) -> None:
-        check_wishes(self.wishes, self.cluster.nodes())
+        check_requests(self.requests, self.cluster.nodes())
 
     def plan(self, places: Sequence[Place]) -> Mapping[str, Allocation]:
-        """Divide the cluster among the models that will play; by role.
+        """Divide the cluster among the models of the run; returns the pools by role.
 
-        Raises SpecError where it does not do.
+        Raises SpecError where the cluster is too small.
         """
         with self._lock:
             self._planned = [place for place in places if not SCHEMES[place[1].scheme].served]
             roles = [role for role, _ in self._planned]
-            self._shares = share_out(roles, self.wishes, self.cluster.nodes())
-            return dict(self._shares)
+            self._allocations = allocate(roles, self.requests, self.cluster.nodes())
+            return dict(self._allocations)
 
     @property
     def helpers(self) -> int:
         """How many threads keep the actors busy: while one batch is made, the next is prepared."""
-        return 2 * max((share.actors for share in self._shares.values()), default=1)
+        return 2 * max((pool.actors for pool in self._allocations.values()), default=1)
 
     def bound(
         self, role: RoleName, spec: ModelSpec, stopped: Callable[[], bool], *, force: bool = False
     ) -> BoundRole:
-        """A role bound on the cluster; its model is played by a pool there.
+        """A role bound on the cluster; its model is that of a pool there.
 
-        stopped: whether the thread that asks is to wait for nothing any more. Raises what binding
-        raises.
+        stopped: whether the thread that asks is to stop waiting. Raises what binding raises.
         """
         place = (role, spec)
         with self._lock:
             if place in self._faults:
                 raise self._faults[place]
             try:
-                known = self._places.get(place) or self._bind(place, force=force)
+                bound = self._bound.get(place) or self._bind(place, force=force)
             except CepError as error:
                 self._faults[place] = error.with_traceback(None)
                 raise
-            self._places[place] = known
-        if place in self._turns:
-            return replace(known, load=lambda: self._served(place, stopped))
-        return replace(known, load=lambda: self._load(place, stopped, force=force))
+            self._bound[place] = bound
+        if place in self._served:
+            return replace(bound, load=lambda: self._load_served(place, stopped))
+        return replace(bound, load=lambda: self._load(place, stopped, force=force))
 
-    def spent(self) -> tuple[Counter[str], float]:
-        """Models loaded, by role, and seconds in their code; of all actors."""
+    def usage(self) -> tuple[Counter[str], float]:
+        """Models loaded, by role, and seconds in their code; of all actors and servers."""
         loads: Counter[str] = Counter()
-        staffs = [pool.staff for pool in list(self._pools.values())]
-        for staff in staffs:
-            loads[staff.bound.role] += staff.spent.loads
-        turns = list(self._turns.items())
-        for (role, _), one in turns:
-            loads[role] += one.loads
-        seconds = sum(staff.spent.seconds for staff in staffs)
-        return +loads, seconds + sum(one.seconds for _, one in turns)
+        supervisors = [pool.supervisor for pool in list(self._pools.values())]
+        for supervisor in supervisors:
+            loads[supervisor.bound.role] += supervisor.usage.loads
+        served = list(self._served.items())
+        for (role, _), model in served:
+            loads[role] += model.loads
+        seconds = sum(supervisor.usage.seconds for supervisor in supervisors)
+        return +loads, seconds + sum(model.seconds for _, model in served)
 
     def close(self) -> None:
-        """Let all actors end."""
+        """End all actors."""
         with self._lock:
             for pool in self._pools.values():
                 pool.close()
@@ -120,71 +281,78 @@ class PoolManager:
         role, spec = place
         if SCHEMES[spec.scheme].served:  # its key lies here, and no device is needed for it
             bound = bind(spec, role, self.context, force=force)
-            self._turns[place] = SerializedModel(bound.load)
+            self._served[place] = SerializedModel(bound.load)
             return bound
-        node, order = self._node(role), self._order(place, force=force)
-        found = self._asked(node, order)
-        self._digests |= found.digests
+        node, setup = self._node(role), self._setup(place, force=force)
+        ready = self._bind_on(node, setup)
+        self._digests |= ready.digests
         return replace(
-            found.bound,
+            ready.bound,
             grows=False,  # how much room there is shows in the actor alone
             lasting=True,
-            build=f"{found.bound.build} on {_ENGINE}",
-            provenance={**found.bound.provenance, "engine": "ray"},
+            build=f"{ready.bound.build} on {_ENGINE}",
+            provenance={**ready.bound.provenance, "engine": "ray"},
         )
 
-    def _asked(self, node: Node, order: ActorSetup) -> ActorReady:
+    def _bind_on(self, node: Node, setup: ActorSetup) -> ActorReady:
         import ray
 
         try:
-            found = bind_there(order, node.id)
+            reply = bind_on_node(setup, node.id)
         except ray.exceptions.RayError as error:
-            words = " ".join(str(error).split())[:300]
-            msg = f"{order.role} {order.spec} could not be bound on node {node.name}: {words}"
+            text = " ".join(str(error).split())[:300]
+            msg = f"{setup.role} {setup.spec} could not be bound on node {node.name}: {text}"
             raise ModelError(msg) from error
-        if isinstance(found, ActorFault):
-            raised = exception_of(found)
-            if isinstance(raised, CepError):
-                raised = type(raised)(f"{raised} (looked up on node {node.name} of the cluster)")
-            raise raised
-        return found
+        if isinstance(reply, ActorFault):
+            fault = exception_of(reply)
+            if isinstance(fault, CepError):
+                fault = type(fault)(f"{fault} (looked up on node {node.name} of the cluster)")
+            raise fault
+        return reply
 
     def _node(self, role: str) -> Node:
         """One of the kind that the role's actors will be on."""
         nodes = self.cluster.nodes()
-        wish = self.wishes.get(role, ResourceRequest())
-        able = [node for node in nodes if node.gpus] if wish.gpus != 0 else []
+        request = self.requests.get(role, ResourceRequest())
+        able = [node for node in nodes if node.gpus] if request.gpus != 0 else []
         return max(able or nodes, key=lambda node: node.cpus)
 
-    def _order(self, place: Place, *, force: bool) -> ActorSetup:
+    def _setup(self, place: Place, *, force: bool) -> ActorSetup:
         role, spec = place
-        share = self._shares.get(role)
+        allocation = self._allocations.get(role)
         devices = sum(node.gpus for node in self.cluster.nodes())
-        wished = self.wishes.get(role, ResourceRequest()).gpus
-        gpus = share.gpus if share else (devices and 1.0 if wished is None else wished)
-        threads = share.threads if share else None
-        return ActorSetup(role, spec, force, threads, gpus, dict(self._digests))
+        requested = self.requests.get(role, ResourceRequest()).gpus
+        if allocation is not None:
+            gpus = allocation.gpus
+        elif requested is not None:
+            gpus = requested
+        else:
+            gpus = 1.0 if devices else 0.0
+        threads = allocation.threads if allocation else None
+        return ActorSetup(role, spec.text, force, threads, gpus, dict(self._digests))
 
-    # -- playing ---------------------------------------------------------------------------------
+    # -- loading ---------------------------------------------------------------------------------
 
     def _load(self, place: Place, stopped: Callable[[], bool], *, force: bool) -> Model:
         self._begin()
         with self._lock:
-            bound = self._places[place]
+            bound = self._bound[place]
             name = bound.shares or f"{place[0]} {place[1]}"
             if name not in self._pools:
                 self._pools[name] = self._pool(place, bound, force=force)
             pool = self._pools[name]
         pool.start(stopped)
-        return (CountingModel if pool.staff.counts else RemoteModel)(pool, stopped)
+        kind = CountingModel if pool.supervisor.counts else RemoteModel
+        return kind(partial(pool.ask, stopped=stopped))
 
-    def _served(self, place: Place, stopped: Callable[[], bool]) -> Model:
+    def _load_served(self, place: Place, stopped: Callable[[], bool]) -> Model:
         self._begin()
-        with self._turns[place].turn(stopped):  # what loading raises is raised here
-            return ApiProxy(self._turns[place], stopped)
+        model = self._served[place]
+        with model.turn(stopped):  # what loading raises is raised here
+            return ApiProxy(model, stopped)
 
     def _begin(self) -> None:
-        """Tell once that there is work: before the lock, since others will ask at once."""
+        """Call `begin` once: outside the lock, since its threads ask for models at once."""
         with self._lock:
             begun, self._begun = self._begun, True
         if not begun:
@@ -192,14 +360,14 @@ class PoolManager:
 
     def _pool(self, place: Place, bound: BoundRole, *, force: bool) -> ActorPool:
         role = place[0]
-        # Nobody planned for it: it has what one of its kind would have.
-        if role not in self._shares:
-            self._shares |= share_out([*self._shares, role], self.wishes, self.cluster.nodes())
-        if self._seats is None:
-            self._seats = reserve(self._planned, self._shares)
-        seats = self._seats.get(place)
-        share = self._shares[role]
-        if seats is None:  # the plan has given everything away
-            share = replace(share, actors=1, cpus=0.0)
-        order = self._order(place, force=force)
-        return ActorPool(Supervisor(self.cluster, bound, order, share, self.losses, seats))
+        if role not in self._allocations:  # it was not planned for
+            roles = [*self._allocations, role]
+            self._allocations |= allocate(roles, self.requests, self.cluster.nodes())
+        if self._groups is None:
+            self._groups = reserve(self._planned, self._allocations)
+        groups = self._groups.get(place)
+        allocation = self._allocations[role]
+        if groups is None:  # the plan has given everything away
+            allocation = replace(allocation, actors=1, cpus=0.0)
+        setup = self._setup(place, force=force)
+        return ActorPool(Supervisor(self.cluster, bound, setup, allocation, self.losses, groups))

@@ -1,8 +1,11 @@
-"""A role that is played by the actors of a pool; what a bound role's `load` gives in the driver."""
+"""Models as the driver's threads hold them: calls go to a pool's actors, or to a server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -10,83 +13,86 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
-from pytest_cepbench.chains.ray.pool import ActorPool
+from pytest_cepbench.errors import StoppedError
 from pytest_cepbench.models.protocols import Battle, FloatArray, ImageLike, Reply
+
+_LOCK_SECONDS = 0.2  # between looks at whether the run stops
 
 
 class RemoteModel:
-    """Every role's methods; the pool's model plays those that it can.
+    """A model of a pool's actors, with every role's methods; the actors refuse those it lacks.
 
-    For one thread at a time. stopped: whether to wait no longer for what was asked.
+    For one thread at a time.
+    ask: sends a batch and waits for its reply.
     """
 
-    def __init__(self, pool: ActorPool, stopped: Callable[[], bool]) -> None:
-        self._pool = pool
-        self._stopped = stopped
-        self._last: tuple[list[str], ActorReply] | None = None
+    def __init__(self, ask: Callable[[ActorRequest], ActorReply]) -> None:
+        self._ask = ask
+        self._last: tuple[list[Any], ActorReply] | None = None
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> Sequence[str | Failure | Reply]:
         """As `Describer`."""
-        found: Sequence[str | Failure | Reply] = self._ask(
+        texts: Sequence[str | Failure | Reply] = self._call(
             "describe", _pixels(images), prompt, list(seeds)
-        ).value
-        return found
+        )
+        return texts
 
     def generate(
         self, texts: Sequence[str], seeds: Sequence[int]
     ) -> Sequence[ImageLike | Failure | Reply]:
-        """As `Generator`; drawings are (h, w, 3) uint8."""
-        found: Sequence[ImageLike | Failure | Reply] = self._ask(
+        """As `Generator`; images are (height, width, 3) uint8."""
+        images: Sequence[ImageLike | Failure | Reply] = self._call(
             "generate", list(texts), list(seeds)
-        ).value
-        return found
+        )
+        return images
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """As `Encoder`."""
-        found: FloatArray = self._ask("encode_images", _pixels(images)).value
-        return found
+        vectors: FloatArray = self._call("encode_images", _pixels(images))
+        return vectors
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """As `Encoder`."""
-        found: FloatArray = self._ask("encode_texts", list(texts)).value
-        return found
+        vectors: FloatArray = self._call("encode_texts", list(texts))
+        return vectors
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
     ) -> Sequence[Detections | Failure]:
         """As `Detector`."""
-        found: Sequence[Detections | Failure] = self._ask(
-            "detect", _pixels(images), [list(asked) for asked in queries]
-        ).value
-        return found
+        detections: Sequence[Detections | Failure] = self._call(
+            "detect", _pixels(images), [list(words) for words in queries]
+        )
+        return detections
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> Sequence[Any]:
         """As `Judge`."""
-        sent = [
+        plain = [
             Battle(_plain(battle.question), _plain(battle.first), _plain(battle.second))
             for battle in battles
         ]
-        found: Sequence[Any] = self._ask("judge", sent, list(seeds)).value
-        return found
+        verdicts: Sequence[Any] = self._call("judge", plain, list(seeds))
+        return verdicts
 
-    def _ask(self, method: str, inputs: list[Any], *rest: Any) -> ActorReply:
-        answer = self._pool.ask(ActorRequest(method, inputs, rest), self._stopped)
-        self._last = (inputs, answer)
-        return answer
+    def _call(self, method: str, inputs: list[Any], *rest: Any) -> Any:
+        reply = self._ask(ActorRequest(method, inputs, rest))
+        self._last = (inputs, reply)
+        return reply.value
 
     def _lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of texts: with the last reply where it was for these texts, else asked for."""
         if self._last is not None:
-            inputs, answer = self._last
-            if answer.lengths is not None and inputs == list(texts):
-                return answer.lengths
-        found: tuple[list[int], int] = self._ask("text_lengths", list(texts)).value
-        return found
+            inputs, reply = self._last
+            if reply.lengths is not None and inputs == list(texts):
+                return reply.lengths
+        lengths: tuple[list[int], int] = self._call("text_lengths", list(texts))
+        return lengths
 
 
 class CountingModel(RemoteModel):
-    """One whose model says how long texts are: it did so with its last answer."""
+    """A remote model that says how long texts are."""
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """As `CountsTokens`."""
@@ -98,4 +104,71 @@ def _pixels(images: Sequence[Image.Image]) -> list[Any]:
 
 
 def _plain(pieces: Sequence[Any]) -> list[Any]:
-    return [np.asarray(one) if isinstance(one, Image.Image) else one for one in pieces]
+    return [np.asarray(piece) if isinstance(piece, Image.Image) else piece for piece in pieces]
+
+
+# -- models behind a server ----------------------------------------------------------------------
+
+
+class SerializedModel:
+    """A model of the driver that is loaded once, and called by one thread at a time.
+
+    So a server has as many requests at once, and as many a minute, as in a run in one process.
+    seconds: in its code.
+    """
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+        self._model: Any = None
+        self._lock = Lock()
+        self.seconds = 0.0
+
+    @property
+    def loads(self) -> int:
+        """How often the model was loaded: 0 or 1."""
+        return int(self._model is not None)
+
+    @contextmanager
+    def turn(self, stopped: Callable[[], bool]) -> Iterator[Any]:
+        """The model, for this thread alone.
+
+        stopped: whether to stop waiting. Raises StoppedError, and what loading raises.
+        """
+        while not self._lock.acquire(timeout=_LOCK_SECONDS):
+            if stopped():
+                msg = "the run stops"
+                raise StoppedError(msg)
+        started = time.perf_counter()
+        try:
+            if self._model is None:
+                self._model = self._load()
+            yield self._model
+        finally:
+            self.seconds += time.perf_counter() - started
+            self._lock.release()
+
+
+class ApiProxy:
+    """The roles of a model behind a server, one call at a time.
+
+    stopped: whether to stop waiting.
+    """
+
+    def __init__(self, model: SerializedModel, stopped: Callable[[], bool]) -> None:
+        self._serialized = model
+        self._stopped = stopped
+
+    def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> Any:
+        """As `Describer`."""
+        with self._serialized.turn(self._stopped) as model:
+            return model.describe(images, prompt, seeds)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
+        """As `Generator`."""
+        with self._serialized.turn(self._stopped) as model:
+            return model.generate(texts, seeds)
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> Any:
+        """As `Judge`."""
+        with self._serialized.turn(self._stopped) as model:
+            return model.judge(battles, seeds)

@@ -1,4 +1,10 @@
-"""Who works in a pool: actors are hired, welcomed when they are ready, replaced when they are lost."""
+"""The actors of one model: started, checked when ready, replaced when lost.
+
+Ray's own restarts are off. With `max_restarts` a new process would work on before its weights are
+compared with those of the run; with `max_task_retries` Ray repeats a batch without saying so: a
+node's loss could not be told from a batch that kills its process, neighbours of such a batch would
+be given up with it, and the report could not name what was lost.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +12,77 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_cepbench.chains.ray.actor_factory import hire
-from pytest_cepbench.chains.ray.cluster import Cluster
-from pytest_cepbench.chains.ray.failures import format_actor_error, why
-from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup, exception_of
-from pytest_cepbench.chains.ray.node_loss import NodeLoss, NodeLosses
+from pytest_cepbench.artifacts import canonical_json
+from pytest_cepbench.chains.ray.actor import create_actor
+from pytest_cepbench.chains.ray.cluster import Cluster, check_versions
+from pytest_cepbench.chains.ray.losses import (
+    LossLog,
+    LostActor,
+    format_actor_error,
+    loss_reason,
+)
+from pytest_cepbench.chains.ray.messages import (
+    ActorFault,
+    ActorReady,
+    ActorSetup,
+    exception_of,
+)
 from pytest_cepbench.chains.ray.resources import Allocation
-from pytest_cepbench.chains.ray.version_check import difference
-from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
+from pytest_cepbench.errors import (
+    CepError,
+    DeviceMemoryError,
+    ModelError,
+    SpecError,
+)
 from pytest_cepbench.models.protocols import BoundRole
 
 PATIENCE = 300.0
 """Seconds to wait while no actor of a model lives and none can be placed."""
 
-_SQUEEZE = 2.0  # seconds without any actor, after which one is made where there is no seat for it
+_SPARE_SECONDS = 2.0  # without any actor, after which one is started where no place is reserved
 
-_STANDING = -1
+_NO_PLACE = -1  # place of an actor that runs on another node's cores beside the actors there
 
-_STARTS = 2  # actors in a row that may die before they are ready, after the first ones were
+_MOST_FAILED_STARTS = 2  # actors in a row that may die before they are ready, once some were ready
+
+_OTHER_WEIGHTS = (
+    "the weights or configurations differ: copy them, or share the folder, and let no trainer "
+    "write there meanwhile"
+)
 
 
 @dataclass(eq=False)
 class SupervisedActor:
-    """An actor. placed, ready: what it answers when it runs, and when its model is loaded."""
+    """An actor.
+
+    handle: Ray's.
+    where, loading: what it replies when it has a place, and when its model is loaded.
+    place: index of its placement group.
+    initial: whether it is one of those that the pool began with.
+    node_id, node: id and name of its node; empty until it has a place.
+    busy: batches that it has.
+    loss: as noted in the log when it is gone.
+    """
 
     handle: Any
-    placed: Any
-    ready: Any
-    seat: int
-    first: bool
+    where: Any
+    loading: Any
+    place: int
+    initial: bool
     node_id: str = ""
     node: str = ""
     busy: int = 0
-    loss: NodeLoss | None = None
+    loss: LostActor | None = None
 
     @property
-    def place(self) -> str:
-        """Where it is, as the end of a phrase; empty while nobody knows."""
+    def on_node(self) -> str:
+        """Its node, as the end of a phrase; empty until it has a place."""
         return f" on node {self.node}" if self.node else ""
 
 
 @dataclass
 class ActorUsage:
-    """What the actors of a pool did: models loaded, seconds in their code."""
+    """What the actors of a pool did. loads: models loaded. seconds: in the models' code."""
 
     loads: int = 0
     seconds: float = 0.0
@@ -56,23 +90,29 @@ class ActorUsage:
 
 @dataclass(eq=False)
 class Supervisor:
-    """The actors of one model, and those that are yet to come; for one thread at a time.
+    """The actors of one model, and those that are being started; for one thread at a time.
 
-    bound: the model as it was bound first, which every actor has to agree with. order: what they
-    are told. seats: where Ray is to place them, one after the other; None anywhere. live: those
-    that are ready. fault: why none of them can play. counts: whether the model says how long texts
-    are.
+    bound: the model as it was bound first, which every actor has to agree with.
+    setup: sent to every actor.
+    allocation: the resources of the pool.
+    losses: where lost actors are noted.
+    groups: Ray's placement groups, one for each actor; None lets Ray place them.
+    live: actors that are ready.
+    fault: why the pool cannot work, once that is known.
+    usage: of all actors so far.
+    counts: whether the model says how long texts are.
+    closed: whether no actor is started any more.
     """
 
     cluster: Cluster
     bound: BoundRole
-    order: ActorSetup
-    share: Allocation
-    losses: NodeLosses
-    seats: list[Any] | None = None
+    setup: ActorSetup
+    allocation: Allocation
+    losses: LossLog
+    groups: list[Any] | None = None
     live: list[SupervisedActor] = field(default_factory=list)
     fault: Exception | None = None
-    spent: ActorUsage = field(default_factory=ActorUsage)
+    usage: ActorUsage = field(default_factory=ActorUsage)
     counts: bool = False
     closed: bool = False
     _pending: list[SupervisedActor] = field(default_factory=list)
@@ -85,39 +125,39 @@ class Supervisor:
         return f"{self.bound.role} {self.bound.spec}"
 
     def start(self) -> None:
-        """Have the actors made, where there are none."""
+        """Start the actors, where there are none."""
         if not (self.live or self._pending or self.fault):
             self._empty_since = time.monotonic()
-            self._pending = [self._hire(seat, first=True) for seat in range(self.share.actors)]
+            places = range(self.allocation.actors)
+            self._pending = [self._start_actor(place, initial=True) for place in places]
 
-    def look(self) -> None:
-        """See who has been placed, who is ready, who died before it was."""
+    def update(self) -> None:
+        """Look which actors have a place by now, are ready, or died before they were."""
         import ray
 
-        for member in list(self._pending):
+        for actor in list(self._pending):
             try:
-                if not member.node_id and _is_there(member.placed):
-                    member.node_id, member.node = ray.get(member.placed)
-                if not _is_there(member.ready):
+                if not actor.node_id and _has_result(actor.where):
+                    actor.node_id, actor.node = ray.get(actor.where)
+                if not _has_result(actor.loading):
                     continue
-                self._welcome(member, ray.get(member.ready))
+                self._add_loaded(actor, ray.get(actor.loading))
             except ray.exceptions.RayTaskError as error:
-                self._refuse(
-                    member, ModelError(f"{self.name}{member.place}: {format_actor_error(error)}")
-                )
+                msg = f"{self.name}{actor.on_node}: {format_actor_error(error)}"
+                self._reject(actor, ModelError(msg))
             except ray.exceptions.RayError as error:
-                self._lose_start(member, error)
+                self._lose_start(actor, error)
 
     def check_patience(self) -> None:
-        """Raise ModelError where nobody lives, nobody loads, and nobody has come for long."""
-        if self.live or any(member.node_id for member in self._pending):
+        """Raise ModelError where no actor lives or loads, and none has had a place for long."""
+        if self.live or any(actor.node_id for actor in self._pending):
             self._empty_since = time.monotonic()
             return
         empty = time.monotonic() - self._empty_since
-        if not self.share.gpus and empty > _SQUEEZE and self.cluster.has_lost_nodes():
-            # Its seat went with a node: better crowd another node's cores than stop.
-            if not any(member.seat == _STANDING for member in self._pending):
-                self._pending.append(self._hire(_STANDING, first=False))
+        if not self.allocation.gpus and empty > _SPARE_SECONDS and self.cluster.has_lost_nodes():
+            # Its place went with a node: better crowd another node's cores than stop.
+            if not any(actor.place == _NO_PLACE for actor in self._pending):
+                self._pending.append(self._start_actor(_NO_PLACE, initial=False))
             if empty < PATIENCE:
                 return
         if not self._pending:
@@ -126,90 +166,123 @@ class Supervisor:
         if empty > PATIENCE:
             msg = (
                 f"infrastructure: no actor of the {self.name} could be placed within "
-                f"{PATIENCE:.0f} s (each asks for {self.share.gpus:g} GPUs and {self.share.cpus:g} "
-                f"CPUs): is the cluster in use by others, or have nodes left? {self.cluster}"
+                f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
+                f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have nodes "
+                f"left? {self.cluster}"
             )
             raise ModelError(msg)
 
-    def lose(self, member: SupervisedActor, error: BaseException | None, *, by_node: bool) -> None:
-        """One that was ready is gone, whoever noticed it first; another one is hired."""
+    def replace_lost(
+        self, actor: SupervisedActor, error: BaseException | None, *, by_node: bool
+    ) -> None:
+        """Note that an actor that was ready is gone, once, and start another one.
+
+        error: of Ray. by_node: whether its node is lost too.
+        """
         import ray
 
-        if member not in self.live:
+        if actor not in self.live:
             return
-        self.live.remove(member)
-        member.loss = self.losses.add(self.bound.role, member.node, why(error, by_node=by_node))
-        ray.kill(member.handle)  # where it is only out of reach, it is not to work on
-        if not self.closed and self._failed_starts < _STARTS:
-            self._pending.append(self._hire(member.seat, first=False))
+        self.live.remove(actor)
+        reason = loss_reason(error, by_node=by_node)
+        actor.loss = self.losses.add(self.bound.role, actor.node, reason)
+        ray.kill(actor.handle)  # where it is only out of reach, it is not to work on
+        if not self.closed and self._failed_starts < _MOST_FAILED_STARTS:
+            self._pending.append(self._start_actor(actor.place, initial=False))
         self._empty_since = time.monotonic()
 
-    def is_lost_with_node(self, member: SupervisedActor, error: BaseException | None) -> bool:
-        """Whether it was its node that died."""
+    def is_lost_with_node(self, actor: SupervisedActor, error: BaseException | None) -> bool:
+        """Whether the actor's node died, rather than its process."""
         if "node has died" in str(error):
             return True
-        return bool(member.node_id) and not self.cluster.is_alive(member.node_id)
+        return bool(actor.node_id) and not self.cluster.is_alive(actor.node_id)
 
-    def dismiss(self) -> list[SupervisedActor]:
-        """Hire nobody any more. Returns those who are to end."""
+    def close(self) -> list[SupervisedActor]:
+        """Start no actor any more. Returns those that are to be ended."""
         self.closed = True
-        members = [*self._pending, *self.live]
+        actors = [*self._pending, *self.live]
         self._pending, self.live = [], []
-        return members
+        return actors
 
-    def _hire(self, seat: int, *, first: bool) -> SupervisedActor:
-        standing = seat == _STANDING
-        share = replace(self.share, cpus=0.0) if standing else self.share
-        place = self.seats[seat] if self.seats and not standing else None
-        handle = hire(self.order, share, place)
-        return SupervisedActor(handle, handle.where.remote(), handle.load.remote(), seat, first)
+    def _start_actor(self, place: int, *, initial: bool) -> SupervisedActor:
+        placed = place != _NO_PLACE
+        allocation = self.allocation if placed else replace(self.allocation, cpus=0.0)
+        group = self.groups[place] if self.groups and placed else None
+        handle = create_actor(self.setup, allocation, group)
+        return SupervisedActor(handle, handle.where.remote(), handle.load.remote(), place, initial)
 
-    def _welcome(self, member: SupervisedActor, said: ActorReady | ActorFault) -> None:
-        if isinstance(said, ActorFault):
-            error = exception_of(said)
+    def _add_loaded(self, actor: SupervisedActor, reply: ActorReady | ActorFault) -> None:
+        if isinstance(reply, ActorFault):
+            error = exception_of(reply)
             if isinstance(error, CepError):
-                error = type(error)(f"node {member.node}: {error}")
-            self._refuse(member, error)
+                error = type(error)(f"node {actor.node}: {error}")
+            self._reject(actor, error)
             return
-        other = difference(self.name, self.bound, said)
-        if other:
-            self._refuse(member, ModelError(other))
+        mismatch = first_mismatch(self.name, self.bound, reply)
+        if mismatch:
+            self._reject(actor, ModelError(mismatch))
             return
-        self._pending.remove(member)
-        self.live.append(member)
+        self._pending.remove(actor)
+        self.live.append(actor)
         self._failed_starts = 0
-        self.counts = said.counts
-        self.spent.loads += 1
-        self.spent.seconds += said.seconds
-        self.order = replace(self.order, digests={**self.order.digests, **said.digests})
+        self.counts = reply.counts
+        self.usage.loads += 1
+        self.usage.seconds += reply.seconds
+        self.setup = replace(self.setup, digests={**self.setup.digests, **reply.digests})
 
-    def _refuse(self, member: SupervisedActor, error: Exception) -> None:
-        """An actor that cannot play: at first that ends the pool, later it is done without."""
+    def _reject(self, actor: SupervisedActor, error: Exception) -> None:
+        """End an actor that cannot work: an initial one ends the pool, a later one only itself."""
         import ray
 
-        self._pending.remove(member)
-        ray.kill(member.handle)
-        no_room = isinstance(error, DeviceMemoryError | MemoryError)
-        if no_room and (self.live or self._pending):
-            self.losses.remark(f"an actor of the {self.name} is done without: {error}")
-        elif no_room:  # there may be room another time: the next that asks starts anew
+        self._pending.remove(actor)
+        ray.kill(actor.handle)
+        no_memory = isinstance(error, DeviceMemoryError | MemoryError)
+        if no_memory and (self.live or self._pending):
+            self.losses.remark(f"the {self.name} has an actor less: {error}")
+        elif no_memory:  # there may be room another time: the next that asks starts anew
             raise error
-        elif member.first:
+        elif actor.initial:
             self.fault = error
         else:
-            self.losses.remark(f"no new actor of the {self.name}{member.place}: {error}")
+            self.losses.remark(f"no new actor of the {self.name}{actor.on_node}: {error}")
 
-    def _lose_start(self, member: SupervisedActor, error: Exception) -> None:
-        """An actor died before it was ready."""
-        self._pending.remove(member)
-        by_node = self.is_lost_with_node(member, error)
-        member.loss = self.losses.add(self.bound.role, member.node, why(error, by_node=by_node))
+    def _lose_start(self, actor: SupervisedActor, error: Exception) -> None:
+        """Note that an actor died before it was ready, and start another one."""
+        self._pending.remove(actor)
+        by_node = self.is_lost_with_node(actor, error)
+        reason = loss_reason(error, by_node=by_node)
+        actor.loss = self.losses.add(self.bound.role, actor.node, reason)
         self._failed_starts += not by_node
-        if not self.closed and self._failed_starts < _STARTS * self.share.actors:
-            self._pending.append(self._hire(member.seat, first=False))
+        most = _MOST_FAILED_STARTS * self.allocation.actors
+        if not self.closed and self._failed_starts < most:
+            self._pending.append(self._start_actor(actor.place, initial=False))
 
 
-def _is_there(ref: Any) -> bool:
+def first_mismatch(name: str, bound: BoundRole, ready: ActorReady) -> str:
+    """The first thing in which an actor's model differs from the run's; empty where it is the same.
+
+    name: of the model, for people. bound: the model as it was bound first.
+    """
+    try:
+        check_versions(ready.node, *ready.version.split())
+    except SpecError as error:
+        return str(error)
+    for part, remedy in (
+        ("fingerprint", _OTHER_WEIGHTS),
+        ("adapter", "install the same packages on all nodes"),
+        ("params", "give device= and dtype= in the spec, or only nodes of one kind"),
+    ):
+        expected, actual = (_short(getattr(role, part)) for role in (bound, ready.bound))
+        if expected != actual:
+            return f"{name}: {part} {actual} on node {ready.node}, {expected} elsewhere: {remedy}"
+    return ""
+
+
+def _short(value: Any) -> str:
+    return value[:16] if isinstance(value, str) else canonical_json(dict(value))
+
+
+def _has_result(ref: Any) -> bool:
     import ray
 
     return bool(ray.wait([ref], timeout=0)[0])

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.datasets.geneval.prompts import PUBLISHED_SEED, write_prompts
+from pytest_cepbench.datasets.geneval.generator import PUBLISHED_SEED, write_prompts
 from pytest_cepbench.datasets.json_files import read_json_lines
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import COLORS, Prompt, parse_prompt, prompt_metadata
 
 VERSION = 1
+
+PUBLISHED_FILE = Path(__file__).with_name("published.jsonl")
+"""The published suite of 553 prompts, as its authors released it."""
 
 _TEXT_FIELDS: Mapping[str, str] = {"prompt": "prompt", "detailed": "detailed_caption"}
 
@@ -51,11 +54,11 @@ def load_geneval(
     do not fit.
     """
     _check_options(path, captions, images_per_prompt, seed)
-    if path is None:
-        written = write_prompts(seed)
-        entries = [_Entry(f"{i:05d}", one.prompt, one.text) for i, one in enumerate(written)]
+    if path is None and seed != PUBLISHED_SEED:
+        written = enumerate(write_prompts(seed))
+        entries = [_Entry(f"{i:05d}", generated.prompt, generated.text) for i, generated in written]
     else:
-        entries = _read(path, _TEXT_FIELDS[captions])
+        entries = _read(path or PUBLISHED_FILE, _TEXT_FIELDS[captions])
     samples = [
         Sample(
             name,
@@ -127,13 +130,14 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
         if clause.color is not None and clause.color not in COLORS:
             msg = f"include[{place}]: color: {clause.color!r} is none of {', '.join(COLORS)}"
             raise ValueError(msg)
-    names = [one.name for one in prompt.include] + [one.name for one in prompt.exclude]
+    names = [clause.name for clause in prompt.include]
+    names += [exclusion.name for exclusion in prompt.exclude]
     for name in names:
         _check_encodable("class", name)
     text = fields.get(text_field)
     if not isinstance(text, str) or not text.strip():
-        found = "missing" if text_field not in fields else f"got {text!r}"
-        msg = f"{text_field}: a text is expected, {found}"
+        actual = "missing" if text_field not in fields else f"got {text!r}"
+        msg = f"{text_field}: a text is expected, {actual}"
         raise ValueError(msg)
     _check_encodable(text_field, text)
     return _Entry(_index(fields.get("index", number)), prompt, text)

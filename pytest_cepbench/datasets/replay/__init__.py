@@ -9,25 +9,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_cepbench.datasets.paths import list_folder, some_of
-from pytest_cepbench.datasets.replay import genception, geneval, mgg, mmgenbench, sdp
+from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
+from pytest_cepbench.datasets.replay.tables import MMGENBENCH
 from pytest_cepbench.errors import DatasetError, SpecError, unknown_name
 
 __all__ = ["LAYOUTS", "Artifact", "Layout", "Replay", "Start", "open_replay"]
 
 LAYOUTS: Mapping[str, Layout] = {
-    layout.name: layout
-    for layout in (sdp.LAYOUT, mgg.LAYOUT, geneval.LAYOUT, mmgenbench.LAYOUT, genception.LAYOUT)
+    layout.name: layout for layout in (SDP, MGG, GENEVAL, MMGENBENCH, GENCEPTION)
 }
 """The layouts that can be read, by name."""
 
 
 def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> Replay:
-    """What another tool has generated, at this path.
+    """Open the chains that another tool has generated, at this path.
 
-    target: a folder, or MMGenBench's table. layout: one of `LAYOUTS`; None looks for it. params:
-    the layout's own (`encoding` of SDP and MMGenBench; `predictions` and `images`, tables of
-    MMGenBench; `results`, folder of GenCeption).
+    target: a folder, or MMGenBench's table.
+    layout: one of `LAYOUTS`; None looks for it.
+    params: the layout's own (`encoding` of SDP and MMGenBench; `predictions` and `images`, tables
+    of MMGenBench; `results`, folder of GenCeption).
     All files are listed and tables looked through here, so that what is wrong shows at once; images
     are read when they are needed.
     Raises SpecError for a layout or parameter that does not exist, DatasetError when there is
@@ -52,8 +53,8 @@ def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> R
 def _detect(path: Path) -> Layout:
     fitting = [layout for layout in LAYOUTS.values() if layout.fits(path)]
     # GenCeption marks its files by a number at the end only, which files of other layouts can have.
-    if len(fitting) > 1 and genception.LAYOUT in fitting:
-        fitting.remove(genception.LAYOUT)
+    if len(fitting) > 1 and GENCEPTION in fitting:
+        fitting.remove(GENCEPTION)
     if len(fitting) > 1:
         names = " and ".join(layout.name for layout in fitting)
         msg = f"replay:{path}: this looks like {names}: say which with the parameter layout"

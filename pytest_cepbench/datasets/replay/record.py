@@ -1,18 +1,21 @@
-"""What every layout is read into: artifacts by start, generation and name."""
+"""The record that every layout is read into: artifacts by start, generation and name; and its files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_cepbench.datasets.paths import some_of, stem
-from pytest_cepbench.datasets.sample import Sample, SeedImage
+from pytest_cepbench.datasets.paths import images_by_stem, list_folder, some_of, stem
+from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError
 
 VERSION = "1"
 """Of the rules by which files become artifacts; part of a replay's identity."""
+
+_GENERATION = re.compile(r"gen-([0-9]{1,4})")
 
 Start = Literal["image", "text"]
 
@@ -26,9 +29,11 @@ Held = Mapping[tuple[Start, int], Mapping[str, Artifact]]
 class Replay:
     """Chains that another tool has generated.
 
-    name: of the layout. path: what the user gave. held: what was found. names: the names under
-    which the artifacts of a sample may be recorded, best first; none where its id cannot be one of
-    this layout's.
+    name: of the layout.
+    path: what the user gave.
+    held: what was found.
+    names: the names under which the artifacts of a sample may be recorded, best first; none where
+    its id cannot be one of this layout's.
     """
 
     name: str
@@ -42,32 +47,32 @@ class Replay:
         return {"layout": self.name, "version": VERSION}
 
     def records(self, start: Start, generation: int) -> bool:
-        """Whether this generation (from 1) of chains with this start is here at all."""
+        """True where this generation (from 1) of chains with this start was recorded at all."""
         return (start, generation) in self.held
 
     def artifact(self, sample: Sample, start: Start, generation: int) -> Artifact | None:
-        """What the sample's chain holds there; None where it is missing.
+        """The artifact of the sample's chain there; None where it is missing.
 
         A text is given as it was written, perhaps empty; the `load` of an image raises ImageError
         when the file holds none.
         """
-        found = self.held.get((start, generation), {})
-        name = self._name(sample, found)
-        return None if name is None else found[name]
+        artifacts = self.held.get((start, generation), {})
+        name = self._name(sample, artifacts)
+        return None if name is None else artifacts[name]
 
     def check(self, samples: Iterable[Sample]) -> None:
         """Refuse a data set that these chains cannot belong to.
 
-        samples: all of the data set's. Raises DatasetError when two of them would be given the same
-        artifact (`a.jpg` and `a.png`, or one stem in two categories beside a flat folder), or when
-        there is none for any of them.
+        samples: all of the data set's.
+        Raises DatasetError when two of them would be given the same artifact (`a.jpg` and `a.png`,
+        or one stem in two categories beside a flat folder), or when there is none for any of them.
         """
         owners: dict[tuple[Start, int, str], str] = {}
         ids = []
         for sample in samples:
             ids.append(sample.id)
-            for (start, generation), found in self.held.items():
-                name = self._name(sample, found)
+            for (start, generation), artifacts in self.held.items():
+                name = self._name(sample, artifacts)
                 if name is None:
                     continue
                 owner = owners.setdefault((start, generation, name), sample.id)
@@ -78,23 +83,26 @@ class Replay:
                     )
                     raise DatasetError(msg)
         if not owners:
-            recorded = {name for found in self.held.values() for name in found}
+            recorded = {name for artifacts in self.held.values() for name in artifacts}
             msg = (
                 f"{self.path} ({self.name}) holds nothing of these samples; it has "
                 f"{some_of(recorded) or 'no artifact'}, the samples are {some_of(ids)}"
             )
             raise DatasetError(msg)
 
-    def _name(self, sample: Sample, found: Mapping[str, Artifact]) -> str | None:
-        return next((name for name in self.names(sample) if name in found), None)
+    def _name(self, sample: Sample, artifacts: Mapping[str, Artifact]) -> str | None:
+        return next((name for name in self.names(sample) if name in artifacts), None)
 
 
 @dataclass(frozen=True)
 class Layout:
     """One way in which a tool lays out its chains.
 
-    says: what it looks like, for people. params: what a user may set. fits: whether a path looks
-    like it at a glance; raises DatasetError for a folder that cannot be read. read: raises DatasetError where the files are not as it has them.
+    says: what it looks like, for people.
+    params: what a user may set.
+    fits: whether a path looks like it at a glance; raises DatasetError for a folder that cannot be
+    read.
+    read: raises DatasetError where the files are not as it has them.
     """
 
     name: str
@@ -108,3 +116,58 @@ def stems(sample: Sample) -> tuple[str, ...]:
     """The sample's id without its suffix, with its folders and without them."""
     whole = stem(sample.id)
     return whole, whole.rpartition("/")[2]
+
+
+def refuse_outside(root: Path, path: Path) -> None:
+    """Raises DatasetError for a link that leads out of the root: it is not followed."""
+    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        msg = f"{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
+        raise DatasetError(msg)
+
+
+def images_in(root: Path, folder: Path) -> dict[str, FileImage]:
+    """The images directly in a folder below the root, by stem.
+
+    Raises DatasetError as `images_by_stem`, and for links that lead out of the root.
+    """
+    refuse_outside(root, folder)
+    images = images_by_stem(folder)
+    for file in images.values():
+        refuse_outside(root, file)
+    return {name: FileImage(file) for name, file in images.items()}
+
+
+def numbered_images(root: Path, folder: Path) -> dict[int, FileImage]:
+    """The images of a folder whose stems are numbers, by number; others are passed over.
+
+    Raises DatasetError as `images_in`, and when one number is written in two ways.
+    """
+    images: dict[int, FileImage] = {}
+    for name, image in images_in(root, folder).items():
+        if not re.fullmatch(r"[0-9]{1,9}", name):
+            continue
+        number = int(name)
+        if number in images:
+            msg = f"{str(folder)!r} holds both {images[number].path.name!r} and {image.path.name!r}"
+            raise DatasetError(msg)
+        images[number] = image
+    return images
+
+
+def generations(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Number and path of each folder `gen-3/` and table `gen-4.csv`, in order of numbers.
+
+    Raises DatasetError when a generation is there twice.
+    """
+    paths: dict[int, Path] = {}
+    for path in list_folder(folder):
+        name = path.name if path.is_dir() else path.name.removesuffix(".csv")
+        match = _GENERATION.fullmatch(name)
+        if match is None or not (path.is_dir() or path.suffix == ".csv"):
+            continue
+        number = int(match[1])
+        if number in paths:
+            msg = f"{str(folder)!r} holds generation {number} twice: {paths[number].name!r} and {path.name!r}"
+            raise DatasetError(msg)
+        paths[number] = path
+    yield from sorted(paths.items())

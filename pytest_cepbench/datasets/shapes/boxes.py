@@ -1,4 +1,4 @@
-"""Where things are: the objects of a scene with the boxes that they take up in an image."""
+"""The objects of a scene with the boxes that they take up in an image."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class LocatedObject:
 def object_boxes(image: ImageArtifact) -> tuple[LocatedObject, ...]:
     """The objects that `perceive` sees, sorted by cell, each with its tight box. Never raises.
 
-    A box holds the pixels whose center the object covers; in an image of another size it is as exact
-    as those 64 x 64 pixels are.
+    A box holds the pixels whose center the object covers; in an image of another size it is as
+    exact as those 64 x 64 pixels are.
     """
     width, height = image.size
-    found = []
+    located = []
     for what, cover, left, top in sightings(image):
         own = _own(what.shape, cover)
         # An object too faint to cover any pixel to one half still has its strongest pixel.
@@ -44,8 +44,8 @@ def object_boxes(image: ImageArtifact) -> tuple[LocatedObject, ...]:
             (left + float(columns[-1]) + 1) * x,
             (top + float(rows[-1]) + 1) * y,
         )
-        found.append(LocatedObject(what, box))
-    return tuple(found)
+        located.append(LocatedObject(what, box))
+    return tuple(located)
 
 
 def _own(shape: Shape, cover: FloatArray) -> FloatArray:

@@ -75,18 +75,18 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
     places = _swapped(scene, knobs.swap, happens["swap"][0], which["swap"][0])
     moves = _targets(scene, which["move"])
     kept = []
-    for one in scene.objects:
-        if happens["miss"][one.cell] < knobs.miss:
+    for scene_object in scene.objects:
+        if happens["miss"][scene_object.cell] < knobs.miss:
             continue
-        cell = places[one.cell]
-        if happens["move"][one.cell] < knobs.move:
-            cell = moves.get(one.cell, cell)
-        kept.append(replace(_relooked(one, knobs, happens, which), cell=cell))
+        cell = places[scene_object.cell]
+        if happens["move"][scene_object.cell] < knobs.move:
+            cell = moves.get(scene_object.cell, cell)
+        kept.append(replace(_relooked(scene_object, knobs, happens, which), cell=cell))
     return Scene(tuple(kept))
 
 
 def is_blank(knobs: Degradation, seed: int) -> bool:
-    """Whether the whole answer of this seed is lost."""
+    """True where the whole answer of this seed is lost."""
     return knobs.blank > 0 and bool(_draws(seed)[0]["blank"][0] < knobs.blank)
 
 
@@ -100,13 +100,13 @@ def _draws(seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
 
 
 def _relooked(
-    one: SceneObject,
+    scene_object: SceneObject,
     knobs: Degradation,
     happens: dict[str, FloatArray],
     which: dict[str, FloatArray],
 ) -> SceneObject:
-    cell = one.cell
-    color, shape, size = one.color, one.shape, one.size
+    cell = scene_object.cell
+    color, shape, size = scene_object.color, scene_object.shape, scene_object.size
     if happens["recolor"][cell] < knobs.recolor:
         color = _another(COLORS, color, which["recolor"][cell])
     if happens["reshape"][cell] < knobs.reshape:
@@ -122,8 +122,8 @@ def _another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
 
 
 def _swapped(scene: Scene, probability: float, happens: float, which: float) -> dict[int, int]:
-    """Where the object of each cell is after the swap."""
-    places = {one.cell: one.cell for one in scene.objects}
+    """The cell of each cell's object after the swap."""
+    places = {scene_object.cell: scene_object.cell for scene_object in scene.objects}
     pairs = [(a, b) for a, b in combinations(scene.objects, 2) if a.look != b.look]
     if pairs and happens < probability:
         first, second = pairs[int(which * len(pairs))]
@@ -136,10 +136,10 @@ def _targets(scene: Scene, which: FloatArray) -> dict[int, int]:
 
     Settled for all at once, so that no object's target depends on whether another one moves.
     """
-    taken = {one.cell for one in scene.objects}
+    taken = {scene_object.cell for scene_object in scene.objects}
     free = [cell for cell in range(CELLS) if cell not in taken]
     targets = {}
-    for one in scene.objects:
+    for scene_object in scene.objects:
         if free:
-            targets[one.cell] = free.pop(int(which[one.cell] * len(free)))
+            targets[scene_object.cell] = free.pop(int(which[scene_object.cell] * len(free)))
     return targets

@@ -44,7 +44,8 @@ LOOKS: tuple[Look, ...] = tuple(product(SIZES, COLORS, SHAPES))
 class Family:
     """One category's scenes.
 
-    draw: one scene, all of one number of objects equally likely. size: how many there are.
+    draw: one scene, all of one number of objects equally likely.
+    size: how many there are.
     """
 
     draw: Callable[[np.random.Generator], Scene]
@@ -66,7 +67,8 @@ def build_dataset(
 
     No scene is in a category twice before all of its family's scenes are. The samples of a number
     are also those of every larger number, the same on every machine.
-    metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape; `remarks`.
+    metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape;
+    `remarks`.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     if not 1 <= samples_per_category <= _MOST:
@@ -113,7 +115,7 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
         image=DrawnImage(partial(render, scene, _derived(seed, sample_id))),
         text=caption(scene),
         metadata={
-            "scene": [asdict(one) for one in scene.objects],
+            "scene": [asdict(scene_object) for scene_object in scene.objects],
             **remarks(category, index, scene),
         },
     )
@@ -121,7 +123,7 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
 
 def sample_scene(sample: Sample) -> Scene:
     """The scene of a sample of these data sets, read from its metadata."""
-    return Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
+    return Scene(tuple(SceneObject(**scene_object) for scene_object in sample.metadata["scene"]))
 
 
 def _derived(seed: int, name: str) -> int:
@@ -136,7 +138,7 @@ def below(rng: np.random.Generator, limit: int) -> int:
 
 
 def some(rng: np.random.Generator, things: Sequence[T], number: int) -> list[T]:
-    """That many different ones of the things, in random order."""
+    """So many different ones of the things, in random order."""
     left = list(things)
     return [left.pop(below(rng, len(left))) for _ in range(number)]
 

@@ -43,26 +43,26 @@ def features(scene: Scene) -> FloatArray:
     """(DIMENSION,) float64, non-negative, never zero; the same for a scene however it is drawn."""
     vector = np.zeros(DIMENSION)
     if scene.objects:
-        places = np.array([_place(one) for one in scene.objects])
-        looks = np.array([_look(one) for one in scene.objects])
+        places = np.array([_place(scene_object) for scene_object in scene.objects])
+        looks = np.array([_look(scene_object) for scene_object in scene.objects])
         vector[:-1] = (places.T @ looks).ravel()
     else:
         vector[-1] = 1.0
     return vector
 
 
-def _place(one: SceneObject) -> FloatArray:
+def _place(scene_object: SceneObject) -> FloatArray:
     code = np.zeros(_PLACES)
-    code[one.cell] = sqrt(_SAME_CELL)
-    code[[CELLS + one.row, CELLS + GRID + one.column]] = sqrt(_SAME_LINE)
+    code[scene_object.cell] = sqrt(_SAME_CELL)
+    code[[CELLS + scene_object.row, CELLS + GRID + scene_object.column]] = sqrt(_SAME_LINE)
     return code
 
 
-def _look(one: SceneObject) -> FloatArray:
+def _look(scene_object: SceneObject) -> FloatArray:
     code = np.zeros(_LOOKS)
     code[0] = sqrt(_PRESENT)
-    size = 1 + SIZES.index(one.size)
-    color = 1 + len(SIZES) + COLORS.index(one.color)
-    shape = 1 + len(SIZES) + len(COLORS) + SHAPES.index(one.shape)
+    size = 1 + SIZES.index(scene_object.size)
+    color = 1 + len(SIZES) + COLORS.index(scene_object.color)
+    shape = 1 + len(SIZES) + len(COLORS) + SHAPES.index(scene_object.shape)
     code[[size, color, shape]] = sqrt(_SAME_ATTRIBUTE)
     return code

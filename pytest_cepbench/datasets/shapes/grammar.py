@@ -1,6 +1,7 @@
 """Captions: the exact sentence for a scene, and the scene that a sentence tells of.
 
-The grammar in EBNF (words are lower case, every word and sign is followed by one space but the last):
+The grammar in EBNF (words are lower case, every word and sign is followed by one space but the
+last):
 
     caption = "no shapes" | count ":" object { "," object } ;
     count   = "one" "shape"
@@ -64,14 +65,14 @@ def parse_caption(text: str) -> Scene:
     and the words around it; the rest is passed over, the count word too. Where two objects claim a
     cell the first has it.
     """
-    found: dict[int, SceneObject] = {}
+    objects: dict[int, SceneObject] = {}
     for match in _OBJECT.finditer(text):
         size, color, shape, row, column = (word.lower() for word in match.groups())
         cell = GRID * ROWS.index(row) + COLUMNS.index(column)
         look = (cast("Size", size), cast("Color", color), cast("Shape", shape))
-        found.setdefault(cell, SceneObject(cell, *look))
-    return Scene(tuple(found.values()))
+        objects.setdefault(cell, SceneObject(cell, *look))
+    return Scene(tuple(objects.values()))
 
 
-def _phrase(one: SceneObject) -> str:
-    return f"{one.size} {one.color} {one.shape} {ROWS[one.row]} {COLUMNS[one.column]}"
+def _phrase(scene_object: SceneObject) -> str:
+    return f"{scene_object.size} {scene_object.color} {scene_object.shape} {ROWS[scene_object.row]} {COLUMNS[scene_object.column]}"

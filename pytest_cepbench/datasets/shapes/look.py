@@ -60,7 +60,7 @@ DROP: dict[Shape, float] = {"circle": 0.0, "square": 0.0, "triangle": _TRIANGLE_
 
 
 def coverage(shape: Shape, x: FloatArray, y: FloatArray, radius: FloatArray | float) -> FloatArray:
-    """How much of each pixel a shape covers, in [0, 1], with edges one pixel soft.
+    """The share of each pixel that a shape covers, in [0, 1], with edges one pixel soft.
 
     x, y: offsets of the pixels' centers from the shape's, in pixels, y down; radius in pixels; all
     broadcast. A triangle stands on its base and is equilateral; a cross is upright.

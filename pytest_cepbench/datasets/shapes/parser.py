@@ -43,7 +43,7 @@ _PIXELS = np.arange(_WINDOW) + 0.5
 
 def parse_image(image: ImageArtifact) -> Scene:
     """The scene in an image of any size; it is brought to 64 x 64 pixels first. Never raises."""
-    return Scene(tuple(one for one, _, _, _ in sightings(image)))
+    return Scene(tuple(scene_object for scene_object, _, _, _ in sightings(image)))
 
 
 def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, int, int]]:
@@ -61,8 +61,8 @@ def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, i
         if kept.sum() >= _LEAST_AREA:
             shape, size = _fit(kept)
             color = COLORS[colors[cell]]
-            one = SceneObject(cell, SIZES[size], color, SHAPES[shape])
-            yield one, kept, _STARTS[one.column], _STARTS[one.row]
+            scene_object = SceneObject(cell, SIZES[size], color, SHAPES[shape])
+            yield scene_object, kept, _STARTS[scene_object.column], _STARTS[scene_object.row]
 
 
 def _pixels(image: ImageArtifact) -> FloatArray:

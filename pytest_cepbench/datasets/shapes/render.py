@@ -37,11 +37,11 @@ def draw(scene: Scene, jitter: FloatArray) -> ImageArtifact:
     jitter: (9, 3) in [-1, 1], one row per cell: x, y and radius in units of the world's jitter.
     """
     canvas = np.full((SIDE, SIDE, 3), BACKGROUND)
-    for one in scene.objects:
-        right, down, wider = jitter[one.cell]
-        x = _CENTERS - ((one.column + 0.5) * CELL + PLACE_JITTER * right)
-        y = _CENTERS - ((one.row + 0.5) * CELL + PLACE_JITTER * down)
-        radius = RADII[SIZES.index(one.size)] + RADIUS_JITTER * wider
-        cover = coverage(one.shape, x[None, :], y[:, None], radius)[..., None]
-        canvas += cover * (PALETTE[COLORS.index(one.color)] - canvas)
+    for scene_object in scene.objects:
+        right, down, wider = jitter[scene_object.cell]
+        x = _CENTERS - ((scene_object.column + 0.5) * CELL + PLACE_JITTER * right)
+        y = _CENTERS - ((scene_object.row + 0.5) * CELL + PLACE_JITTER * down)
+        radius = RADII[SIZES.index(scene_object.size)] + RADIUS_JITTER * wider
+        cover = coverage(scene_object.shape, x[None, :], y[:, None], radius)[..., None]
+        canvas += cover * (PALETTE[COLORS.index(scene_object.color)] - canvas)
     return ImageArtifact(np.rint(canvas * 255).astype(np.uint8))

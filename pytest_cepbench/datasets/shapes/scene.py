@@ -49,7 +49,7 @@ class SceneObject:
 
     @property
     def look(self) -> tuple[Size, Color, Shape]:
-        """What it is, wherever it is."""
+        """Its size, color and shape, wherever it is."""
         return self.size, self.color, self.shape
 
     @property
@@ -73,8 +73,8 @@ class Scene:
     objects: tuple[SceneObject, ...] = ()
 
     def __post_init__(self) -> None:
-        ordered = tuple(sorted(self.objects, key=lambda one: one.cell))
-        cells = [one.cell for one in ordered]
+        ordered = tuple(sorted(self.objects, key=lambda scene_object: scene_object.cell))
+        cells = [scene_object.cell for scene_object in ordered]
         if len(set(cells)) < len(cells):
             msg = f"a cell holds one object, got cells {cells}"
             raise ValueError(msg)

@@ -98,7 +98,7 @@ _FAMILIES: dict[str, Family] = {
 
 
 def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
-    """What the task asks of the drawing of these objects."""
+    """The prompt of the task for the drawing of these objects."""
     first = objects[0]
     if task == "counting":
         number = len(objects)
@@ -110,7 +110,11 @@ def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
         return Prompt(task, (Clause(target.shape), Clause(subject.shape, position=place)))
     colored = task in ("colors", "color_attr")
     return Prompt(
-        task, tuple(Clause(one.shape, color=one.color if colored else None) for one in objects)
+        task,
+        tuple(
+            Clause(scene_object.shape, color=scene_object.color if colored else None)
+            for scene_object in objects
+        ),
     )
 
 

@@ -120,7 +120,7 @@ def describe_body(body: bytes) -> str:
 
 
 def is_web_page(body: bytes) -> bool:
-    """Whether a body is HTML."""
+    """True for a body of HTML."""
     return bool(_WEB_PAGE.match(body[:200].decode("utf-8", "replace")))
 
 

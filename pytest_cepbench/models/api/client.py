@@ -236,7 +236,7 @@ class ApiClient:
 
 
 class ServerCapabilities:
-    """What this process knows of one server: accepted parameters, and the names it reports."""
+    """Knowledge of one server in this process: accepted parameters and reported names."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -248,7 +248,7 @@ class ServerCapabilities:
         self._truncated = 0
 
     def accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the parameters that the server accepts, under the names that it knows."""
+        """The parameters that the server accepts, under the names that it knows."""
         named = {self._renamed.get(name, name): value for name, value in optional.items()}
         return {name: value for name, value in named.items() if name not in self._dropped}
 

@@ -89,7 +89,7 @@ class ServerParams:
 
 @dataclass(frozen=True)
 class ChatParams:
-    """What a describer's or a judge's request says; all of it can change the answer.
+    """Parameters of a describer's or a judge's request; each can change the answer.
 
     temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
     max_tokens: longest answer; None leaves it to the server.
@@ -123,18 +123,18 @@ class ChatParams:
 
     @property
     def sampled(self) -> bool:
-        """Whether tokens are drawn, so that the seed matters; None leaves the server's own way."""
+        """True where tokens are sampled, so that the seed matters; None leaves it to the server."""
         return self.temperature is None or self.temperature > 0
 
     @property
     def seeds(self) -> bool:
-        """Whether the seed of a step is sent."""
+        """True where the seed of a step is sent."""
         return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
 
 
 @dataclass(frozen=True)
 class ImageParams:
-    """What a generator's request says; all of it can change the image, but its price.
+    """Parameters of a generator's request; each but the price can change the image.
 
     size: WIDTHxHEIGHT or auto; height, width: the same in two numbers. quality: as in the API.
     num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.

@@ -64,7 +64,7 @@ class _Reading:
         return cls(text, list(range(len(text))), list(range(1, len(text) + 1)))
 
     def replaced(self, pattern: re.Pattern[str], read: _Read) -> _Reading:
-        """What the pattern finds read for a character, or left out."""
+        """The text with matches of the pattern read as a character, or left out."""
         texts: list[str] = []
         starts: list[int] = []
         ends: list[int] = []

@@ -82,8 +82,8 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     """
     folder, revision = _locate(spec)
     kind, config = _identify(folder)
-    found = detect_roles(kind, config)
-    return Checkpoint(folder, kind, found.what, found.roles, config, revision, found.because)
+    match = detect_roles(kind, config)
+    return Checkpoint(folder, kind, match.what, match.roles, config, revision, match.because)
 
 
 def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:

@@ -41,7 +41,7 @@ def list_files(folder: Path) -> list[str]:
     Links to folders are followed, since loaders follow them: a component may be linked in from
     another checkpoint.
     """
-    found: list[str] = []
+    files: list[str] = []
     seen: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(parent)
@@ -49,8 +49,8 @@ def list_files(folder: Path) -> list[str]:
         folders[:] = [] if real in seen else [name for name in folders if not name.startswith(".")]
         seen.add(real)
         paths = (Path(parent, name) for name in names if not name.startswith("."))
-        found += [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
-    return sorted(found)
+        files += [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
+    return sorted(files)
 
 
 def readable_files(
@@ -62,7 +62,7 @@ def readable_files(
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
 ) -> list[str]:
-    """Those of a checkpoint's files (posix paths) that loading can read, sorted.
+    """The files of a checkpoint (posix paths) that loading can read, sorted.
 
     Weights are safetensors; pickled weights count only where they are allowed and their folder
     holds no safetensors. A pipeline's weights are those of its components, in the variant where the
@@ -121,16 +121,16 @@ def _weights(
 ) -> list[str]:
     safe = [name for name in names if ".safetensors" in PurePosixPath(name).name]
     safe = [name for name in safe if not PurePosixPath(name).name.startswith("consolidated")]
-    found = safe
+    weights = safe
     if not any(name.endswith(".safetensors") for name in safe) and allow_pickle:
-        found = [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
-    own = [n for n in found if PurePosixPath(n).name.startswith("open_clip_")]
+        weights = [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
+    own = [n for n in weights if PurePosixPath(n).name.startswith("open_clip_")]
     if kind == "open_clip" and own:
         return own  # the same repository often holds transformers' copy of the weights
     if kind in ("open_clip", "timm"):
-        return found  # these know no variants, so a dot in a name means nothing
-    plain = [name for name in found if _variant_of(name) is None]
-    chosen = [name for name in found if variant and _variant_of(name) == variant]
+        return weights  # these know no variants, so a dot in a name means nothing
+    plain = [name for name in weights if _variant_of(name) is None]
+    chosen = [name for name in weights if variant and _variant_of(name) == variant]
     return chosen or plain
 
 

@@ -107,7 +107,7 @@ _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> FormatMatch:
-    """What a checkpoint is and which roles it can play, from its parsed configuration."""
+    """The kind of a checkpoint and the roles it can play, from its parsed configuration."""
     if kind == "diffusers":
         return _detect_pipeline(config)
     if kind == "open_clip":

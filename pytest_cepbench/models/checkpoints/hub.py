@@ -21,7 +21,7 @@ _HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
 
 
 def is_hub_id(target: str) -> bool:
-    """Whether a target has the form of a hub id: name or org/name."""
+    """True for a target of the form of a hub id: name or org/name."""
     return _HUB_ID.fullmatch(target) is not None
 
 

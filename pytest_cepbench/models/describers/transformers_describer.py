@@ -57,7 +57,7 @@ def bind_describer(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
 
 
 def has_chat_template(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint brings a chat template, in any of the files where transformers looks."""
+    """True for a checkpoint with a chat template, in any of the files that transformers reads."""
     folder = checkpoint.path
     if checkpoint.config.get("model_type") == "vision-encoder-decoder":
         return False  # its decoder is a plain language model that never sees the prompt
@@ -68,7 +68,7 @@ def has_chat_template(checkpoint: Checkpoint) -> bool:
 
 
 def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a checkpoint's own generation_config.json says; empty where it has none."""
+    """The settings of a checkpoint's own generation_config.json; empty where it has none."""
     path = checkpoint.path / "generation_config.json"
     return read_json(path) if path.is_file() else {}
 
@@ -191,8 +191,8 @@ class TransformersDescriber:
         messages = [{"role": "user", "content": content}]
         system = self._plan.params.system_prompt
         if system:
-            told = [{"type": "text", "text": system}]
-            messages.insert(0, {"role": "system", "content": told})
+            text = [{"type": "text", "text": system}]
+            messages.insert(0, {"role": "system", "content": text})
         return messages
 
     def _check_vocabulary(self, inputs: Any) -> None:
@@ -228,7 +228,7 @@ class TransformersDescriber:
         return config
 
     def _new_tokens(self, inputs: Any, output: Any) -> list[Any]:
-        """What was written after the prompt; some models repeat it in front, others do not."""
+        """The tokens after the prompt; some models repeat it in front, others do not."""
         if "input_ids" not in inputs or self._loaded.keeps_prompt:
             return list(output)
         length = inputs["input_ids"].shape[1]

@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class CandidateBoxes:
-    """What a detector proposes for one image.
+    """The boxes that a detector proposes for one image.
 
     boxes: (n, 4) left, top, right, bottom in pixels of the image. scores: (n,) in [0, 1].
     labels: (n,) which query or class each answers. mask: the mask of a candidate by its index,

@@ -63,7 +63,7 @@ class ClassNames:
 
         Raises RoleError naming the classes for a query that is the name of none.
         """
-        found: dict[int, tuple[str, ...]] = {}
+        queries_of: dict[int, tuple[str, ...]] = {}
         for query in queries:
             index = self._known.get(_plain(query))
             if index is None:
@@ -72,8 +72,8 @@ class ClassNames:
                     f"asked for by their plain names: {unknown_name('class', query, self._known)}"
                 )
                 raise RoleError(msg)
-            found[index] = (*found.get(index, ()), query)
-        return found
+            queries_of[index] = (*queries_of.get(index, ()), query)
+        return queries_of
 
 
 def _plain(name: str) -> str:
@@ -83,17 +83,17 @@ def _plain(name: str) -> str:
 Asked = Mapping[int, tuple[str, ...]]
 """The classes that one image is asked for, as `ClassNames.asked` gives them."""
 
-Look = Callable[[Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]]
+FindBoxes = Callable[[Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]]
 """Candidates of each image of one size, in order; those of other classes may be left out."""
 
 
 class ClassesDetector:
     """A loaded detector of fixed classes; satisfies the Detector Protocol."""
 
-    def __init__(self, classes: ClassNames, params: ClassesParams, look: Look) -> None:
+    def __init__(self, classes: ClassNames, params: ClassesParams, find_boxes: FindBoxes) -> None:
         self._classes = classes
         self._params = params
-        self._look = look
+        self._find = find_boxes
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
@@ -105,13 +105,13 @@ class ClassesDetector:
         import torch
 
         asked = [self._classes.asked(wanted) for wanted in queries]
-        found: dict[int, Detections | Failure] = {}
+        results: dict[int, Detections | Failure] = {}
         with quiet(), torch.inference_mode():
             for indices in _same_sizes(images):
-                seen = self._look([images[i] for i in indices], [asked[i] for i in indices])
-                for i, candidates in zip(indices, seen, strict=True):
-                    found[i] = self._keep(candidates, asked[i])
-        return [found[i] for i in range(len(images))]
+                proposed = self._find([images[i] for i in indices], [asked[i] for i in indices])
+                for i, candidates in zip(indices, proposed, strict=True):
+                    results[i] = self._keep(candidates, asked[i])
+        return [results[i] for i in range(len(images))]
 
     def _keep(self, candidates: CandidateBoxes | Failure, asked: Asked) -> Detections | Failure:
         if isinstance(candidates, Failure):
@@ -156,16 +156,16 @@ def _load(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
         )
         raise RoleError(msg)
     classes = ClassNames(plan.checkpoint, model.config.id2label)
-    look = partial(_look, model, processor, plan.params.threshold)
-    return ClassesDetector(classes, plan.params, look)
+    find_boxes = partial(_find_boxes, model, processor, plan.params.threshold)
+    return ClassesDetector(classes, plan.params, find_boxes)
 
 
-def _look(
+def _find_boxes(
     model: Any,
     processor: Any,
     threshold: float,
     images: Sequence[Image.Image],
-    asked: Sequence[Asked],  # noqa: ARG001 - of `Look`; the library gives all classes
+    asked: Sequence[Asked],  # noqa: ARG001 - of `FindBoxes`; the library gives all classes
 ) -> Iterator[CandidateBoxes | Failure]:
     inputs = processor(images=list(images), return_tensors="pt")
     output = model(**inputs.to(model.device, dtype=model.dtype))

@@ -56,11 +56,11 @@ def bind_mask2former(spec: ModelSpec, checkpoint: Checkpoint, context: BindConte
 def _load(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     model, processor = load_parts(plan, "AutoModelForUniversalSegmentation")
     classes = ClassNames(plan.checkpoint, model.config.id2label)
-    look = partial(_look, model, processor, plan.params.threshold)
-    return ClassesDetector(classes, plan.params, look)
+    find_boxes = partial(_find_boxes, model, processor, plan.params.threshold)
+    return ClassesDetector(classes, plan.params, find_boxes)
 
 
-def _look(
+def _find_boxes(
     model: Any,
     processor: Any,
     threshold: float,

@@ -102,19 +102,19 @@ class OwlDetector:
             pixels = pixels.to(self._model.device, dtype=self._model.dtype)
             output = self._model(**tokens, pixel_values=pixels["pixel_values"])
             logits, boxes = output.logits.float().cpu(), output.pred_boxes.float().cpu()
-            found = [
+            detections = [
                 self._keep(logits[i, :, : len(asked)], boxes[i], image, asked)
                 for i, (image, asked) in enumerate(zip(images, queries, strict=True))
             ]
         self._notice.check(lengths, self._longest)
-        return found
+        return detections
 
     def _tokens(self, queries: Sequence[Sequence[str]]) -> tuple[dict[str, Any], list[int]]:
         """Token ids of all queries, each image's filled up with its first; how long each is."""
         most = max(len(asked) for asked in queries)
         texts = [text for asked in queries for text in [*asked, *[asked[0]] * (most - len(asked))]]
-        given = {text: None for asked in queries for text in asked}
-        whole = self._tokenizer(list(given))["input_ids"]
+        distinct = {text: None for asked in queries for text in asked}
+        whole = self._tokenizer(list(distinct))["input_ids"]
         tokens = self._tokenizer(
             texts,
             padding="max_length",

@@ -60,7 +60,7 @@ class TimmEncoderParams(EncoderParams):
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        """What is given of the image transform; the rest is the checkpoint's own."""
+        """The given settings of the image transform; the rest is the checkpoint's own."""
         given = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -80,13 +80,13 @@ def find_weights(folder: Path, *, allow_pickle: bool) -> Path:
     Left to itself timm prefers some pickles to some safetensors. Raises CheckpointError when there
     is none, or more than one and no model.safetensors among them.
     """
-    found = sorted(folder.glob("*.safetensors"))
-    if not found and allow_pickle:
-        found = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
-    preferred = [path for path in found if path.stem in ("model", "pytorch_model")]
-    chosen = preferred[:1] or found
+    candidates = sorted(folder.glob("*.safetensors"))
+    if not candidates and allow_pickle:
+        candidates = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+    preferred = [path for path in candidates if path.stem in ("model", "pytorch_model")]
+    chosen = preferred[:1] or candidates
     if len(chosen) != 1:
-        names = ", ".join(path.name for path in found) or "none"
+        names = ", ".join(path.name for path in candidates) or "none"
         msg = f"{folder}: expected one file of weights, model.safetensors, found {names}"
         raise CheckpointError(msg)
     return chosen[0]

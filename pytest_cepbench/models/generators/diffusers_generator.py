@@ -92,7 +92,7 @@ class GeneratorParams(CheckpointParams):
 
 
 def decisive_params(params: GeneratorParams, dtype: str) -> dict[str, Any]:
-    """What was asked for and can change an image. Which files are read is in the fingerprint."""
+    """The given parameters that can change an image; the files read are in the fingerprint."""
     decisive: dict[str, Any] = {"dtype": dtype, **params.call}
     if params.scheduler is not None:
         decisive["scheduler"] = params.scheduler

@@ -65,7 +65,7 @@ class Emu3Painter:
             pad_token_id=loaded.generation_config.pad_token_id,
         )
 
-    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """See `Painter`."""
         import torch
         from transformers import LogitsProcessorList

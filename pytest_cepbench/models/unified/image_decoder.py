@@ -36,7 +36,7 @@ class ImageDecoder(Protocol):
     chats: bool
     by_size: bool
 
-    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """(n, 3, h, w) pixel values as the checkpoint's image processor scales them.
 
         Each depends on its own prompt and seed. NaN where the model's scores were no numbers.
@@ -148,7 +148,7 @@ class PipelineDecoder:
             if name != "prompt_template" and not (name == "top_k" and not value)
         }
 
-    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """See `Painter`."""
         import torch
 

@@ -48,7 +48,7 @@ class JanusPainter:
             )
             raise CheckpointError(msg)
 
-    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """See `Painter`."""
         from transformers import DynamicCache
 

@@ -51,12 +51,12 @@ _PUBLISHED: dict[str, dict[str, Any]] = {
 """How the authors' code draws, where neither the spec nor the checkpoint says how."""
 
 _OTHERWISE: dict[str, Any] = {"guidance_scale": 5.0}
-"""The same for a family that is not known: transformers' own value."""
+"""Settings of a family that is not known: transformers' own value."""
 
 
 @dataclass(frozen=True)
 class UnifiedParams:
-    """What a unified model's spec can say of drawing; of describing it says what a describer's
+    """Parameters of drawing in a unified model's spec; those of describing are a describer's
     does.
 
     image_batch_size: most texts in one call.
@@ -145,7 +145,7 @@ def _only(spec: ModelSpec, names: Iterable[str]) -> ModelSpec:
 def drawing_settings(
     params: UnifiedParams, stored: Mapping[str, Any], family: str
 ) -> dict[str, Any]:
-    """What decides a drawing: the spec's settings, else those of the checkpoint's own
+    """The settings that decide an image: the spec's, else those of the checkpoint's own
     generation_config.json, else those of the authors' code; sampling settings where tokens are
     sampled.
 
@@ -162,8 +162,9 @@ def drawing_settings(
     for name, value in given.items():
         if name in _SAMPLING and not params.image_do_sample:
             continue
-        found = stored.get(name) if value is None and name not in _OF_EMU3 else value
-        settings[name] = published.get(name, _NEUTRAL.get(name)) if found is None else found
+        stored_value = None if name in _OF_EMU3 else stored.get(name)
+        choices = (value, stored_value, published.get(name, _NEUTRAL.get(name)))
+        settings[name] = next((choice for choice in choices if choice is not None), None)
     return settings
 
 
@@ -215,8 +216,8 @@ def _load(
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
         finish = _image_processor(checkpoint)
-        painter = _painter(checkpoint, family, loaded, settings)
-    return UnifiedModel(describer, painter, finish, settings["prompt_template"])
+        decoder = _decoder(checkpoint, family, loaded, settings)
+    return UnifiedModel(describer, decoder, finish, settings["prompt_template"])
 
 
 def _image_processor(checkpoint: Checkpoint) -> Any:
@@ -225,7 +226,7 @@ def _image_processor(checkpoint: Checkpoint) -> Any:
     return AutoImageProcessor.from_pretrained(checkpoint.path, backend="pil")
 
 
-def _painter(
+def _decoder(
     checkpoint: Checkpoint, family: str, loaded: Any, settings: Mapping[str, Any]
 ) -> ImageDecoder:
     if family == "janus":
@@ -242,7 +243,7 @@ def _painter(
 
 
 class UnifiedModel:
-    """A loaded unified model: describes as its describer does, draws by its painter.
+    """A loaded unified model: describes as its describer does, draws by its decoder.
 
     finish: the image processor that turns pixel values into pictures. template: the text before an
     image, with {prompt}; None leaves it to the family.
@@ -251,12 +252,12 @@ class UnifiedModel:
     def __init__(
         self,
         describer: TransformersDescriber,
-        painter: ImageDecoder,
+        decoder: ImageDecoder,
         finish: Any,
         template: str | None = None,
     ) -> None:
         self._describer = describer
-        self._painter = painter
+        self._decoder = decoder
         self._finish = finish
         self._template = template
         special = [token for token in describer.loaded.tokenizer.all_special_tokens if token]
@@ -270,30 +271,30 @@ class UnifiedModel:
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str]:
         """Describe each image; see `TransformersDescriber`."""
-        if not self._painter.by_size:
+        if not self._decoder.by_size:
             return self._describer.describe(images, prompt, seeds)
-        alike: dict[tuple[int, int], list[int]] = {}
+        by_size: dict[tuple[int, int], list[int]] = {}
         for index, image in enumerate(images):
-            alike.setdefault(image.size, []).append(index)
+            by_size.setdefault(image.size, []).append(index)
         texts = [""] * len(images)
-        for places in alike.values():
-            found = self._describer.describe(
-                [images[i] for i in places], prompt, [seeds[i] for i in places]
+        for indices in by_size.values():
+            descriptions = self._describer.describe(
+                [images[i] for i in indices], prompt, [seeds[i] for i in indices]
             )
-            for place, text in zip(places, found, strict=True):
-                texts[place] = text
+            for index, text in zip(indices, descriptions, strict=True):
+                texts[index] = text
         return texts
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
-        """Draw each text: a picture, or a "nan-image" where the model's numbers were none.
+        """Draw each text: an image, or a "nan-image" failure where the model's scores are NaN.
 
         The caller's random state is left as it was.
         """
         import torch
 
         with quiet(), torch.inference_mode():
-            pixels = self._painter.paint([self._prompt(text) for text in texts], seeds)
-        return [self._picture(image.numpy()) for image in pixels]
+            pixels = self._decoder.draw([self._prompt(text) for text in texts], seeds)
+        return [self._to_image(image.numpy()) for image in pixels]
 
     def _prompt(self, text: str) -> str:
         # A model may spell its own image token, and would then be asked where the image is.
@@ -301,15 +302,15 @@ class UnifiedModel:
         if self._template is not None:
             return self._template.replace("{prompt}", text)
         loaded = self._describer.loaded
-        if not (self._painter.chats and loaded.chat_template):
+        if not (self._decoder.chats and loaded.chat_template):
             return text
-        said = {"role": "user", "content": [{"type": "text", "text": text}]}
+        turn = {"role": "user", "content": [{"type": "text", "text": text}]}
         rendered: str = loaded.processor.apply_chat_template(
-            [said], chat_template=loaded.chat_template, add_generation_prompt=True, tokenize=False
+            [turn], chat_template=loaded.chat_template, add_generation_prompt=True, tokenize=False
         )
         return rendered
 
-    def _picture(self, pixels: np.ndarray[Any, Any]) -> ImageLike | Failure:
+    def _to_image(self, pixels: np.ndarray[Any, Any]) -> ImageLike | Failure:
         if not np.isfinite(pixels).all():
             share = 1 - float(np.isfinite(pixels).mean())
             return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")

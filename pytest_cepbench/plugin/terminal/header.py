@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from pytest_cepbench.errors import SpecError, did_you_mean
 
 if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.evaluation.settings import RunSettings
     from pytest_cepbench.models.protocols import BoundRole
-    from pytest_cepbench.plugin.evaluator import Evaluator
-    from pytest_cepbench.plugin.run_settings import RunSettings
     from pytest_cepbench.suites import Assignments
     from pytest_cepbench.suites.model_options import RoleAssignment
 
@@ -49,7 +49,7 @@ def setup_lines(
             )
             raise SpecError(msg)
     if evaluator.engine is not None:
-        yield _always(evaluator.cluster_line)
+        yield _always(evaluator.engine.header)
     yield from _model_lines(settings, evaluator)
     published = ""
     if settings.publish is not None:
@@ -108,7 +108,7 @@ def _bound_here(
     on_cluster = settings.listing and settings.engine == "ray"
     if on_cluster or assignment.spec.scheme == PRESET:
         return None
-    return evaluator.roster.runner(assignment).bound
+    return evaluator.models.runner(assignment).bound
 
 
 def _identities(bound: BoundRole | None) -> tuple[str, str]:

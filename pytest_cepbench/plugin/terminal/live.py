@@ -1,4 +1,4 @@
-"""How far the running cases are: one line for each, below what pytest writes on a terminal.
+"""Progress of the running cases: one line for each, below what pytest writes on a terminal.
 
 Standard library and pytest only until there is a line to show.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cepbench.plugin.workers.run_dir import write_message
+from pytest_cepbench.evaluation.run_context import write_message
 
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress
@@ -32,7 +32,11 @@ _NAME = 24  # columns that are left to the name of a case where the terminal is 
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
-    """How far one process is; fields as of `Progress`. worker: its name, empty for the only one."""
+    """Progress of one process.
+
+    worker: its name; empty for the only one.
+    Other fields are those of `Progress`.
+    """
 
     worker: str
     case: str
@@ -68,7 +72,7 @@ class ProgressSnapshot:
 
 
 def is_wanted(config: pytest.Config) -> bool:
-    """Whether pytest writes to a terminal of a person, and alone: not in the log of a CI job."""
+    """Whether pytest writes to an interactive terminal, and alone: not to the log of a CI job."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     option = config.option
     return (
@@ -106,8 +110,8 @@ class Ticker:
             self._act()
 
 
-def show(config: pytest.Config, moments: Callable[[], Sequence[ProgressSnapshot]]) -> None:
-    """Show what runs below what pytest writes, until `close`. moments: who is how far."""
+def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapshot]]) -> None:
+    """Show progress below what pytest writes, until `close`. snapshots: gives that of each process."""
     if LIVE in config.stash or not is_wanted(config):
         return
     from pytest_cepbench.plugin.terminal.screen import Block
@@ -115,56 +119,58 @@ def show(config: pytest.Config, moments: Callable[[], Sequence[ProgressSnapshot]
     writer = config.get_terminal_writer()
     try:
         terminal = os.dup(writer._file.fileno())  # noqa: SLF001 - there is no other way to the terminal
-    except (OSError, ValueError, AttributeError):  # somebody put another kind of file there
+    except (OSError, ValueError, AttributeError):  # another plugin put another kind of file there
         return
     block = Block(writer, terminal)
-    config.stash[LIVE] = Ticker(lambda: block.show(lines_of(moments(), block.columns)), block.close)
+    config.stash[LIVE] = Ticker(
+        lambda: block.show(progress_lines(snapshots(), block.columns)), block.close
+    )
 
 
 def close(config: pytest.Config) -> None:
-    """Show nothing more, nor tell others."""
+    """Show nothing more, and write no more messages."""
     if LIVE in config.stash:
         config.stash[LIVE].close()
 
 
 LIVE = pytest.StashKey[Ticker]()
-"""What shows or tells how far this process is, once there is a case."""
+"""Shows or writes the progress of this process, once there is a case."""
 
 
 # -- between processes -------------------------------------------------------------------------------
 
 
-def tell(config: pytest.Config, progress: Progress, folder: Path, worker: str) -> None:
-    """On a worker: leave word in the run's folder of how far it is, until `close`."""
+def write_snapshots(config: pytest.Config, progress: Progress, folder: Path, worker: str) -> None:
+    """On a worker: write its progress to the run's folder, until `close`."""
 
     def act() -> None:
-        moment = ProgressSnapshot.of(progress, worker)
-        if moment is None:
+        snapshot = ProgressSnapshot.of(progress, worker)
+        if snapshot is None:
             forget(folder, worker)
             return
-        with suppress(OSError):  # a full disk, a run that was stopped: nobody works for the lines
-            write_message(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(moment)))
+        with suppress(OSError):  # a full disk, a run that was stopped
+            write_message(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(snapshot)))
 
     config.stash[LIVE] = Ticker(act, lambda: forget(folder, worker))
 
 
-def own(progress: Progress, beside: Progress | None = None) -> list[ProgressSnapshot]:
-    """How far the only process is. beside: others of it that work for the case that runs."""
-    found = [ProgressSnapshot.of(one, "") for one in (progress, beside) if one is not None]
-    return [moment for moment in found if moment is not None]
+def own_snapshots(progress: Progress, cluster: Progress | None = None) -> list[ProgressSnapshot]:
+    """Progress of the only process. cluster: that of its threads on a cluster."""
+    every = [ProgressSnapshot.of(one, "") for one in (progress, cluster) if one is not None]
+    return [snapshot for snapshot in every if snapshot is not None]
 
 
-def read_moments(folder: Path) -> list[ProgressSnapshot]:
-    """How far the workers are, by their names; without those that say nothing."""
-    found = []
+def read_snapshots(folder: Path) -> list[ProgressSnapshot]:
+    """Progress of the workers, by their names; without those that run no case."""
+    snapshots = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with suppress(OSError, ValueError, TypeError):  # gone, or not written by this version
-            found.append(ProgressSnapshot(**json.loads(path.read_text(encoding="utf-8"))))
-    return sorted(found, key=lambda one: (len(one.worker), one.worker))
+            snapshots.append(ProgressSnapshot(**json.loads(path.read_text(encoding="utf-8"))))
+    return sorted(snapshots, key=lambda snapshot: (len(snapshot.worker), snapshot.worker))
 
 
 def forget(folder: Path, worker: str) -> None:
-    """Take away the word of a worker that has ended, however it did."""
+    """Remove the progress of a worker that has ended, however it did."""
     with suppress(OSError):
         (folder / f"{worker}{_SUFFIX}").unlink(missing_ok=True)
 
@@ -172,11 +178,11 @@ def forget(folder: Path, worker: str) -> None:
 # -- what is shown -----------------------------------------------------------------------------------
 
 
-def lines_of(moments: Sequence[ProgressSnapshot], columns: int) -> list[str]:
-    """A line for each, what they have in common below one another. columns: of the terminal."""
+def progress_lines(snapshots: Sequence[ProgressSnapshot], columns: int) -> list[str]:
+    """A line for each process, aligned. columns: of the terminal."""
     from pytest_cepbench.plugin.terminal.screen import cut, width_of
 
-    rows = [list(_cells(moment)) for moment in moments]
+    rows = [list(_cells(snapshot)) for snapshot in snapshots]
     if not rows:
         return []
     rest = max(sum(width_of(cell) + 2 for cell in cells) for _, *cells in rows)
@@ -189,28 +195,28 @@ def lines_of(moments: Sequence[ProgressSnapshot], columns: int) -> list[str]:
     ]
 
 
-def _cells(moment: ProgressSnapshot) -> Iterator[str]:
-    """The case, then how far it is."""
+def _cells(snapshot: ProgressSnapshot) -> Iterator[str]:
+    """The case, then its progress."""
     from pytest_cepbench.report.text import printable
 
-    yield printable(f"{moment.worker} {moment.case}")
-    counted = moment.of_samples > 0
+    yield printable(f"{snapshot.worker} {snapshot.case}")
+    counted = snapshot.of_samples > 0
     if counted:
-        digits = len(str(moment.of_samples))
-        yield f"{moment.samples:{digits}}/{moment.of_samples} samples"
-    if moment.waiting:
+        digits = len(str(snapshot.of_samples))
+        yield f"{snapshot.samples:{digits}}/{snapshot.of_samples} samples"
+    if snapshot.waiting:
         yield "waiting for another worker"
         return
-    if moment.step:
-        yield printable(moment.step)
-    if moment.rate is not None:
-        per_second = moment.rate >= 1
-        yield f"{moment.rate:.1f} steps/s" if per_second else f"{1 / moment.rate:.1f} s/step"
-    if counted and moment.left is not None:
-        yield f"{spoken(moment.left)} left"
+    if snapshot.step:
+        yield printable(snapshot.step)
+    if snapshot.rate is not None:
+        per_second = snapshot.rate >= 1
+        yield f"{snapshot.rate:.1f} steps/s" if per_second else f"{1 / snapshot.rate:.1f} s/step"
+    if counted and snapshot.left is not None:
+        yield f"{duration(snapshot.left)} left"
 
 
-def spoken(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A time in the two largest units that it has: 40 s, 3 min 20 s, 5 h 2 min."""
     whole = round(seconds)
     if whole < 60:

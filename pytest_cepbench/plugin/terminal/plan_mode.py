@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
-from pytest_cepbench.gate.noise_model import reach
+from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
+from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
+from pytest_cepbench.gate.sensitivity import reach
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.plugin.evaluate import planned_looks, read_references
-from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.plugin.terminal.live import spoken
+from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.devices import Leases
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.report.text import number, printable
@@ -22,26 +22,26 @@ from pytest_cepbench.suites.estimate import Forecast, ModelEstimate, forecast
 _UNKNOWN = "-"
 
 
-def plan_lines(process: Evaluator, leases: Leases) -> Iterator[str]:
+def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
     """How the cases that were collected would be judged, then what they would take; no model is asked.
 
     leases: of the workers that would run.
     """
-    yield from _case_lines(process)
+    yield from _case_lines(evaluator)
     forecasts: list[Forecast] = []
-    for path in dict.fromkeys(one.suite_file for one in process.assigned.values()):
+    for path in dict.fromkeys(one.suite_file for one in evaluator.assigned.values()):
         yield ""
-        yield from _suite_lines(process, path, forecasts)
+        yield from _suite_lines(evaluator, path, forecasts)
     if forecasts:
-        yield from _total_lines(process, forecasts, leases)
+        yield from _total_lines(evaluator, forecasts, leases)
 
 
 # -- how cases are judged ----------------------------------------------------------------------------
 
 
-def _case_lines(process: Evaluator) -> Iterator[str]:
+def _case_lines(evaluator: Evaluator) -> Iterator[str]:
     """A line for each case, under a head; no model is bound."""
-    cases = list(process.assigned.values())
+    cases = list(evaluator.assigned.values())
     if not cases:
         yield "no case was collected"
         return
@@ -55,14 +55,14 @@ def _case_lines(process: Evaluator) -> Iterator[str]:
     )
     uncalibrated = False
     for one, name in zip(cases, names, strict=True):
-        visible, needed, said = _reach(process, one)
+        visible, needed, said = _reach(evaluator, one)
         uncalibrated |= visible == _UNKNOWN and one.policy.statistical
         gate = one.policy.gate if one.policy.primary else "informational"
         alpha = f"{one.policy.alpha:.2g}" if one.policy.statistical else _UNKNOWN
-        looks = ", ".join(map(str, planned_looks(process, one.suite_file, one.case, one.policy)))
+        looks = ", ".join(map(str, planned_looks(evaluator, one.suite_file, one.case, one.policy)))
         yield (
             f"{name:{width}}  {gate:14} {alpha:>9} {number(one.policy.tolerance):>9} "
-            f"{_units(process, one):>6} {visible:>9} {needed:>7}  {looks}{said}"
+            f"{_units(evaluator, one):>6} {visible:>9} {needed:>7}  {looks}{said}"
         )
     yield (
         "visible: the smallest drop that the units show with 80 % power; needed: units that show a "
@@ -72,15 +72,15 @@ def _case_lines(process: Evaluator) -> Iterator[str]:
         yield "what is - is not known: `cepbench calibrate` measures it and keeps it with the baseline"
 
 
-def _units(process: Evaluator, one: AssignedCase) -> int:
-    dataset = process.suites.get(one.suite_file).dataset
+def _units(evaluator: Evaluator, one: AssignedCase) -> int:
+    dataset = evaluator.suites.get(one.suite_file).dataset
     return len({s.unit for name in one.case.categories for s in dataset.in_category(name)})
 
 
-def _reach(process: Evaluator, one: AssignedCase) -> tuple[str, str, str]:
+def _reach(evaluator: Evaluator, one: AssignedCase) -> tuple[str, str, str]:
     """Smallest visible drop, units needed, and what is wrong with the baseline."""
     try:
-        baseline = read_references(process, one.case).baseline
+        baseline = read_references(evaluator, one.case).baseline
     except BaselineError:
         return _UNKNOWN, _UNKNOWN, "  (unreadable baseline)"
     if baseline is None:
@@ -88,7 +88,7 @@ def _reach(process: Evaluator, one: AssignedCase) -> tuple[str, str, str]:
     if baseline.noise is None or not one.policy.statistical:
         return _UNKNOWN, _UNKNOWN, ""
     # Of a set metric the units are blocks of samples, as they were calibrated.
-    units = baseline.noise.units if baseline.sizes else _units(process, one)
+    units = baseline.noise.units if baseline.sizes else _units(evaluator, one)
     found = reach(baseline.noise.sd, units, one.policy)
     needed = _UNKNOWN if found.needed is None else str(found.needed)
     return number(found.visible), needed, ""
@@ -99,13 +99,13 @@ def _reach(process: Evaluator, one: AssignedCase) -> tuple[str, str, str]:
 _HEAD = ("model", "in store", "inputs", "calls", "device", "weights", "time")
 
 
-def _suite_lines(process: Evaluator, path: Path, forecasts: list[Forecast]) -> Iterator[str]:
+def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) -> Iterator[str]:
     """What the cases of a suite take, model by model. forecasts: it is added to them."""
-    run = process.run(path)
-    own = [one for one in process.assigned.values() if one.suite_file == path]
+    run = evaluator.suite_run(path)
+    own = [one for one in evaluator.assigned.values() if one.suite_file == path]
     name = f"suite {printable(run.suite.name)}"
     try:
-        looks = [planned_looks(process, path, one.case, one.policy) for one in own]
+        looks = [planned_looks(evaluator, path, one.case, one.policy) for one in own]
         first = [
             (one.case, run.depth(one.case, sizes[0])) for one, sizes in zip(own, looks, strict=True)
         ]
@@ -139,7 +139,7 @@ def _cells(need: ModelEstimate) -> Iterator[str]:
 
 
 def _total_lines(
-    process: Evaluator, forecasts: Sequence[Forecast], leases: Leases
+    evaluator: Evaluator, forecasts: Sequence[Forecast], leases: Leases
 ) -> Iterator[str]:
     """Of all suites: the models to load, where, and how long it takes."""
     needs = [need for one in forecasts for need in one.needs]
@@ -150,9 +150,9 @@ def _total_lines(
         yield "everything is in the store: no model is loaded"
         return
     workers = max(1, len(leases.variables))
-    yield f"{_loads(process, busy)}{' on each worker' if workers > 1 else ''}"
+    yield f"{_loads(evaluator, busy)}{' on each worker' if workers > 1 else ''}"
     if workers > 1:
-        yield f"{workers} workers{': ' if leases.said else ' on the same cores'}{'; '.join(leases.said)}"
+        yield f"{workers} workers{': ' if leases.lines else ' on the same cores'}{'; '.join(leases.lines)}"
     unknown = {_name(need) for need in busy if need.seconds is None}
     if unknown:
         of = counted(len({_name(need) for need in busy}), "model")
@@ -165,7 +165,7 @@ def _total_lines(
     yield f"about {_time(seconds)}, loading not counted"
 
 
-def _loads(process: Evaluator, busy: Sequence[ModelEstimate]) -> str:
+def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
     models = {_load(need.bound): need.bound.spec for need in busy}
     sizes = [weights_bytes(parse_spec(spec)) for spec in models.values()]
     known = [size for size in sizes if size is not None]
@@ -173,7 +173,7 @@ def _loads(process: Evaluator, busy: Sequence[ModelEstimate]) -> str:
     if not known:
         return text
     least = "" if len(known) == len(sizes) else "at least "
-    if process.settings.residency == "swap":
+    if evaluator.settings.residency == "swap":
         return f"{text}, in turns, {least}{_size(max(known))} of weights at a time"
     return f"{text}, {least}{_size(sum(known))} of weights"
 
@@ -194,4 +194,4 @@ def _size(count: int | None) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else spoken(seconds)
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)

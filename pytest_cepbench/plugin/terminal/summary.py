@@ -53,7 +53,7 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
         yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
         yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
         yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
-        efforts = [*(result.effort for result in results), *controller.beside]
+        efforts = [*(result.effort for result in results), *controller.background_usage]
         yield effort_line(efforts), None
 
 

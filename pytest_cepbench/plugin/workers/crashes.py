@@ -1,7 +1,7 @@
-"""Workers that died, and what became of what they were at.
+"""Workers that died, and the tests that they died over.
 
-A worker that dies says nothing of the model: memory ran out, a driver failed, somebody killed it. So
-the case that it judged is judged once more, and the death is told as what it is, infrastructure.
+A worker's death says nothing of the model: memory ran out, a driver failed, a signal killed it. So
+the case that it judged is judged once more, and the death is reported as infrastructure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ _PATIENCE = 2.0  # seconds between a worker's last word and the end of its proce
 
 @dataclass
 class Crash:
-    """worker: its name. how: as far as the system tells. fate: what became of its test, where that is
-    known at once. retried: the case that was to be judged again.
+    """The death of a worker.
+
+    worker: its name.
+    how: as far as the system tells.
+    fate: of the test that it died over, where that is known at once.
+    retried: the case that was to be judged again.
     """
 
     worker: str
@@ -32,7 +36,7 @@ class Crash:
 
 @dataclass(eq=False)
 class CrashLog:
-    """The deaths of one run, in their order. retried: ids of the cases that were judged again."""
+    """The workers of one run that died, in their order. retried: ids of cases that were judged again."""
 
     ledger: Ledger
     all: list[Crash] = field(default_factory=list)
@@ -40,7 +44,7 @@ class CrashLog:
     _over: Counter[str] = field(default_factory=Counter)
 
     def note(self, node: Any, error: object) -> None:
-        """A worker is gone, and did not say why. node: xdist's controller of it."""
+        """Enter a worker that ended without saying why. node: xdist's controller of it."""
         if error == "keyboard-interrupt":
             self.ledger.fail(f"worker {node.gateway.id} was interrupted")
         else:
@@ -52,22 +56,22 @@ class CrashLog:
         A case is judged again once. Tests that are no cases fail, as ever under xdist.
         """
         worker = report.node.gateway.id
-        death = next((one for one in self.all if one.worker == worker), None)
-        if death is None:  # interrupted, which makes the run incomplete
+        crash = next((crash for crash in self.all if crash.worker == worker), None)
+        if crash is None:  # interrupted, which makes the run incomplete
             return
         if nodeid not in self.ledger.expected:
-            death.fate = f"while it ran {nodeid}, which counts as failed"
+            crash.fate = f"while it ran {nodeid}, which counts as failed"
         elif nodeid in self.ledger.judged:
-            death.fate = f"after it had judged {nodeid}; nothing was lost"
+            crash.fate = f"after it had judged {nodeid}; nothing was lost"
             # Its result came; what is missing is the end of its teardown, and the failure of none.
             report.when, report.outcome, report.longrepr = "teardown", "passed", None
         elif self._over[nodeid] or not _retries(sched):
-            death.fate = f"while it judged {nodeid}; not judged again"
+            crash.fate = f"while it judged {nodeid}; not judged again"
             self.ledger.fail(
                 f"{nodeid} was not judged: a worker died over it{self._before(nodeid)}"
             )
         else:
-            death.retried = nodeid
+            crash.retried = nodeid
             self.retried.add(nodeid)
             sched.mark_test_pending(nodeid)
             report.outcome = "rerun"  # type: ignore[assignment] # the word that xdist documents
@@ -78,13 +82,15 @@ class CrashLog:
         return ", and one before it" if self._over[nodeid] else ""
 
     def lines(self) -> list[str]:
-        """A sentence for each death; at the end of the run, when it is known what became of retries."""
-        return [f"worker {one.worker} died ({one.how}) {self._fate(one)}" for one in self.all]
+        """A sentence for each death; to be asked at the end of the run, when retries are over."""
+        return [
+            f"worker {crash.worker} died ({crash.how}) {self._fate(crash)}" for crash in self.all
+        ]
 
-    def _fate(self, death: Crash) -> str:
-        nodeid = death.retried
+    def _fate(self, crash: Crash) -> str:
+        nodeid = crash.retried
         if nodeid is None:
-            return death.fate
+            return crash.fate
         begun = nodeid in self.ledger.judged or self._over[nodeid] > 1
         return f"while it judged {nodeid}; {'retried alone' if begun else 'not judged again'}"
 

@@ -1,4 +1,4 @@
-"""What each worker may use: one accelerator, or a share of the processor's cores.
+"""Devices and cores of each worker: one accelerator, or a share of the processor's cores.
 
 A lease is part of what xdist starts a worker with, so the worker that replaces a crashed one has
 the same. Numbers of workers are no numbers of devices: the replacement of gw2 is gw4.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.evaluation.settings import RunSettings
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.spec import ModelSpec
@@ -30,18 +30,22 @@ _SPARE = 1.2  # of the weights: what a model works on lies beside them
 
 @dataclass(frozen=True)
 class Leases:
-    """variables: of each worker's environment, in the order of workers. said: for the header."""
+    """The devices and cores of workers.
+
+    variables: of each worker's environment, in the order of workers.
+    lines: for the header.
+    """
 
     variables: tuple[Mapping[str, str], ...] = ()
-    said: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 def concerns(config: pytest.Config, settings: RunSettings) -> bool:
-    """Whether a run is about models of ours, as far as can be told before anything is collected.
+    """Whether a run gates models, as far as can be known before anything is collected.
 
     Workers get their environment, and xdist its scheduler, before collection. Where models are
     named that is plain; else a suite.toml beside what is to be run, or up to two folders below it,
-    tells. Where a suite lies deeper and names its own models, xdist deals its cases in its own way:
+    tells. Where a suite lies deeper and names its own models, xdist schedules its cases in its own way:
     the numbers are the same, models may be loaded more often.
     """
     return settings.names_models or any(map(_near_suite, _places(config)))
@@ -91,9 +95,9 @@ def plan_leases(config: pytest.Config, settings: RunSettings) -> Leases:
     if not local or not concerns(config, settings):
         return Leases()
     own: list[dict[str, str]] = [{} for _ in specs]
-    said = list(_lease_devices(specs, own, settings))
+    lines = list(_lease_devices(specs, own, settings))
     _share_cores(specs, own)
-    return Leases(tuple(own), tuple(said))
+    return Leases(tuple(own), tuple(lines))
 
 
 def apply_leases(leases: Leases, specs: Sequence[Any]) -> None:
@@ -117,14 +121,14 @@ def _lease_devices(
         yield "workers share all devices, since every model named is on the cpu"
         return
     devices = sorted(visible_devices(), key=lambda one: -(one.free or 0))
-    told = []
+    leased = []
     for index, (spec, variables) in enumerate(zip(specs, own, strict=True)):
         if devices and spec.popen and not spec.via and devices[0].variable not in spec.env:
             device = devices[index % len(devices)]
             variables[device.variable] = device.token
-            told.append(f"{spec.id or f'gw{index}'} on {device.name} ({device.token})")
-    if told:
-        yield ", ".join(told)
+            leased.append(f"{spec.id or f'gw{index}'} on {device.name} ({device.token})")
+    if leased:
+        yield ", ".join(leased)
 
 
 def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:

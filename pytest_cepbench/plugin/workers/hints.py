@@ -1,7 +1,7 @@
-"""What the cases of a run ask of whoever judges them, as a scheduler needs to know it.
+"""Hints for the scheduler: the chains and models that each case of a run needs, and its cost.
 
-Workers know, since they have the suites and their data; the controller deals. So a worker leaves
-word in the folder of the run before xdist tells the controller what was collected.
+Workers know them, since they have the suites and their data; the controller schedules. So a worker
+writes them to the folder of the run before xdist tells the controller what was collected.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.plugin.workers.run_dir import CASES, make_folder, write_message
+from pytest_cepbench.evaluation.run_context import CASES, write_message
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.evaluator import AssignedCase, Evaluator
+    from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 
 CATEGORY, WHOLE, POOLED = 0, 1, 2
-"""When a case has its turn: categories, then what is made of several, then the verdict of all."""
+"""Order of cases: categories, then what is made of several, then the verdict of all."""
 
 _MAPPINGS = ("text-to-text", "text-to-image", "image-to-image", "image-to-text")
 _SHARED = tuple(f"{part}-" for part in ("overall", *_MAPPINGS))
@@ -28,10 +28,12 @@ _VERDICT = "suite-verdict"
 
 @dataclass(frozen=True)
 class CaseHint:
-    """What one case asks for.
+    """What one case needs.
 
     unit: cases of one unit need the same chains, so one worker judges them, one after the other.
-    suite: its suite file. models: who plays, as "role spec". turn: CATEGORY, WHOLE or POOLED.
+    suite: its suite file.
+    models: its models, as "role spec".
+    turn: CATEGORY, WHOLE or POOLED.
     cost: samples times generations of its chains.
     """
 
@@ -57,52 +59,55 @@ def unit_of(nodeid: str) -> str:
     return f"{file}::{test}[{part}"
 
 
-def guess(nodeid: str) -> CaseHint:
-    """The outline of a test of which no worker left word: of plain tests, and where files are lost."""
+def guess_hint(nodeid: str) -> CaseHint:
+    """The hint for a test that no worker wrote one for: a plain test, or the file was lost."""
     unit = unit_of(nodeid)
     case = nodeid.partition("[")[2].removesuffix("]")
     turn = POOLED if case == _VERDICT else WHOLE if unit.endswith("[overall") else CATEGORY
     return CaseHint(unit, nodeid.partition("::")[0] if case else "", turn=turn)
 
 
-def leave_outlines(process: Evaluator, pooled: Mapping[str, Path]) -> None:
-    """Say of every case that was collected what it asks for. pooled: suite files by node id.
+def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
+    """Write the hints of all collected cases, unless another worker has; all would write the same.
 
-    Every worker could say the same; the first one does.
+    pooled: suite file of each suite's own verdict, by node id.
     """
-    folder = process.folder
+    folder = evaluator.context.folder
     if (folder / CASES).exists():
         return
-    outlines = {nodeid: _of_case(process, nodeid, one) for nodeid, one in process.assigned.items()}
+    hints = {
+        nodeid: _hint(evaluator, nodeid, assigned)
+        for nodeid, assigned in evaluator.assigned.items()
+    }
     for nodeid, path in pooled.items():
-        outlines[nodeid] = CaseHint(nodeid, str(path), _models(process, path), POOLED)
-    text = json.dumps({nodeid: asdict(outline) for nodeid, outline in outlines.items()})
-    with suppress(OSError):  # a full disk: without word the scheduler guesses
-        write_message(make_folder(process.settings.home, folder), CASES, text)
+        hints[nodeid] = CaseHint(nodeid, str(path), _models(evaluator, path), POOLED)
+    text = json.dumps({nodeid: asdict(hint) for nodeid, hint in hints.items()})
+    with suppress(OSError):  # a full disk: the scheduler guesses
+        write_message(evaluator.context.make_folder(), CASES, text)
 
 
-def _of_case(process: Evaluator, nodeid: str, one: AssignedCase) -> CaseHint:
-    loaded, case = process.suites.get(one.suite_file), one.case
+def _hint(evaluator: Evaluator, nodeid: str, assigned: AssignedCase) -> CaseHint:
+    loaded, case = evaluator.suites.get(assigned.suite_file), assigned.case
     samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
     unit = unit_of(nodeid)
     whole = len(case.categories) > 1 or unit.endswith("[overall")
     return CaseHint(
         unit=unit,
-        suite=str(one.suite_file),
-        models=_models(process, one.suite_file),
+        suite=str(assigned.suite_file),
+        models=_models(evaluator, assigned.suite_file),
         turn=WHOLE if whole else CATEGORY,
         cost=len(samples) * loaded.suite.table.chain.length,
     )
 
 
-def _models(process: Evaluator, path: Path) -> tuple[str, ...]:
-    lineup = process.suites.get(path).lineup
+def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
+    lineup = evaluator.suites.get(path).lineup
     chosen = {f"{seat.role} {seat.spec}" for seat in lineup.seats.values()}
     return tuple(sorted(chosen | {f"{lineup.under_test} {lineup.subject}"}))
 
 
-def read_outlines(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
-    """The outline of each of the tests, in their order; guessed where no worker left word of it."""
+def read_hints(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
+    """The hint for each test, in their order; guessed where no worker wrote one."""
     try:
         known = json.loads((folder / CASES).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -110,6 +115,6 @@ def read_outlines(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
     return [
         CaseHint(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
         if nodeid in known
-        else guess(nodeid)
+        else guess_hint(nodeid)
         for nodeid in nodeids
     ]

@@ -1,12 +1,11 @@
 """The hooks of a run on several workers, on xdist's controller and in its workers.
 
-All of them are optional: nothing here is called where xdist is not installed or not at work.
+All of them are optional: nothing here is called where xdist is not installed or not used.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.run_context import CASES, STOP, write_message
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
-from pytest_cepbench.plugin.fixtures import process_of
+from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.serialization import to_wire
-from pytest_cepbench.plugin.workers.run_dir import CASES, STOP, write_message
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.devices import Leases
@@ -41,9 +40,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     from pytest_cepbench.errors import CepError
     from pytest_cepbench.plugin.workers.devices import count_workers
 
-    settings = RunSettings.from_config(config)
-    said = _COUNT in os.environ or config.option.numprocesses == "logical"
-    if said or not settings.names_models:
+    settings = settings_of(config)
+    set_by_hand = _COUNT in os.environ or config.option.numprocesses == "logical"
+    if set_by_hand or not settings.names_models:
         return None  # xdist's own number
     try:
         count, why = count_workers(settings)
@@ -54,7 +53,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Decide who may use what: in time for the header, after wrong specs were told of."""
+    """Lease devices and cores: in time for the header, after wrong specs were reported."""
     config = session.config
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and config.getoption("tx", None):
@@ -64,16 +63,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say how many workers there are and why, and who is on which device."""
+    """Say how many workers there are and why, and the device of each."""
     leases = config.stash.get(_LEASES, None)
     counted = [config.stash[_COUNTED]] if _COUNTED in config.stash else []
-    said = () if leases is None else leases.said
-    return [f"cepbench: {line}" for line in (*counted, *said)]
+    leased = () if leases is None else leases.lines
+    return [f"cepbench: {line}" for line in (*counted, *leased)]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Lease devices and cores to workers, and hear of it when the run is to stop."""
+    """Lease devices and cores to workers, and watch whether the run is to stop."""
     leases = config.stash.get(_LEASES, None)
     if leases is not None:
         from pytest_cepbench.plugin.workers.devices import apply_leases
@@ -88,35 +87,35 @@ def pytest_configure_node(node: Any) -> None:
     from pytest_cepbench.plugin.terminal import live
 
     controller = node.config.stash[CONTROLLER]
-    node.workerinput["cepbench_run"] = controller.run_id
-    node.workerinput["cepbench_started"] = controller.started
+    node.workerinput["cepbench_run"] = controller.context.run_id
+    node.workerinput["cepbench_started"] = controller.context.started
     node.workerinput["cepbench_models"] = controller.identities
     node.workerinput["cepbench_live"] = live.is_wanted(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
-    """Deal cases by what they need, in runs that are about models of ours."""
+    """Schedule cases by what they need, in runs that gate models."""
     controller = config.stash.get(CONTROLLER, None)
     if controller is None or config.getoption("dist") != "load":
-        return None  # another way of dealing is the user's choice
+        return None  # another scheduler is the engineer's choice
     from pytest_cepbench.plugin.workers.devices import concerns
 
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.workers.hints import CaseHint, read_outlines
+    from pytest_cepbench.plugin.workers.hints import CaseHint, read_hints
     from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
 
-    def outlines(nodeids: Sequence[str]) -> list[CaseHint]:
-        found = read_outlines(controller.folder, nodeids)
-        # Also those outside a suite's folder, which no id gives away.
+    def hints(nodeids: Sequence[str]) -> list[CaseHint]:
+        found = read_hints(controller.context.folder, nodeids)
+        # Also cases outside a suite's folder, which no id gives away.
         pairs = zip(nodeids, found, strict=True)
-        controller.ledger.expect({nodeid: None for nodeid, one in pairs if one.models})
+        controller.ledger.expect({nodeid: None for nodeid, hint in pairs if hint.models})
         return found
 
-    made = CaseScheduling(config, outlines)
-    config.pluginmanager.register(made, "cepbench_scheduler")
-    return made
+    scheduler = CaseScheduling(config, hints)
+    config.pluginmanager.register(scheduler, "cepbench_scheduler")
+    return scheduler
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -128,7 +127,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
         refuse_modes(node.config)
         from pytest_cepbench.plugin.terminal import live
 
-        live.show(node.config, lambda: live.read_moments(controller.folder))
+        live.show(node.config, lambda: live.read_snapshots(controller.context.folder))
 
 
 # -- while they work ---------------------------------------------------------------------------------
@@ -141,18 +140,18 @@ class StopSignal:
     config: pytest.Config
 
     def pytest_runtest_logfinish(self) -> None:
-        """After each test; xdist makes up its mind about `-x` and `--maxfail` just before."""
+        """After each test; xdist decides about `-x` and `--maxfail` just before."""
         if getattr(self.config.pluginmanager.getplugin("dsession"), "shouldstop", False):
-            self.say()
+            self.write()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Before xdist ends its workers, who may be helping still when the run was interrupted."""
-        self.say()
+        """Before xdist ends its workers, which may still help when the run was interrupted."""
+        self.write()
 
-    def say(self) -> None:
-        """Leave the word, where there is anybody who reads it."""
-        folder = self.config.stash[CONTROLLER].folder
+    def write(self) -> None:
+        """Write the message, where the run has a folder."""
+        folder = self.config.stash[CONTROLLER].context.folder
         if folder.exists() and not (folder / STOP).exists():
             try:
                 write_message(folder, STOP, "")
@@ -164,20 +163,14 @@ class StopSignal:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """A worker that has no test left helps those that have: they share the chains of all cases."""
-    done = yield
+    result = yield
     if hasattr(session.config, "workerinput") and not (session.shouldfail or session.shouldstop):
-        process = process_of(session.config) if _has_cases(session.config) else None
-        if process is not None and process.assigned:
-            from pytest_cepbench.plugin.workers.work_stealing import help_others
+        evaluator = session.config.stash.get(EVALUATOR, None)
+        if evaluator is not None and evaluator.assigned:
+            from pytest_cepbench.evaluation.work_stealing import help_others
 
-            help_others(process)
-    return done
-
-
-def _has_cases(config: pytest.Config) -> bool:
-    """Whether this process has met a case, without importing what only cases need."""
-    module = sys.modules.get("pytest_cepbench.plugin.evaluator")
-    return module is not None and module.PROCESS in config.stash
+            help_others(evaluator)
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -187,17 +180,17 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
     if error:
         from pytest_cepbench.plugin.terminal import live
 
-        controller.deaths.note(node, error)
-        live.forget(controller.folder, node.gateway.id)
+        controller.crashes.note(node, error)
+        live.forget(controller.context.folder, node.gateway.id)
     else:
-        controller.hear(getattr(node, "workeroutput", {}).get("cepbench"))
+        controller.record_worker(getattr(node, "workeroutput", {}).get("cepbench"))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
     """Have the case judged again that a worker died over."""
     controller = report.node.config.stash[CONTROLLER]
-    controller.deaths.settle(crashitem, report, sched)
+    controller.crashes.settle(crashitem, report, sched)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -212,12 +205,15 @@ def pytest_report_teststatus(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker, tell what was done outside of cases; it is lost where the worker dies."""
+    """In a worker, send what was done outside of cases; it is lost where the worker dies."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if output is not None and _has_cases(session.config):
+    evaluator = session.config.stash.get(EVALUATOR, None)
+    if output is not None and evaluator is not None:
         import msgspec
 
-        process = process_of(session.config)
-        said = [*process.told(), *process.publish(publishing_seconds(session), None)]
-        told = {"effort": msgspec.to_builtins(process.beside), "remarks": said}
-        output["cepbench"] = to_wire(told)
+        unpublished = evaluator.publish(publishing_seconds(session), None)
+        sent = {
+            "effort": msgspec.to_builtins(evaluator.background_usage),
+            "remarks": [*evaluator.drain_messages(), *unpublished],
+        }
+        output["cepbench"] = to_wire(sent)

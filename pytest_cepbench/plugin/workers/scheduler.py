@@ -1,4 +1,4 @@
-"""Which xdist worker judges what: cases that need the same chains and models stay together.
+"""The scheduler of xdist workers: cases that need the same chains and models stay together.
 
 xdist's own grouping (`--dist loadgroup`) does nothing on pytest 9.2, so a scheduler is supplied. A
 worker begins a test only when it holds the next one or was told to shut down. So no test is ever held
@@ -25,10 +25,11 @@ _HELD = 2
 
 @dataclass
 class WorkerQueue:
-    """What one worker holds.
+    """The tests of one worker.
 
-    tests: indices in the order of running, the first one running or about to. models: those it was
-    given work for. group: what it worked on last.
+    tests: indices in the order of running, the first one running or about to.
+    models: those that it was given work for.
+    group: the group that it was given tests of last.
     """
 
     tests: list[int] = field(default_factory=list)
@@ -40,7 +41,9 @@ class WorkerQueue:
 class Group:
     """What is left of a suite, or of the plain tests.
 
-    models: who plays. units: cost and indices of each, the next one first. left: their cost together.
+    models: its models, as "role spec".
+    units: cost and indices of each unit, the next one first.
+    left: their cost together.
     """
 
     models: frozenset[str]
@@ -51,18 +54,19 @@ class Group:
 class CaseScheduling:
     """A scheduler for xdist (its `Scheduling` protocol) that knows what cases cost and need.
 
-    outlines: gives the outlines of tests by node id, when all are collected. A worker goes on with
-    models that it has; among those, and where it has none, it takes what most is left of per worker.
+    hints: gives the hint for each node id, when all tests are collected.
+    A worker goes on with models that it has; among those, and where it has none, it takes the group
+    that most is left of per worker.
     """
 
     def __init__(
-        self, config: pytest.Config, outlines: Callable[[Sequence[str]], list[CaseHint]]
+        self, config: pytest.Config, hints: Callable[[Sequence[str]], list[CaseHint]]
     ) -> None:
         self.collection: list[str] | None = None
         self.config = config  # named as in xdist's own, where other plugins look for it
-        self._outlines = outlines
+        self._hints = hints
         self._expected = len(parse_tx_spec_config(config))
-        self._hands: dict[Any, WorkerQueue] = {}
+        self._queues: dict[Any, WorkerQueue] = {}
         self._collected: dict[Any, list[str]] = {}
         self._groups: list[Group] = []
         self._again: list[int] = []
@@ -73,7 +77,7 @@ class CaseScheduling:
     @property
     def nodes(self) -> list[Any]:
         """The workers."""
-        return list(self._hands)
+        return list(self._queues)
 
     @property
     def collection_is_completed(self) -> bool:
@@ -82,17 +86,17 @@ class CaseScheduling:
 
     @property
     def tests_finished(self) -> bool:
-        """Whether nothing is left to deal, and nobody holds more than the test that runs."""
+        """Whether nothing is left to deal, and no worker holds more than the test that runs."""
         return (
             self.collection_is_completed
             and not self._waiting
-            and all(len(hand.tests) < _HELD for hand in self._hands.values())
+            and all(len(queue.tests) < _HELD for queue in self._queues.values())
         )
 
     @property
     def has_pending(self) -> bool:
         """Whether any test is not done."""
-        return self._waiting or any(hand.tests for hand in self._hands.values())
+        return self._waiting or any(queue.tests for queue in self._queues.values())
 
     @property
     def _waiting(self) -> bool:
@@ -102,7 +106,7 @@ class CaseScheduling:
 
     def add_node(self, node: Any) -> None:
         """A worker is there."""
-        self._hands[node] = WorkerQueue()
+        self._queues[node] = WorkerQueue()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         """What a worker collected. One that comes later and collected something else gets no work."""
@@ -117,7 +121,7 @@ class CaseScheduling:
         Returns the test that it had begun and not done, which is dealt again only on request. A
         worker can also die between tests, or when it helps others after its last one.
         """
-        tests = self._hands.pop(node).tests
+        tests = self._queues.pop(node).tests
         crashed = None
         if tests and self.collection is not None and self.collection[tests[0]] in self._begun:
             crashed = self.collection[tests.pop(0)]
@@ -134,14 +138,14 @@ class CaseScheduling:
             if not all(self._same(first[1], other, node) for node, other in others):
                 return  # what differs was reported as an error of collection
             self.collection = first[1]
-            self._groups = list(grouped(self._outlines(self.collection)))
-            for node in self._hands:  # everybody has a unit before anybody has two
+            self._groups = list(grouped(self._hints(self.collection)))
+            for node in self._queues:  # each worker has a unit before any has two
                 self._give(node)
         self._deal()
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:  # noqa: ARG002 # xdist's name
         """A worker is done with a test."""
-        self._hands[node].tests.remove(item_index)
+        self._queues[node].tests.remove(item_index)
         self._deal()
 
     def mark_test_pending(self, item: str) -> None:
@@ -164,37 +168,39 @@ class CaseScheduling:
     # -- dealing -------------------------------------------------------------------------------------
 
     def _deal(self) -> None:
-        """Give every worker what it needs to go on; who gets nothing any more is to finish."""
+        """Give every worker what it needs to go on; a worker that gets nothing more is to finish."""
         if self.collection is None:
             return
-        for node, hand in list(self._hands.items()):
-            while len(hand.tests) < _HELD and not node.shutting_down and node in self._collected:
+        for node, queue in list(self._queues.items()):
+            while len(queue.tests) < _HELD and not node.shutting_down and node in self._collected:
                 if not self._give(node):
                     node.shutdown()  # it begins its last test now, and then helps those that work
 
     def _give(self, node: Any) -> bool:
         """Give a worker its next unit; returns whether there was one."""
-        hand = self._hands[node]
+        queue = self._queues[node]
         if node not in self._collected or not self._waiting:
             return False
         if self._again:
             unit = [self._again.pop(0)]
         else:
-            hand.group = self._best(hand)
-            hand.models |= hand.group.models
-            cost, unit = hand.group.units.popleft()
-            hand.group.left -= cost
-            if not hand.group.units:
-                self._groups.remove(hand.group)
-        hand.tests += unit
+            queue.group = self._best(queue)
+            queue.models |= queue.group.models
+            cost, unit = queue.group.units.popleft()
+            queue.group.left -= cost
+            if not queue.group.units:
+                self._groups.remove(queue.group)
+        queue.tests += unit
         with suppress(OSError):  # it just died: xdist will say so, and what it holds is dealt again
             node.send_runtest_some(unit)
         return True
 
-    def _best(self, hand: WorkerQueue) -> Group:
+    def _best(self, queue: WorkerQueue) -> Group:
         def order(group: Group) -> tuple[bool, int, float]:
-            others = sum(one.group is group for one in self._hands.values() if one is not hand)
-            missing = len(group.models - hand.models)
+            others = sum(
+                other.group is group for other in self._queues.values() if other is not queue
+            )
+            missing = len(group.models - queue.models)
             return not group.models, missing, -group.left / (1 + others)  # plain tests fill gaps
 
         return min(self._groups, key=order)
@@ -210,16 +216,16 @@ class CaseScheduling:
         return False
 
 
-def grouped(outlines: Sequence[CaseHint]) -> Iterator[Group]:
+def grouped(hints: Sequence[CaseHint]) -> Iterator[Group]:
     """Tests by suite, of each suite by unit: in turn, then longest first, then as collected."""
     suites: dict[str, dict[str, list[int]]] = {}
-    for index, one in enumerate(outlines):
-        suites.setdefault(one.suite, {}).setdefault(one.unit, []).append(index)
+    for index, hint in enumerate(hints):
+        suites.setdefault(hint.suite, {}).setdefault(hint.unit, []).append(index)
     for units in suites.values():
         ranked = []
         for unit in units.values():
-            cost = max(outlines[index].cost for index in unit)
-            ranked.append((outlines[unit[0]].turn, -cost, unit))
+            cost = max(hints[index].cost for index in unit)
+            ranked.append((hints[unit[0]].turn, -cost, unit))
         dealt = deque((-cost, unit) for _, cost, unit in sorted(ranked))
-        models = frozenset(outlines[dealt[0][1][0]].models)
+        models = frozenset(hints[dealt[0][1][0]].models)
         yield Group(models, dealt, sum(cost for cost, _ in dealt))

@@ -199,9 +199,9 @@ class Remotes:
         rows: list[SharedRow] = []
         wanted = {key for key in keys if key not in self._refused}
         for reader in self._readers:
-            found = reader.rows(wanted)
-            rows += found
-            wanted -= {row.row[0] for row in found}
+            shared = reader.rows(wanted)
+            rows += shared
+            wanted -= {row.row[0] for row in shared}
         return rows
 
     def image(self, digest: str) -> SharedImage | None:

@@ -1,4 +1,4 @@
-"""What the checks of a set-up found: plain data, from which the page and the file are made."""
+"""The results of the checks of a set-up: plain data, from which the page and the file are made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _ORDER: tuple[Status, ...] = ("not done", "pass", "remark", "problem")
 class CheckTable:
     """A table of what was measured.
 
-    head: names of the columns. rows: their cells; the first of a row names it, None is not known.
+    head: names of the columns.
+    rows: their cells; the first of a row names it, None is not known.
     """
 
     head: tuple[str, ...]
@@ -32,8 +33,11 @@ class CheckTable:
 class Check:
     """One check.
 
-    name: what was checked. status: what came of it. said: sentences, the first the shortest account.
-    advice: what to do about it, a sentence each. figures: tables.
+    name: what was checked.
+    status: what came of it.
+    said: sentences, the first the shortest account.
+    advice: what to do about it, a sentence each.
+    figures: tables.
     """
 
     name: str
@@ -52,9 +56,14 @@ def worst(statuses: list[Status]) -> Status:
 class Diagnosis:
     """The checks of one set-up.
 
-    suite, version, file: what was looked at. data: identity of the data set. samples: how many.
-    seeds: under which it was played. under_test, model: who would be gated. players: everybody who
-    took part. checks: in the order of the page. damage: what the store found broken meanwhile.
+    suite, version, file: what was looked at.
+    data: identity of the data set.
+    samples: how many.
+    seeds: under which it was played.
+    under_test, model: who would be gated.
+    players: everybody who took part.
+    checks: in the order of the page.
+    damage: what the store found broken meanwhile.
     effort: what the checks took.
     """
 

@@ -36,8 +36,10 @@ _WORD = re.compile(r"\w[\w'-]*")
 class Distortion(Generic[A]):
     """One distortion.
 
-    name: in tables. unnoticed: what it is that an encoder does not notice it; "pass" for a change
-    that does not matter. apply: does it.
+    name: in tables.
+    unnoticed: what it is that an encoder does not notice it; "pass" for a change that does not
+    matter.
+    apply: does it.
     """
 
     name: str
@@ -101,8 +103,10 @@ def _busiest(pixels: npt.NDArray[np.float64], tall: int, wide: int) -> tuple[int
     detail[1:height, 1:] += np.abs(np.diff(pixels, axis=0)).sum(axis=2)
     detail[1:, 1:width] += np.abs(np.diff(pixels, axis=1)).sum(axis=2)
     sums = detail.cumsum(axis=0).cumsum(axis=1)
-    found = sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
-    top, left = np.unravel_index(int(found.round(6).argmax()), found.shape)
+    detail_sums = (
+        sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
+    )
+    top, left = np.unravel_index(int(detail_sums.round(6).argmax()), detail_sums.shape)
     return int(top), int(left)
 
 

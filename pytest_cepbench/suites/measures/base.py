@@ -1,25 +1,29 @@
-"""What a metric is to a suite: which cases it has, what it reads, how it turns that into scores."""
+"""The interface of metrics: their cases, the features they read, their scores; and shared helpers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool
 
+JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
+"""Part of the identity of what is scored so: other blocks have other pseudo-values."""
+
 
 @dataclass(frozen=True)
 class CaseScores:
-    """How one chain that a measure read came out.
+    """The outcome of one chain that a measure read.
 
     sample: its id. failure: what stopped it, if anything. blamed: the seat whose step that was.
     """
@@ -31,12 +35,13 @@ class CaseScores:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measure makes of a case.
+    """The scores of a case, with all that a measurement says of them.
 
-    scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the numbers come from.
+    scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the
+    numbers come from.
     outcomes: one for every chain that was read. identity: what else must be equal for the numbers
-    to be comparable, "metric" among it where only a part of the measure was at work. plans, seats: in
-    that case, the chains and readers of the part. floor, warnings: as in `Measurement`.
+    to be comparable, "metric" among it where only a part of the measure was at work.
+    floor, warnings: as in `Measurement`.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -48,8 +53,6 @@ class Measured:
     shares: bool = False
     notes: tuple[str, ...] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
-    plans: tuple[ChainPlan, ...] | None = None
-    seats: tuple[str, ...] | None = None
     floor: float | None = None
     warnings: tuple[str, ...] = ()
 
@@ -78,17 +81,18 @@ class RequiredFeatures:
     """Artifacts of chains that a case depends on, said before there are any.
 
     plan: of the chains. generations: at which they stand, rising, 0 for the start. seat: who reads
-    them; None where it counts only how far the chains go. asks: what that reader is asked about an
-    artifact of a sample, as it enters the step's key. ends: whether what cannot be read is the end of
-    its chain. inside: not the artifacts are read, but what another reader finds in them.
+    them; None where it counts only how far the chains go. query: what that reader is asked about an
+    artifact of a sample, as it enters the step's key. stops_chain: whether what cannot be read is
+    the end of its chain. cutouts: not the artifacts are read, but what another reader finds in
+    them.
     """
 
     plan: ChainPlan
     generations: tuple[int, ...]
     seat: str | None
-    asks: Callable[[Sample, BoundRole], str] = _nothing
-    ends: bool = True
-    inside: bool = False
+    query: Callable[[Sample, BoundRole], str] = _nothing
+    stops_chain: bool = True
+    cutouts: bool = False
 
 
 class Measure(Protocol):
@@ -114,16 +118,8 @@ class Measure(Protocol):
         """Version and settings that decide its numbers, in one line."""
 
     @property
-    def seats(self) -> tuple[str, ...]:
-        """The readers (encoders, detector) that it needs."""
-
-    @property
-    def plans(self) -> tuple[ChainPlan, ...]:
-        """The chains that it reads."""
-
-    @property
     def pool(self) -> Pool:
-        """How its categories make a group or the whole."""
+        """The way in which categories make a group or the whole."""
 
     @property
     def parts(self) -> Parts | None:
@@ -135,33 +131,48 @@ class Measure(Protocol):
 
     @property
     def per_sample(self) -> bool:
-        """Whether every sample has a score of its own, rather than all of them one together."""
+        """True where every sample has a score of its own, False where all have one together."""
 
     @property
     def span(self) -> float | None:
-        """How far apart its best and its worst value are: 2 for cosines, 1 for shares, None for
-        what has no end.
+        """The distance of its best from its worst value: 2 for cosines, 1 for shares, None where
+        there is no limit.
         """
 
-    def readings(self, case: Case) -> tuple[RequiredFeatures, ...]:
-        """All that the scores of a case depend on."""
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
+        """All that the scores of a case depend on; those of all its cases where None."""
 
-    def read(self, case: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Have everything made that the case needs of these samples and the store does not hold.
 
         Raises what growing and reading chains raise.
         """
 
-    def measure(self, case: Case, evidence: ChainData) -> Measured:
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""
 
-    def show(self, case: Case, sample_id: str, evidence: ChainData, /) -> ChainExcerpt | None:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData, /) -> ChainExcerpt | None:
         """A sample of a case for the reader; None where a score belongs to no single chain."""
+
+
+def plans_of(required: Iterable[RequiredFeatures]) -> tuple[ChainPlan, ...]:
+    """The chains that are read, each once."""
+    return tuple(dict.fromkeys(features.plan for features in required))
+
+
+def readers_of(required: Iterable[RequiredFeatures]) -> tuple[str, ...]:
+    """The names of the roles (encoders, detector) that read, each once."""
+    return tuple(dict.fromkeys(features.seat for features in required if features.seat is not None))
 
 
 @dataclass(frozen=True)
 class SuiteContext:
-    """What a suite offers its measures. plans: by start. specs: of the readers that are known, by seat."""
+    """The chains and models of a suite, for its measures.
+
+    suite: its name.
+    plans: of its chains, by start.
+    specs: model specs of the roles that have one, by the role's name.
+    """
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
@@ -183,14 +194,14 @@ class SuiteContext:
 
 
 def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> CaseScores:
-    """Whose step it was that stopped a chain, growing or reading by the seat."""
+    """The role whose step stopped a chain: one that grows it, or the one that reads it."""
     if trace.chain.failure is trace.failure:
         return outcome_of_chain(trace.chain, plan)
     return CaseScores(trace.chain.sample.id, trace.failure, seat)
 
 
 def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:
-    """Whose step it was that stopped a chain growing."""
+    """The role whose step stopped a chain that was grown."""
     if chain.failure is None or chain.failed_at is None:
         return CaseScores(chain.sample.id)
     return CaseScores(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
@@ -202,19 +213,23 @@ def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
     return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
 
 
+GROWERS = ("describer", "generator")
+"""The roles that grow chains; all others read them."""
+
+
 def grower(plan: ChainPlan, generation: int) -> str:
     """The role whose step a generation is."""
     return "describer" if plan.describes(generation) else "generator"
 
 
-def by_category(case: Case, evidence: ChainData) -> dict[str, tuple[Sample, ...]]:
+def by_category(case: Case, chain_data: ChainData) -> dict[str, tuple[Sample, ...]]:
     """The samples of a case as its scores are pooled: by category, or all once under its own name."""
-    return _pooled(case, evidence.dataset)
+    return _pooled(case, chain_data.dataset)
 
 
-def population(case: Case, evidence: ChainData) -> tuple[Sample, ...]:
+def population(case: Case, chain_data: ChainData) -> tuple[Sample, ...]:
     """All samples that a case is about, also those that are not looked at now."""
-    return everyone(_pooled(case, evidence.population))
+    return everyone(_pooled(case, chain_data.population))
 
 
 def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
@@ -226,5 +241,45 @@ def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
 
 def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
     """Every sample of the parts once, by id."""
-    found = {sample.id: sample for part in parts.values() for sample in part}
-    return tuple(found[name] for name in sorted(found))
+    by_id = {sample.id: sample for part in parts.values() for sample in part}
+    return tuple(by_id[name] for name in sorted(by_id))
+
+
+# -- blocks of samples, left out one at a time where one score stands for all samples ---------------
+
+
+def block_of_each(samples: Sequence[Sample]) -> dict[str, int]:
+    """Sample id -> its block, 0 to blocks - 1; all samples of a unit in one.
+
+    It depends on ids and units alone, not on what became of their chains. Empty where there are too
+    few units.
+    """
+    blocks = blocks_of([sample.unit for sample in samples])
+    return {sample.id: blocks[sample.unit] for sample in samples} if blocks else {}
+
+
+def too_few_units(samples: Sequence[Sample]) -> str:
+    """Why `block_of_each` gives no blocks."""
+    units = len({sample.unit for sample in samples})
+    return f"{units} independent samples make no blocks, at least {FEWEST_UNITS} would"
+
+
+def scored_blocks(whole: float, without: Sequence[float]) -> Mapping[str, float]:
+    """Block -> pseudo-value; nothing where no block was left out.
+
+    whole: the score of all samples. without: the score without each block, block 0 first, or none.
+    """
+    if not without:
+        return {}
+    values = pseudo_values(whole, without).tolist()
+    return {str(block): value for block, value in enumerate(values)}
+
+
+def unbounded(name: str, why: str) -> str:
+    """The note on a category without blocks."""
+    return f"no bounds for {name}: {why}"
+
+
+def part_key(samples: Sequence[Sample]) -> str:
+    """Names a part of a data set by its samples and their units, for what is made of all of them."""
+    return digest_json([[sample.id, sample.unit] for sample in samples])

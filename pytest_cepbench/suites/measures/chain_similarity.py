@@ -24,15 +24,21 @@ from pytest_cepbench.suites.measures.base import (
     outcome_of,
     shown_trace,
 )
-from pytest_cepbench.suites.measures.chance_floors import NO_FLOOR, floor_of, refuse_one_vector
 from pytest_cepbench.suites.measures.measure_options import ENCODER, Parts, Pool, SimilarityTable
+from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Formula:
-    """How similarities become one score. score: (n, T) -> (n,); pool: of wholes, by default."""
+    """The formula that makes one score of similarities.
+
+    version: part of the identity.
+    label: for people.
+    pool: of wholes, by default.
+    score: (n, T) -> (n,).
+    """
 
     version: int
     label: str
@@ -72,7 +78,7 @@ class SimilarityMeasure:
 
     @property
     def label(self) -> str:
-        """Such as GC@3, with the encoder where it is a further one."""
+        """The name for people, such as GC@3, with the encoder where it is a further one."""
         label = FORMULAS[self.kind].label.format(T=self.at)
         return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
 
@@ -81,30 +87,20 @@ class SimilarityMeasure:
         """Formula and last iteration."""
         return f"{self.kind}/{FORMULAS[self.kind].version} at {self.at}, over {self.pool}"
 
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """The encoder."""
-        return (self.encoder,)
-
-    @property
-    def plans(self) -> tuple[ChainPlan, ...]:
-        """One kind of chains."""
-        return (self.plan,)
-
-    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and what came back to their modality."""
         return (RequiredFeatures(self.plan, (0, *self._generations), self.encoder),)
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The traces."""
-        self._traces(evidence, samples)
+        self._traces(chain_data, samples)
 
-    def measure(self, case: Case, evidence: ChainData) -> Measured:
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per chain."""
-        parts = by_category(case, evidence)
+        parts = by_category(case, chain_data)
         samples = everyone(parts)
-        traces = self._traces(evidence, samples)
-        spec = evidence.runner(self.encoder).bound.spec
+        traces = self._traces(chain_data, samples)
+        spec = chain_data.runner(self.encoder).bound.spec
         refuse_one_vector(list(traces.values()), self._generations, spec)
         scores = {}
         for name, part in parts.items():
@@ -112,7 +108,7 @@ class SimilarityMeasure:
             values = FORMULAS[self.kind].score(similarities).tolist()
             scores[name] = dict(zip([sample.id for sample in part], values, strict=True))
         compared = (0, *self._generations)
-        note = evidence.cut_texts(self.plan.start, self.encoder, compared, samples)
+        note = chain_data.cut_texts(self.plan.start, self.encoder, compared, samples)
         curve = mean_similarity(np.array([trace.similarities for trace in traces.values()]))
         floor = floor_of(case, parts, traces, FORMULAS[self.kind].score)
         return Measured(
@@ -124,25 +120,25 @@ class SimilarityMeasure:
             floor=floor,
         )
 
-    def show(self, _: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain with its similarities."""
-        trace = self._traces(evidence, evidence.named(sample_id))[sample_id]
+        trace = self._traces(chain_data, chain_data.named(sample_id))[sample_id]
         return shown_trace(trace, self._generations)
 
     @property
     def _generations(self) -> tuple[int, ...]:
         return tuple(range(2, 2 * self.at + 1, 2))
 
-    def _traces(self, evidence: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
-        return evidence.traces(self.plan.start, self.encoder, self._generations, samples)
+    def _traces(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
+        return chain_data.traces(self.plan.start, self.encoder, self._generations, samples)
 
 
 def make_similarity(
-    kind: str, name: str, table: SimilarityTable, stage: SuiteContext
+    kind: str, name: str, table: SimilarityTable, context: SuiteContext
 ) -> SimilarityMeasure:
     """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
-    plan = stage.plan(name, table.start)
-    at = last_iteration(kind, name, table.at, plan, stage)
+    plan = context.plan(name, table.start)
+    at = last_iteration(kind, name, table.at, plan, context)
     return SimilarityMeasure(
         name=name,
         kind=kind,
@@ -155,7 +151,7 @@ def make_similarity(
 
 
 def last_iteration(
-    kind: str, name: str, asked: int | None, plan: ChainPlan, stage: SuiteContext
+    kind: str, name: str, asked: int | None, plan: ChainPlan, context: SuiteContext
 ) -> int:
     """T of a metric: what was asked, 1 for SIM, else the whole chain's.
 
@@ -164,7 +160,7 @@ def last_iteration(
     at = asked if asked is not None else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
     if not 1 <= at <= plan.iterations:
         msg = (
-            f"suite {stage.suite!r}, metric {name!r}: at = {at}, and the chains have "
+            f"suite {context.suite!r}, metric {name!r}: at = {at}, and the chains have "
             f"{plan.iterations} iterations"
         )
         raise SuiteError(msg)

@@ -22,7 +22,7 @@ from pytest_cepbench.metrics.geneval import (
     zero_shot_color,
 )
 from pytest_cepbench.store import Store, Vector
-from pytest_cepbench.suites.measures.chance_floors import one_vector
+from pytest_cepbench.suites.measures.sanity_checks import one_vector
 
 CROP_VERSION = 1
 """Enters the keys of cut-outs; raised when they are cut in another way."""
@@ -44,39 +44,39 @@ class JudgedImage:
 
 
 def tell_colors(
-    pictures: Sequence[JudgedImage],
+    images: Sequence[JudgedImage],
     generation: int,
     settings: SelectionSettings,
     encoder: RoleRunner,
     store: Store,
 ) -> list[dict[ToColor, str]]:
-    """For each picture the color of every object whose color its prompt asks for.
+    """For each image the color of every object whose color its prompt asks for.
 
-    generation: at which the pictures stand in their chains. Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
+    generation: at which the images stand in their chains. Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
     and the others of the encoder, DamagedChainsError where a stored image is damaged.
     """
     wanted = [
-        (number, one)
-        for number, picture in enumerate(pictures)
-        for one in objects_to_color(picture.prompt, picture.objects, settings)
+        (number, target)
+        for number, image in enumerate(images)
+        for target in objects_to_color(image.prompt, image.objects, settings)
     ]
-    chains = [pictures[number].chain for number, _ in wanted]
+    chains = [images[number].chain for number, _ in wanted]
     steps = [
-        _crop_step(chain, generation, one.detection, encoder, store)
-        for chain, (_, one) in zip(chains, wanted, strict=True)
+        _crop_step(chain, generation, target.detection, encoder, store)
+        for chain, (_, target) in zip(chains, wanted, strict=True)
     ]
     with naming_damage(chains, generation):
         vectors = encoder.encode("image", steps)
     _refuse_one_vector(steps, vectors, encoder)
-    names = {one.name: _name_vectors(one.name, encoder) for _, one in wanted}
-    told: list[dict[ToColor, str]] = [{} for _ in pictures]
-    for (number, one), vector in zip(wanted, vectors, strict=True):
+    names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
+    colors: list[dict[ToColor, str]] = [{} for _ in images]
+    for (number, target), vector in zip(wanted, vectors, strict=True):
         if isinstance(vector, Failure):
-            told[number][one] = NO_COLOR
+            colors[number][target] = NO_COLOR
         else:
             assert isinstance(vector, np.ndarray)
-            told[number][one] = zero_shot_color(vector[None], names[one.name])[0]
-    return told
+            colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
+    return colors
 
 
 def _refuse_one_vector(

@@ -47,33 +47,28 @@ class FailureMeasure:
         """The definition."""
         return "failures/2"
 
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """The encoders."""
-        return tuple(dict.fromkeys(self.encoders.values()))
-
-    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains to their ends, and what is compared with their starts."""
         whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans]
+        plans = {plan.start: plan for plan in self.plans}
         compared = [
-            RequiredFeatures(plan, (0, *_returns(plan)), self.encoders[plan.start])
-            for plan in self.plans
-            if plan.start in self.encoders
+            RequiredFeatures(plans[start], (0, *_returns(plans[start])), encoder)
+            for start, encoder in self.encoders.items()
         ]
         return (*whole, *compared)
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The chains, and what encoders make of them."""
         for plan in self.plans:
-            self._outcomes(plan, samples, evidence)
+            self._outcomes(plan, samples, chain_data)
 
-    def measure(self, case: Case, evidence: ChainData) -> Measured:
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """A share per sample."""
-        parts = by_category(case, evidence)
+        parts = by_category(case, chain_data)
         samples = everyone(parts)
-        by_chain = [self._outcomes(plan, samples, evidence) for plan in self.plans]
+        by_chain = [self._outcomes(plan, samples, chain_data) for plan in self.plans]
         shares = {
-            sample.id: sum(found[sample.id].failure is not None for found in by_chain)
+            sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)
             / len(by_chain)
             for sample in samples
         }
@@ -83,26 +78,27 @@ class FailureMeasure:
                 for name, part in parts.items()
             },
             samples=samples,
-            outcomes=[outcome for found in by_chain for outcome in found.values()],
+            outcomes=[outcome for outcomes in by_chain for outcome in outcomes.values()],
             shares=True,
         )
 
-    def show(self, _: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain that stopped, or the first one."""
         chains = [
-            evidence.chains(plan.start, evidence.named(sample_id))[sample_id] for plan in self.plans
+            chain_data.chains(plan.start, chain_data.named(sample_id))[sample_id]
+            for plan in self.plans
         ]
         stopped = [chain for chain in chains if chain.failure is not None]
         return ChainExcerpt((stopped or chains)[0], {})
 
     def _outcomes(
-        self, plan: ChainPlan, samples: Sequence[Sample], evidence: ChainData
+        self, plan: ChainPlan, samples: Sequence[Sample], chain_data: ChainData
     ) -> dict[str, CaseScores]:
         encoder = self.encoders.get(plan.start)
         if encoder is None:
-            chains = evidence.chains(plan.start, samples)
+            chains = chain_data.chains(plan.start, samples)
             return {name: outcome_of_chain(chain, plan) for name, chain in chains.items()}
-        traces = evidence.traces(plan.start, encoder, _returns(plan), samples)
+        traces = chain_data.traces(plan.start, encoder, _returns(plan), samples)
         return {name: outcome_of(trace, plan, encoder) for name, trace in traces.items()}
 
 
@@ -112,12 +108,12 @@ def _returns(plan: ChainPlan) -> tuple[int, ...]:
 
 
 def make_failures(
-    name: str, table: FailuresTable, stage: SuiteContext, encoders: Mapping[Modality, str]
+    name: str, table: FailuresTable, context: SuiteContext, encoders: Mapping[Modality, str]
 ) -> FailureMeasure:
     """The measure of a table; encoders as in `FailureMeasure`."""
     return FailureMeasure(
         name=name,
-        plans=tuple(stage.plans.values()),
+        plans=tuple(context.plans.values()),
         encoders=encoders,
         pool=table.pool or "categories",
         parts=table.parts or "overall",

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError
-from pytest_cepbench.metrics.frechet import gc_fid_at_t
+from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
+from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without, gc_fid_at_t
+from pytest_cepbench.metrics.kernel_distance import KernelBlocks
 from pytest_cepbench.models.registry import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    JACKKNIFE,
     CaseScores,
     Measured,
     RequiredFeatures,
     SuiteContext,
+    block_of_each,
     by_category,
     everyone,
     outcome_of_chain,
+    part_key,
+    scored_blocks,
+    too_few_units,
+    unbounded,
 )
 from pytest_cepbench.suites.measures.chain_similarity import last_iteration
-from pytest_cepbench.suites.measures.jackknife_blocks import JACKKNIFE, scored_blocks, unbounded
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool, SetTable
-from pytest_cepbench.suites.measures.set_distances import FEWEST, ImageSets, SetStep
+from pytest_cepbench.suites.measures.sanity_checks import one_vector
 
 _ALL = "all images"
 
@@ -35,10 +45,19 @@ LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 """Fréchet distance at one iteration (MMGenBench, Eq. 5), its weighted mean over iterations
 (GenCeption, Eq. 4), kernel distance at one iteration."""
 
+FEWEST = 2
+"""Images that a set must have; one alone has no spread."""
+
+_FED = 1000  # rows widened to float64 at once, about a block of a kernel distance
+
 
 @dataclass(frozen=True)
-class _Course:
-    """Of one category. steps: one for each iteration that counts. outcomes: of every chain."""
+class _CategoryDistances:
+    """The distances of one category.
+
+    steps: one for each iteration that counts.
+    outcomes: of every chain.
+    """
 
     steps: tuple[SetStep, ...]
     outcomes: tuple[CaseScores, ...]
@@ -50,12 +69,12 @@ class _Course:
 
     @property
     def images(self) -> tuple[int, ...]:
-        """How many starts, then how many images at each step."""
+        """The number of starts, then of images at each step."""
         return (self.steps[0].images[0], *(step.images[1] for step in self.steps))
 
     @property
     def why(self) -> str:
-        """What is in the way of leaving blocks out, if anything."""
+        """The reason why no block can be left out; empty where there is none."""
         return next((step.why for step in self.steps if step.why), "")
 
     def __str__(self) -> str:
@@ -86,7 +105,7 @@ class SetMeasure:
 
     @property
     def label(self) -> str:
-        """Such as GC_FID@3 [Inception]."""
+        """The name for people, such as GC_FID@3 [Inception]."""
         return f"{LABELS[self.kind].format(T=self.at)} [{self.features}]"
 
     @property
@@ -94,45 +113,46 @@ class SetMeasure:
         """Formula, iteration, and how blocks are left out."""
         return f"{self.kind}/2 at {self.at}, over {self.pool}, {JACKKNIFE}"
 
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """The encoder."""
-        return (self.encoder,)
-
-    @property
-    def plans(self) -> tuple[ChainPlan, ...]:
-        """One kind of chains."""
-        return (self.plan,)
-
-    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the images of the iterations that count."""
-        return (RequiredFeatures(self.plan, self._generations, self.encoder, ends=False),)
+        return (RequiredFeatures(self.plan, self._generations, self.encoder, stops_chain=False),)
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The features, which only the store keeps: all of them at once are needed once."""
-        evidence.store_features(self.plan.start, self.encoder, self._generations, samples)
+        chain_data.store_features(self.plan.start, self.encoder, self._generations, samples)
 
-    def measure(self, case: Case, evidence: ChainData) -> Measured:
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One distance per category, or one over all samples, and its pseudo-values by block.
 
         A chain that stopped has no image to enter the set: the sets shrink, their sizes are part of
         what was measured, and the gate compares no sets of different sizes.
         """
-        parts = by_category(case, evidence)
-        found = {name: self._course(part, evidence) for name, part in parts.items()}
-        blocks = {name: self._blocks(one) for name, one in found.items()}
+        parts = by_category(case, chain_data)
+        distances = {name: self._distances(part, chain_data) for name, part in parts.items()}
+        blocks = {name: self._blocks(category) for name, category in distances.items()}
         return Measured(
-            scores={name: {_ALL: self._value(one.distances)} for name, one in found.items()},
+            scores={
+                name: {_ALL: self._value(category.distances)}
+                for name, category in distances.items()
+            },
             samples=everyone(parts),
-            outcomes=[outcome for one in found.values() for outcome in one.outcomes],
-            curve=tuple(np.mean([one.distances for one in found.values()], axis=0).tolist()),
-            sizes={name: one.images[0] for name, one in found.items()},
+            outcomes=[outcome for category in distances.values() for outcome in category.outcomes],
+            curve=tuple(
+                np.mean([category.distances for category in distances.values()], axis=0).tolist()
+            ),
+            sizes={name: category.images[0] for name, category in distances.items()},
             blocks={name: scored for name, scored in blocks.items() if scored},
             notes=(
-                *(f"images of {name}: {one}" for name, one in found.items()),
-                *(unbounded(name, one.why) for name, one in found.items() if one.why),
+                *(f"images of {name}: {category}" for name, category in distances.items()),
+                *(
+                    unbounded(name, category.why)
+                    for name, category in distances.items()
+                    if category.why
+                ),
             ),
-            identity={"sets": "; ".join(f"{name} {one}" for name, one in found.items())},
+            identity={
+                "sets": "; ".join(f"{name} {category}" for name, category in distances.items())
+            },
         )
 
     def show(self, _: Case, __: str, ___: ChainData) -> None:
@@ -144,60 +164,214 @@ class SetMeasure:
         return (0, *range(2 * first, 2 * self.at + 1, 2))
 
     def _value(self, distances: Sequence[float]) -> float:
-        """Of the distances at the iterations that count."""
+        """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-    def _blocks(self, course: _Course) -> Mapping[str, float]:
-        without = zip(*(step.without for step in course.steps), strict=True)
-        rest = [] if course.why else [self._value(distances) for distances in without]
-        return scored_blocks(self._value(course.distances), rest)
+    def _blocks(self, track: _CategoryDistances) -> Mapping[str, float]:
+        without = zip(*(step.without for step in track.steps), strict=True)
+        rest = [] if track.why else [self._value(distances) for distances in without]
+        return scored_blocks(self._value(track.distances), rest)
 
-    def _course(self, samples: Sequence[Sample], evidence: ChainData) -> _Course:
+    def _distances(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDistances:
         """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
-        sets = ImageSets(self.plan, self.encoder, samples, evidence)
+        sets = ImageSets(self.plan, self.encoder, samples, chain_data)
         step = sets.kernel if self.kind == "kid" else sets.frechet
         first = 1 if self.kind == "gc_fid" else self.at
         steps = tuple(step(2 * t) for t in range(first, self.at + 1))
-        failed = {name: why for one in steps for name, why in one.failed.items()}
+        failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
         outcomes = tuple(
             outcome_of_chain(chain, self.plan)
             if chain.failure is not None or name not in failed
             else CaseScores(name, failed[name], self.encoder)
-            for name, chain in evidence.chains(self.plan.start, samples).items()
+            for name, chain in chain_data.chains(self.plan.start, samples).items()
         )
-        course = _Course(steps, outcomes)
-        if min(course.images) < FEWEST:
+        track = _CategoryDistances(steps, outcomes)
+        if min(track.images) < FEWEST:
             stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
             msg = (
                 f"{self.label} needs at least {FEWEST} images in every set, and there are "
-                f"{', '.join(map(str, course.images))}"
+                f"{', '.join(map(str, track.images))}"
                 + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
             )
             raise MeasurementError(msg)
-        return course
+        return track
 
 
-def make_sets(kind: str, name: str, table: SetTable, stage: SuiteContext) -> SetMeasure:
+def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> SetMeasure:
     """The measure of a table.
 
     Of several encoders the first is taken that is known and whose weights are on this machine; the
     last one where none is, so that what is missing is named. Raises SuiteError for an iteration
     that the chains do not reach.
     """
-    plan = stage.plan(name, table.start)
+    plan = context.plan(name, table.start)
     wanted = [table.encoder] if isinstance(table.encoder, str) else table.encoder
     if not wanted:
-        msg = f"suite {stage.suite!r}, metric {name!r}: encoder = [] names none"
+        msg = f"suite {context.suite!r}, metric {name!r}: encoder = [] names none"
         raise SuiteError(msg)
-    here = [seat for seat in wanted if seat in stage.specs and weights_present(stage.specs[seat])]
+    here = [
+        name for name in wanted if name in context.specs and weights_present(context.specs[name])
+    ]
     encoder = here[0] if here else wanted[-1]
     return SetMeasure(
         name=name,
         kind=kind,
         plan=plan,
-        at=last_iteration(kind, name, table.at, plan, stage),
+        at=last_iteration(kind, name, table.at, plan, context),
         encoder=encoder,
-        features=features_name(stage.specs[encoder]) if encoder in stage.specs else encoder,
+        features=features_name(context.specs[encoder]) if encoder in context.specs else encoder,
         pool=table.pool or "categories",
         parts=table.parts or "all",
     )
+
+
+# -- distances between sets, also without each block of samples -------------------------------------
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """Features of all images at a generation, in an order that depends on the samples alone.
+
+    features: (n, D) float32. blocks: (n,) the block of each. failed: sample -> why it has none,
+    where that was the encoder's failure. different: how many different images they are of.
+    """
+
+    features: npt.NDArray[np.float32]
+    blocks: npt.NDArray[np.intp]
+    failed: dict[str, Failure]
+    different: int
+
+
+@dataclass(frozen=True)
+class SetStep:
+    """The images of one generation against the starts.
+
+    images: how many starts, how many images. width: D. whole: the distance, None where a set has
+    too few images. without: the distance of the rest without each block, block 0 first; empty where
+    `why` says what is in the way. failed: as in `Rows`, of both.
+    """
+
+    images: tuple[int, int]
+    width: int
+    whole: float | None
+    without: tuple[float, ...]
+    why: str
+    failed: dict[str, Failure]
+
+
+Distance = Callable[[FeatureRows, FeatureRows, int], tuple[float, tuple[float, ...], str]]
+"""Starts, images, number of blocks -> the whole distance, those without a block, why there are none."""
+
+
+@dataclass(frozen=True)
+class ImageSets:
+    """The sets of images that some samples' chains have at each generation, as an encoder sees them.
+
+    encoder: its seat. Blocks leave out a sample's start and all of its images together. What is
+    found of a generation is remembered in the chain data, for every metric that needs it.
+    """
+
+    plan: ChainPlan
+    encoder: str
+    samples: Sequence[Sample]
+    chain_data: ChainData
+
+    def frechet(self, generation: int) -> SetStep:
+        """Step by the Frechet distance."""
+        return self._step("frechet", generation, _frechet)
+
+    def kernel(self, generation: int) -> SetStep:
+        """Step by the kernel distance."""
+        return self._step("kernel", generation, _kernel)
+
+    def _step(self, kind: str, generation: int, distance: Distance) -> SetStep:
+        key = (kind, self.plan.start, self.encoder, generation)
+        return self.chain_data.once(
+            key, part_key(self.samples), lambda: self._measure(generation, distance)
+        )
+
+    def _measure(self, generation: int, distance: Distance) -> SetStep:
+        starts, images = self._starts, self._gather(generation)
+        sizes = (len(starts.features), len(images.features))
+        failed = starts.failed | images.failed
+        width = starts.features.shape[1]
+        if min(sizes) < FEWEST:
+            return SetStep(sizes, width, None, (), "", failed)
+        self._refuse_one_vector(starts, images)
+        count = max(self._block_of_each.values(), default=-1) + 1
+        whole, without, why = distance(starts, images, count)
+        return SetStep(
+            sizes, width, whole, without, why if count else too_few_units(self.samples), failed
+        )
+
+    def _refuse_one_vector(self, starts: FeatureRows, images: FeatureRows) -> None:
+        """Raise MeasurementError where images that differ have one vector: no distance sees them."""
+        if starts.different < FEWEST or spread_of_vectors(starts.features) > SAME_VECTORS:
+            return
+        both = np.concatenate([starts.features[:1], images.features])
+        if spread_of_vectors(both) <= SAME_VECTORS:
+            count = max(starts.different, images.different)
+            spec = self.chain_data.runner(self.encoder).bound.spec
+            raise MeasurementError(one_vector(spec, count, "image"))
+
+    @cached_property
+    def _block_of_each(self) -> dict[str, int]:
+        return block_of_each(self.samples)
+
+    @cached_property
+    def _starts(self) -> FeatureRows:
+        return self._gather(0)
+
+    def _gather(self, generation: int) -> FeatureRows:
+        features: list[npt.NDArray[np.float32]] = []
+        blocks: list[int] = []
+        failed: dict[str, Failure] = {}
+        digests: set[str] = set()
+        shards = self.chain_data.features(self.plan.start, self.encoder, generation, self.samples)
+        for shard in shards:
+            able = []
+            for chain, vector in shard:
+                if isinstance(vector, Failure):
+                    failed[chain.sample.id] = vector
+                else:
+                    able.append(vector)
+                    digests.add(chain.links[generation].digest)
+                    blocks.append(self._block_of_each.get(chain.sample.id, 0))
+            if able:
+                features.append(np.stack(able))
+        rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
+        return FeatureRows(rows, np.array(blocks, dtype=np.intp), failed, len(digests))
+
+
+def _frechet(
+    starts: FeatureRows, images: FeatureRows, count: int
+) -> tuple[float, tuple[float, ...], str]:
+    whole = frechet_distance(starts.features, images.features)
+    if not count:
+        return whole, (), ""
+    try:
+        without = frechet_distances_without(
+            starts.features, images.features, starts.blocks, images.blocks, count
+        )
+    except TooFewError as error:
+        return whole, (), str(error)
+    return whole, tuple(without), ""
+
+
+def _kernel(
+    starts: FeatureRows, images: FeatureRows, count: int
+) -> tuple[float, tuple[float, ...], str]:
+    sizes = len(starts.features), len(images.features)
+    sums = KernelBlocks(*sizes)
+    # In step, so that no more than a block of each set is held as float64.
+    for low in range(0, max(sizes), _FED):
+        some = slice(low, low + _FED)
+        sums.add(
+            starts.features[some],
+            images.features[some],
+            (starts.blocks[some], images.blocks[some]),
+        )
+    try:
+        return sums.distance(), tuple(sums.distance_without(block) for block in range(count)), ""
+    except TooFewError as error:
+        return sums.distance(), (), str(error)

@@ -1,4 +1,4 @@
-"""geneval and mgg: whether the pictures show what their prompts name, by GenEval's rules."""
+"""geneval and mgg: whether the images show what their prompts name, by GenEval's rules."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ LABELS = {"geneval": "GenEval", "mgg": "MGG"}
 
 @dataclass(frozen=True)
 class JudgedChain:
-    """How the pictures of one chain were judged.
+    """The judgements of the images of one chain.
 
-    correct: at each generation; False too where there is no picture. reasons: why not, of the first
-    that is wrong. outcome: what stopped the chain, if anything did. seen: digest of each picture, and
+    correct: at each generation; False too where there is no image. reasons: why not, of the first
+    that is wrong. outcome: what stopped the chain, if anything did. seen: digest of each image, and
     a number that stands for the boxes found in it.
     """
 
@@ -70,12 +70,12 @@ class JudgedChain:
 
 @dataclass(frozen=True)
 class ComplianceMeasure:
-    """The share of right pictures: of the first one (GenEval), or over all generations (MGG).
+    """The share of right images: of the first one (GenEval), or over all generations (MGG).
 
-    A prompt's score is the share of its pictures that are right, and a task's the mean over its
+    A prompt's score is the share of its images that are right, and a task's the mean over its
     prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
-    micro-average over all pictures, which is what the Telephone Game's released code prints.
-    A prompt without a picture is wrong. See `Measure` and `ComplianceTable`.
+    micro-average over all images, which is what the Telephone Game's released code prints.
+    A prompt without a image is wrong. See `Measure` and `ComplianceTable`.
     """
 
     name: str
@@ -103,106 +103,100 @@ class ComplianceMeasure:
         rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
         return f"{self.kind}/1 {rules}, colors by {self.colors}, over {self.pool}"
 
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """The detector, and who tells colors."""
-        return (DETECTOR, self.color_encoder) if self.colors == "clip" else (DETECTOR,)
-
-    @property
-    def plans(self) -> tuple[ChainPlan, ...]:
-        """The text-first chains."""
-        return (self.plan,)
-
-    def readings(self, _: Case) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The images of the generations that count, and what is cut out of them."""
 
-        def asks(sample: Sample, detector: BoundRole) -> str:
+        def query(sample: Sample, detector: BoundRole) -> str:
             return canonical_json(list(queries(_prompt(sample), self._style(detector))))
 
-        found = RequiredFeatures(self.plan, self.generations, DETECTOR, asks, ends=False)
+        detected = RequiredFeatures(self.plan, self.generations, DETECTOR, query, stops_chain=False)
         if self.colors != "clip":
-            return (found,)
+            return (detected,)
         return (
-            found,
-            RequiredFeatures(self.plan, self.generations, self.color_encoder, inside=True),
+            detected,
+            RequiredFeatures(self.plan, self.generations, self.color_encoder, cutouts=True),
         )
 
-    def read(self, _: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
-        """What the detector finds in the images."""
-        self._marked(evidence, samples)
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """Have the detector look at the images, and the encoder at cut-outs."""
+        self._judged_chains(chain_data, samples)
 
-    def measure(self, case: Case, evidence: ChainData) -> Measured:
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per prompt."""
-        parts = by_category(case, evidence)
+        parts = by_category(case, chain_data)
         samples = everyone(parts)
-        marked = self._marked(evidence, samples)
-        correct = np.array([marked[sample.id].correct for sample in samples])
+        judged_chains = self._judged_chains(chain_data, samples)
+        correct = np.array([judged_chains[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]
         curve = (
             correct.mean(axis=0)
             if self.pool == "samples"
             else overall_by_generation(correct, tasks)
         )
-        clauses = [[s.id, prompt_metadata(_prompt(s))] for s in population(case, evidence)]
+        clauses = [[s.id, prompt_metadata(_prompt(s))] for s in population(case, chain_data)]
         return Measured(
             scores={
-                name: {s.id: float(np.mean(marked[s.id].correct)) for s in part}
+                name: {s.id: float(np.mean(judged_chains[s.id].correct)) for s in part}
                 for name, part in parts.items()
             },
             samples=samples,
-            outcomes=[marked[sample.id].outcome for sample in samples],
+            outcomes=[judged_chains[sample.id].outcome for sample in samples],
             curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
             identity={"clauses": digest_json(clauses)[:16]},
             shares=True,
-            warnings=_same_boxes(marked.values()),
+            warnings=_same_boxes(judged_chains.values()),
         )
 
-    def show(self, _: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
-        """The chain, 1 at the pictures that are right, and why the first other one is not."""
-        samples = evidence.named(sample_id)
-        marked = self._marked(evidence, samples)[sample_id]
-        chain = evidence.chains("text", samples)[sample_id]
-        marks = {g: float(c) for g, c in zip(self.generations, marked.correct, strict=True)}
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+        """The chain, 1 at the images that are right, and why the first other one is not."""
+        samples = chain_data.named(sample_id)
+        judged_chains = self._judged_chains(chain_data, samples)[sample_id]
+        chain = chain_data.chains("text", samples)[sample_id]
+        marks = {g: float(c) for g, c in zip(self.generations, judged_chains.correct, strict=True)}
         return ChainExcerpt(
             chain,
             {g: mark for g, mark in marks.items() if chain.has(g)},
-            marked.outcome.failure,
+            judged_chains.outcome.failure,
             chain.failed_at,
-            "; ".join(marked.reasons),
+            "; ".join(judged_chains.reasons),
         )
 
-    def _marked(self, evidence: ChainData, samples: Sequence[Sample]) -> dict[str, JudgedChain]:
-        evidence.require_recorded("text", self.generations)
+    def _judged_chains(
+        self, chain_data: ChainData, samples: Sequence[Sample]
+    ) -> dict[str, JudgedChain]:
+        chain_data.require_recorded("text", self.generations)
 
         def read(game: ChainGroup) -> dict[str, JudgedChain]:
-            return game.read(lambda chains: self._mark(chains, evidence))
+            return game.read(lambda chains: self._judge_chains(chains, chain_data))
 
-        return evidence.per_sample(self, "text", samples, read)
+        return chain_data.per_sample(self, "text", samples, read)
 
-    def _mark(self, chains: Sequence[Chain], evidence: ChainData) -> dict[str, JudgedChain]:
+    def _judge_chains(
+        self, chains: Sequence[Chain], chain_data: ChainData
+    ) -> dict[str, JudgedChain]:
         prompts = {chain.sample.id: _prompt(chain.sample) for chain in chains}
-        style = self._style(evidence.runner(DETECTOR).bound)
+        style = self._style(chain_data.runner(DETECTOR).bound)
         asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
         judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
         failures: dict[str, Failure] = {}
         seen: dict[str, list[tuple[str, int]]] = {name: [] for name in prompts}
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
-            pictures = []
-            for chain, found in zip(
-                able, self._look(able, generation, asked, evidence), strict=True
+            images = []
+            for chain, detections in zip(
+                able, self._look(able, generation, asked, chain_data), strict=True
             ):
                 name = chain.sample.id
-                if isinstance(found, Failure):
-                    failures[name] = found
+                if isinstance(detections, Failure):
+                    failures[name] = detections
                 else:
-                    seen[name].append((chain.links[generation].digest, _boxes_found(found)))
-                    objects = objects_by_class(found, asked[name])
-                    pictures.append(JudgedImage(chain, prompts[name], objects))
-            colors = self._colors(pictures, generation, evidence)
-            for picture, told in zip(pictures, colors, strict=True):
-                verdict = judge(picture.prompt, picture.objects, told, self.settings)
-                judged[picture.chain.sample.id].append((generation, verdict))
+                    seen[name].append((chain.links[generation].digest, _boxes_found(detections)))
+                    objects = objects_by_class(detections, asked[name])
+                    images.append(JudgedImage(chain, prompts[name], objects))
+            colors = self._colors(images, generation, chain_data)
+            for image, own_colors in zip(images, colors, strict=True):
+                verdict = judge(image.prompt, image.objects, own_colors, self.settings)
+                judged[image.chain.sample.id].append((generation, verdict))
         return {
             name: replace(self._sum_up(chain, judged[name], failures), seen=tuple(seen[name]))
             for chain in chains
@@ -214,11 +208,11 @@ class ComplianceMeasure:
         chains: Sequence[Chain],
         generation: int,
         asked: Mapping[str, Mapping[str, DetectorQuery]],
-        evidence: ChainData,
+        chain_data: ChainData,
     ) -> list[Detections | Failure]:
         wanted = {name: list(words) for name, words in asked.items()}
-        runner = evidence.runner(DETECTOR)
-        return boxes(chains, generation, wanted, runner, evidence.store)
+        runner = chain_data.runner(DETECTOR)
+        return boxes(chains, generation, wanted, runner, chain_data.store)
 
     def _style(self, detector: BoundRole) -> QueryStyle:
         free = detector.params.get("queries") == "free-text"
@@ -234,20 +228,20 @@ class ComplianceMeasure:
         return "colored photo"
 
     def _colors(
-        self, pictures: Sequence[JudgedImage], generation: int, evidence: ChainData
+        self, images: Sequence[JudgedImage], generation: int, chain_data: ChainData
     ) -> Sequence[Mapping[ToColor, str]]:
         if self.colors == "clip":
-            runner = evidence.runner(self.color_encoder)
-            return tell_colors(pictures, generation, self.settings, runner, evidence.store)
-        for picture in pictures:
-            untold = objects_to_color(picture.prompt, picture.objects, self.settings)
+            runner = chain_data.runner(self.color_encoder)
+            return tell_colors(images, generation, self.settings, runner, chain_data.store)
+        for image in images:
+            untold = objects_to_color(image.prompt, image.objects, self.settings)
             if untold:
                 msg = (
                     f"{self.name}: colors = {self.colors!r}, and the detector tells none (of "
-                    f"{untold[0].name!r} in {picture.chain.sample.id!r}): use colors = 'clip'"
+                    f"{untold[0].name!r} in {image.chain.sample.id!r}): use colors = 'clip'"
                 )
                 raise MeasurementError(msg)
-        return [{} for _ in pictures]
+        return [{} for _ in images]
 
     def _sum_up(
         self,
@@ -272,14 +266,14 @@ class ComplianceMeasure:
 _NOTHING_FOUND = hash(())
 
 
-def _boxes_found(found: Detections) -> int:
+def _boxes_found(detections: Detections) -> int:
     """Equal for equal boxes of equal confidence, whatever was asked for."""
-    return hash(tuple((one.box, one.score) for one in found.found))
+    return hash(tuple((detection.box, detection.score) for detection in detections.found))
 
 
-def _same_boxes(marked: Iterable[JudgedChain]) -> tuple[str, ...]:
-    """A sentence where a detector does not tell pictures apart."""
-    common = most_common(pair for one in marked for pair in one.seen)
+def _same_boxes(judged_chains: Iterable[JudgedChain]) -> tuple[str, ...]:
+    """A sentence where a detector does not tell images apart."""
+    common = most_common(pair for chain in judged_chains for pair in chain.seen)
     if common is None or not common.constant:
         return ()
     if common.answer == _NOTHING_FOUND:
@@ -288,18 +282,18 @@ def _same_boxes(marked: Iterable[JudgedChain]) -> tuple[str, ...]:
 
 
 def make_compliance(
-    kind: str, name: str, table: ComplianceTable, stage: SuiteContext
+    kind: str, name: str, table: ComplianceTable, context: SuiteContext
 ) -> ComplianceMeasure:
     """The measure of a table.
 
     Raises SuiteError where the suite has no text-first chains, or a setting is out of range.
     """
-    plan = stage.plan(name, "text")
+    plan = context.plan(name, "text")
     last = 1 if kind == "geneval" else plan.generations
     colors = table.colors or ("query" if table.rules == "mgg-code" else "clip")
     if table.rules == "mgg-code" and colors != "query":
         msg = (
-            f"suite {stage.suite!r}, metric {name!r}: rules = 'mgg-code' asks the detector for "
+            f"suite {context.suite!r}, metric {name!r}: rules = 'mgg-code' asks the detector for "
             f"colors in words: colors = 'query' is expected, got {colors!r}"
         )
         raise SuiteError(msg)
@@ -308,7 +302,7 @@ def make_compliance(
     try:
         settings = replace(_PRESETS[table.rules], **given)
     except ValueError as error:
-        msg = f"suite {stage.suite!r}, metric {name!r}: {error}"
+        msg = f"suite {context.suite!r}, metric {name!r}: {error}"
         raise SuiteError(msg) from error
     return ComplianceMeasure(
         name=name,
@@ -327,5 +321,5 @@ def _prompt(sample: Sample) -> Prompt:
     try:
         return parse_prompt(sample.metadata)
     except ValueError as error:
-        msg = f"sample {sample.id!r} has no clauses to judge its pictures by: {error}"
+        msg = f"sample {sample.id!r} has no clauses to judge its images by: {error}"
         raise MeasurementError(msg) from error

@@ -17,24 +17,22 @@ from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    JACKKNIFE,
     CaseScores,
     ChainExcerpt,
     Measured,
     RequiredFeatures,
     SuiteContext,
+    block_of_each,
     by_category,
     outcome_of,
-    shown_trace,
-)
-from pytest_cepbench.suites.measures.chance_floors import NO_FLOOR, floor_of, refuse_one_vector
-from pytest_cepbench.suites.measures.jackknife_blocks import (
-    JACKKNIFE,
-    block_of_each,
     scored_blocks,
+    shown_trace,
     too_few_units,
     unbounded,
 )
 from pytest_cepbench.suites.measures.measure_options import ENCODER, MappingTable, Parts, Pool
+from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
 
 MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
     "text-to-text": ("text", "text"),
@@ -54,9 +52,9 @@ class MappingTrack:
     generations: tuple[int, ...]
     encoder: str
 
-    def traces(self, evidence: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
+    def traces(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
         """The similarities of each sample at the mapping's generations."""
-        return evidence.traces(self.plan.start, self.encoder, self.generations, samples)
+        return chain_data.traces(self.plan.start, self.encoder, self.generations, samples)
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class MappingMeasure:
     """
 
     name: str
-    courses: Mapping[str, MappingTrack]
+    tracks: Mapping[str, MappingTrack]
     parts: Parts | None
     rates: bool = False
     pool: Pool = "samples"
@@ -80,7 +78,7 @@ class MappingMeasure:
 
     @property
     def span(self) -> float | None:
-        """Of cosines; a rate has no end."""
+        """2, of cosines; a rate has no limit."""
         return None if self.rates else 2.0
 
     @property
@@ -97,85 +95,73 @@ class MappingMeasure:
     @property
     def identity(self) -> str:
         """Which mapping is compared by whom, and of a rate how blocks are left out."""
-        mappings = ", ".join(f"{name} by {course.encoder}" for name, course in self.courses.items())
+        mappings = ", ".join(f"{name} by {track.encoder}" for name, track in self.tracks.items())
         return f"sdr/2 {mappings}, {JACKKNIFE}" if self.rates else f"mcd/1 {mappings}"
-
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """The encoders of all mappings."""
-        return tuple(dict.fromkeys(course.encoder for course in self.courses.values()))
-
-    @property
-    def plans(self) -> tuple[ChainPlan, ...]:
-        """The chains of all mappings."""
-        return tuple(dict.fromkeys(course.plan for course in self.courses.values()))
 
     @property
     def own_parts(self) -> tuple[str, ...]:
         """The mappings."""
-        return tuple(self.courses)
+        return tuple(self.tracks)
 
-    def readings(self, case: Case) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the artifacts of each mapping that the case is about."""
         return tuple(
-            RequiredFeatures(course.plan, (0, *course.generations), course.encoder)
-            for course in self._courses_of(case).values()
+            RequiredFeatures(track.plan, (0, *track.generations), track.encoder)
+            for track in self._tracks_of(case).values()
         )
 
-    def read(self, case: Case, samples: Sequence[Sample], evidence: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The traces of the mappings that the case is about."""
-        for course in self._courses_of(case).values():
-            course.traces(evidence, samples)
+        for track in self._tracks_of(case).values():
+            track.traces(chain_data, samples)
 
-    def measure(self, case: Case, evidence: ChainData) -> Measured:
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
-        (samples,) = by_category(case, evidence).values()
-        own = replace(self, courses=self._courses_of(case))
-        traces = {name: one.traces(evidence, samples) for name, one in own.courses.items()}
-        for name, one in own.courses.items():
-            spec = evidence.runner(one.encoder).bound.spec
-            refuse_one_vector(list(traces[name].values()), one.generations, spec)
+        (samples,) = by_category(case, chain_data).values()
+        own = replace(self, tracks=self._tracks_of(case))
+        traces = {name: track.traces(chain_data, samples) for name, track in own.tracks.items()}
+        for name, track in own.tracks.items():
+            spec = chain_data.runner(track.encoder).bound.spec
+            refuse_one_vector(list(traces[name].values()), track.generations, spec)
         curves = {
-            name: np.array([trace.similarities for trace in found.values()])
-            for name, found in traces.items()
+            name: np.array([trace.similarities for trace in own_traces.values()])
+            for name, own_traces in traces.items()
         }
         rates = {
-            name: fit_drift_rate(own.courses[name].generations, curve.mean(axis=0).tolist())
+            name: fit_drift_rate(own.tracks[name].generations, curve.mean(axis=0).tolist())
             for name, curve in curves.items()
         }
         first = next(iter(curves))
         measured = Measured(
             scores={},
             samples=samples,
-            outcomes=_outcomes(own.courses, traces),
+            outcomes=_outcomes(own.tracks, traces),
             curve=tuple(curves[first].mean(axis=0).tolist()) if len(curves) == 1 else (),
             notes=(
                 *(f"SDR {name}: {rate}" for name, rate in rates.items()),
-                *_cuts(own.courses, samples, evidence),
+                *_cuts(own.tracks, samples, chain_data),
             ),
             identity={"metric": own.identity},
-            plans=own.plans,
-            seats=own.seats,
         )
         part = case.key.part
         if self.rates:
-            return _with_rate(measured, case, own.courses[first], curves[first], rates[first])
+            return _with_rate(measured, case, own.tracks[first], curves[first], rates[first])
         means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
         scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
         floor = _floor(case, samples, traces)
         notes = (*measured.notes, *([NO_FLOOR] if floor is None else []))
         return replace(measured, scores={part: scores}, floor=floor, notes=notes)
 
-    def show(self, case: Case, sample_id: str, evidence: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain of the mapping, or of the first one for the mean, with its similarities."""
-        course = next(iter(self._courses_of(case).values()))
-        trace = course.traces(evidence, evidence.named(sample_id))[sample_id]
-        return shown_trace(trace, course.generations)
+        track = next(iter(self._tracks_of(case).values()))
+        trace = track.traces(chain_data, chain_data.named(sample_id))[sample_id]
+        return shown_trace(trace, track.generations)
 
-    def _courses_of(self, case: Case) -> dict[str, MappingTrack]:
+    def _tracks_of(self, case: Case | None) -> dict[str, MappingTrack]:
         """The mapping that the case is about, or all of them."""
-        part = case.key.part
-        return {part: self.courses[part]} if part in self.courses else dict(self.courses)
+        part = "" if case is None else case.key.part
+        return {part: self.tracks[part]} if part in self.tracks else dict(self.tracks)
 
 
 _ALL = "all chains"
@@ -186,27 +172,27 @@ def _floor(
 ) -> float | None:
     """The mean over the mappings of what chance gives in each; None where one has none."""
     parts = {case.key.part: samples}
-    floors = [floor_of(case, parts, found, mcd_of_mapping) for found in traces.values()]
+    floors = [floor_of(case, parts, own_traces, mcd_of_mapping) for own_traces in traces.values()]
     known = [floor for floor in floors if floor is not None]
     return fsum(known) / len(known) if len(known) == len(floors) else None
 
 
 def _outcomes(
-    courses: Mapping[str, MappingTrack], traces: Mapping[str, Mapping[str, Trace]]
+    tracks: Mapping[str, MappingTrack], traces: Mapping[str, Mapping[str, Trace]]
 ) -> list[CaseScores]:
     return [
-        outcome_of(trace, course.plan, course.encoder)
-        for name, course in courses.items()
+        outcome_of(trace, track.plan, track.encoder)
+        for name, track in tracks.items()
         for trace in traces[name].values()
     ]
 
 
 def _cuts(
-    courses: Mapping[str, MappingTrack], samples: Sequence[Sample], evidence: ChainData
+    tracks: Mapping[str, MappingTrack], samples: Sequence[Sample], chain_data: ChainData
 ) -> Iterator[str]:
-    for name, course in courses.items():
-        compared = (0, *course.generations)
-        note = evidence.cut_texts(course.plan.start, course.encoder, compared, samples)
+    for name, track in tracks.items():
+        compared = (0, *track.generations)
+        note = chain_data.cut_texts(track.plan.start, track.encoder, compared, samples)
         if note:
             yield f"{name}: {note}"
 
@@ -214,7 +200,7 @@ def _cuts(
 def _with_rate(
     measured: Measured,
     case: Case,
-    course: MappingTrack,
+    track: MappingTrack,
     curves: npt.NDArray[np.float64],
     rate: DriftRate,
 ) -> Measured:
@@ -226,7 +212,7 @@ def _with_rate(
         msg = f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
         raise MeasurementError(msg)
     part = case.key.part
-    without, why = _rates_without(course, measured.samples, curves)
+    without, why = _rates_without(track, measured.samples, curves)
     return replace(
         measured,
         scores={part: {_ALL: rate.b}},
@@ -237,7 +223,7 @@ def _with_rate(
 
 
 def _rates_without(
-    course: MappingTrack, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
+    track: MappingTrack, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
 ) -> tuple[list[float], str]:
     """The rate without each block of samples, or why there are none."""
     of_each = block_of_each(samples)
@@ -247,33 +233,35 @@ def _rates_without(
     rates = []
     for block in range(int(blocks.max()) + 1):
         rest = curves[blocks != block].mean(axis=0)
-        rate = fit_drift_rate(course.generations, rest.tolist())
+        rate = fit_drift_rate(track.generations, rest.tolist())
         if rate.b is None:
             return [], f"without block {block} the curve does not tell a drift rate: {rate.reason}"
         rates.append(rate.b)
     return rates, ""
 
 
-def make_mapping(kind: str, name: str, table: MappingTable, stage: SuiteContext) -> MappingMeasure:
+def make_mapping(
+    kind: str, name: str, table: MappingTable, context: SuiteContext
+) -> MappingMeasure:
     """The measure of a table. Raises SuiteError for a mapping that the suite's chains do not have."""
     named = table.mappings
     if named is None:
-        named = {m: ENCODER for m, (start, _) in MAPPINGS.items() if start in stage.plans}
-    courses = {}
+        named = {m: ENCODER for m, (start, _) in MAPPINGS.items() if start in context.plans}
+    tracks = {}
     for mapping, encoder in named.items():
         if mapping not in MAPPINGS:
-            msg = f"suite {stage.suite!r}, metric {name!r}: {unknown_name('mapping', mapping, MAPPINGS)}"
+            msg = f"suite {context.suite!r}, metric {name!r}: {unknown_name('mapping', mapping, MAPPINGS)}"
             raise SuiteError(msg)
         start, modality = MAPPINGS[mapping]
-        plan = stage.plan(name, start)
+        plan = context.plan(name, start)
         generations = mapping_generations(start, modality, plan.generations)
         if not generations:
             msg = (
-                f"suite {stage.suite!r}, metric {name!r}: mapping {mapping!r} has no generation in "
-                f"chains of {plan.generations}"
+                f"suite {context.suite!r}, metric {name!r}: mapping {mapping!r} has no generation "
+                f"in chains of {plan.generations}"
             )
             raise SuiteError(msg)
-        courses[mapping] = MappingTrack(plan, generations, encoder)
+        tracks[mapping] = MappingTrack(plan, generations, encoder)
     if kind == "sdr":  # rates of different mappings have no mean
-        return MappingMeasure(name, courses, parts=None, rates=True)
-    return MappingMeasure(name, courses, table.parts or "overall")
+        return MappingMeasure(name, tracks, parts=None, rates=True)
+    return MappingMeasure(name, tracks, table.parts or "overall")

@@ -43,7 +43,7 @@ class MetricTable(
 
 
 def number_problems(table: object) -> Iterator[str]:
-    """What is wrong with the numbers of a table that says how cases are judged."""
+    """The errors in the numbers of a table of gate settings."""
     checks = {
         "tolerance": check_tolerance,
         "anchor_tolerance": check_tolerance,
@@ -100,16 +100,18 @@ class MappingTable(MetricTable, frozen=True, kw_only=True):
 
 
 class ComplianceTable(MetricTable, frozen=True, kw_only=True):
-    """geneval, mgg: whether what the prompt names is in the picture, by GenEval's rules.
+    """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
 
-    rules: "geneval", or "mgg-code" for what the Telephone Game's released code does instead, in which
-    only threshold and position_threshold have a part. Numbers that are left out are those of the rules.
-    threshold, counting_threshold: least confidence of a detection (exclusive), and that in counting.
+    rules: "geneval", or "mgg-code" for what the Telephone Game's released code does instead, in
+    which only threshold and position_threshold have a part. Numbers that are left out are those of
+    the rules.
+    threshold, counting_threshold: least confidence of a detection (exclusive), and that in
+    counting.
     max_objects: most detections of a class that are looked at. max_overlap: intersection over union
     above which the less confident of two boxes of a class is dropped; 1 drops none.
     position_threshold: share of the summed sizes that two centers must be apart.
-    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), "detector" (one that
-    does so by itself), "query" (asked of the detector in words; the only way of "mgg-code").
+    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), "detector" (one
+    that does so by itself), "query" (asked of the detector in words; the only way of "mgg-code").
     color_encoder: the seat of the dual encoder that tells colors.
     """
 

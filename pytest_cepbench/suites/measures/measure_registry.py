@@ -12,7 +12,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
-from pytest_cepbench.suites.measures.base import Measure, SuiteContext
+from pytest_cepbench.suites.measures.base import Measure, SuiteContext, plans_of
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure, make_similarity
 from pytest_cepbench.suites.measures.failures import make_failures
 from pytest_cepbench.suites.measures.feature_sets import make_sets
@@ -65,26 +65,27 @@ def read_table(name: str, raw: Mapping[str, Any]) -> MetricTable:
     return table
 
 
-def make_measures(tables: Mapping[str, MetricTable], stage: SuiteContext) -> dict[str, Measure]:
+def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> dict[str, Measure]:
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
         kind = table.kind or name
         if isinstance(table, SimilarityTable):
-            made[name] = make_similarity(kind, name, table, stage)
+            made[name] = make_similarity(kind, name, table, context)
         elif isinstance(table, SetTable):
-            made[name] = make_sets(kind, name, table, stage)
+            made[name] = make_sets(kind, name, table, context)
         elif isinstance(table, MappingTable):
-            made[name] = make_mapping(kind, name, table, stage)
+            made[name] = make_mapping(kind, name, table, context)
         elif isinstance(table, ComplianceTable):
-            made[name] = make_compliance(kind, name, table, stage)
+            made[name] = make_compliance(kind, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
-            made[name] = make_failures(name, table, stage, encoders)
+            made[name] = make_failures(name, table, context, encoders)
     for name, measure in made.items():
-        if not measure.plans or any(plan.generations < 1 for plan in measure.plans):
-            msg = f"suite {stage.suite!r}, metric {name!r}: there are no chains for it"
+        plans = plans_of(measure.required_features(None))
+        if not plans or any(plan.generations < 1 for plan in plans):
+            msg = f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
             raise SuiteError(msg)
     return {name: made[name] for name in tables}
 
@@ -122,13 +123,13 @@ def _has_case(measure: Measure, part: str, *, mapping: bool) -> bool:
 
 
 def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
-    """By start, the encoder that compares artifacts of the start's own modality with it."""
-    found: dict[Modality, str] = {}
+    """The encoder that compares artifacts of the start's modality with it, by start."""
+    encoders: dict[Modality, str] = {}
     for measure in measures.values():
         if isinstance(measure, SimilarityMeasure):
-            found.setdefault(measure.plan.start, measure.encoder)
+            encoders.setdefault(measure.plan.start, measure.encoder)
         elif isinstance(measure, MappingMeasure):
-            for course in measure.courses.values():
-                if all(g % 2 == 0 for g in course.generations):
-                    found.setdefault(course.plan.start, course.encoder)
-    return found
+            for track in measure.tracks.values():
+                if all(g % 2 == 0 for g in track.generations):
+                    encoders.setdefault(track.plan.start, track.encoder)
+    return encoders

@@ -1,4 +1,4 @@
-"""Ray is for those who asked for it: nobody else imports it, or needs it."""
+"""Ray is optional: only runs that ask for it import it."""
 
 from __future__ import annotations
 

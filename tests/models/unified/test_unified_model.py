@@ -113,10 +113,10 @@ def by_common_call(model: UnifiedModel, text: str) -> Pixels:
 
     settings = {"do_sample": False, "guidance_scale": 3.0, "prompt_template": None}
     checkpoint: Any = None  # nothing is wrong with it
-    painter = PipelineDecoder(checkpoint, parts(model), settings)
+    decoder = PipelineDecoder(checkpoint, parts(model), settings)
     with quiet(), torch.inference_mode():
-        painted: Pixels = painter.paint([model._prompt(text)], [0])[0].numpy()
-    return painted
+        drawn: Pixels = decoder.draw([model._prompt(text)], [0])[0].numpy()
+    return drawn
 
 
 def by_documented_call(model: UnifiedModel, text: str) -> Pixels:
@@ -239,9 +239,9 @@ def test_an_unknown_family_draws_by_its_seeds(
 
     from pytest_cepbench.models.unified import unified_model
 
-    common = unified_model._painter
+    common = unified_model._decoder
     monkeypatch.setattr(
-        unified_model, "_painter", lambda checkpoint, _, *rest: common(checkpoint, "new", *rest)
+        unified_model, "_decoder", lambda checkpoint, _, *rest: common(checkpoint, "new", *rest)
     )
     model = bind_text(str(copied("janus")), "generator").load()
     assert isinstance(model, UnifiedModel)

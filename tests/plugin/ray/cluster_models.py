@@ -13,13 +13,13 @@ from PIL import Image
 if TYPE_CHECKING:
     from tests.plugin import user_models
 else:
-    import user_models  # it lies beside, where this is copied to
+    import user_models  # in the same folder, where this is copied to
 
 HERE = Path(__file__).parent
 
 
 class SlowDescriber(user_models.Describer):
-    """Takes its time, and leaves word of every batch: in a file of its node's name."""
+    """Takes its time, and logs every batch in a file of its node's name."""
 
     batch_size = 2
 

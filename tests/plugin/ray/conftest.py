@@ -100,6 +100,6 @@ def on_cluster(two_nodes: TwoNodes) -> tuple[str, ...]:
 
 @pytest.fixture
 def describing(on_cluster: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, with a describer on each node and one of the others: each takes a process to start."""
+    """The same, with a describer on each node and one actor of each other role, to start fast."""
     others = (f"--cep-ray-pool={role}:actors=1,cpus=0.2" for role in ("generator", "encoder"))
     return (*on_cluster, *others, "--cep-role=describer")

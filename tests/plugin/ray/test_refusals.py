@@ -13,8 +13,8 @@ RAY = "--cep-engine=ray"
 
 
 @pytest.fixture
-def deaf_port() -> Iterator[int]:
-    """A port where somebody listens, and answers with what is no cluster."""
+def other_port() -> Iterator[int]:
+    """A port where another server listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -79,13 +79,15 @@ def test_mistakes_are_one_message(toy: Project, arguments: list[str], message: s
     assert "collected" not in result.stdout.str()
 
 
-def test_something_else_at_the_address_is_told(
-    toy: Project, deaf_port: int, monkeypatch: pytest.MonkeyPatch
+def test_another_server_at_the_address_is_refused(
+    toy: Project, other_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray itself would ask it for minutes."""
     pytest.importorskip("ray")
-    monkeypatch.setattr("pytest_cepbench.chains.ray.connection._PROBE", 0.2)
-    result = toy.run_here(RAY, f"--cep-ray-address=127.0.0.1:{deaf_port}", "--model=shapes:?miss=0")
+    monkeypatch.setattr("pytest_cepbench.chains.ray.cluster._PROBE_SECONDS", 0.2)
+    result = toy.run_here(
+        RAY, f"--cep-ray-address=127.0.0.1:{other_port}", "--model=shapes:?miss=0"
+    )
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["ERROR: *: what answers there is no Ray cluster; its port is 6379 *"]
@@ -93,8 +95,8 @@ def test_something_else_at_the_address_is_told(
 
 
 @pytest.mark.parametrize("asking", ["--cep-plan", "--collect-only"])
-def test_who_asks_no_model_starts_no_cluster(toy: Project, asking: str) -> None:
-    """A plan, or a list of cases, is told from here, whatever the address."""
+def test_a_run_that_asks_no_model_starts_no_cluster(toy: Project, asking: str) -> None:
+    """A plan or a list of cases needs no cluster, whatever the address."""
     result = toy.run_here(RAY, "--cep-ray-address=localhost:1", asking, "--model=shapes:?miss=0")
     assert result.ret == pytest.ExitCode.OK
     assert "model under test, describer: shapes:?miss=0" in result.stdout.str()

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.models.system_limits import usable_cores
-from pytest_cepbench.plugin.run_settings import RunSettings
+from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.workers.devices import THREADS, Leases, count_workers, plan_leases
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import install_smi
@@ -54,7 +55,7 @@ def machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def _settings(project: Project, *args: str) -> tuple[pytest.Config, RunSettings]:
     config = project.pytester.parseconfig(*args)
-    return config, RunSettings.from_config(config)
+    return config, settings_of(config)
 
 
 def _planned(project: Project, *args: str) -> Leases:
@@ -131,7 +132,7 @@ def test_a_spec_that_says_where_is_obeyed(
     """cuda:1 is not there for who sees one device only; on the cpu nobody needs one."""
     leases = _planned(machine, "--tx", "2*popen", *models)
     assert _on(leases) == expected
-    assert said in leases.said[0]
+    assert said in leases.lines[0]
 
 
 def test_cores_are_shared_unless_the_user_did(

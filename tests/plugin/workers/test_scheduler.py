@@ -8,7 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.plugin.workers.hints import CATEGORY, POOLED, WHOLE, CaseHint, guess, unit_of
+from pytest_cepbench.plugin.workers.hints import (
+    CATEGORY,
+    POOLED,
+    WHOLE,
+    CaseHint,
+    guess_hint,
+    unit_of,
+)
 from pytest_cepbench.plugin.workers.scheduler import grouped
 from tests.plugin.project import SHAPES, Project
 
@@ -18,14 +25,14 @@ SLOW = """\
 import time
 from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import caption, perceive
+from pytest_cepbench.datasets.shapes import caption, parse_image
 
 class Slow:
     fingerprint, seeded = "slow/1", False
 
     def describe(self, images, prompt, seeds):
         time.sleep(0.004 * len(images))
-        return [caption(perceive(ImageArtifact.from_pil(image))) for image in images]
+        return [caption(parse_image(ImageArtifact.from_pil(image))) for image in images]
 """
 
 STOPPING = """\
@@ -191,15 +198,15 @@ def test_what_belongs_together(case: str, scope: str) -> None:
 
 def test_long_work_is_dealt_first() -> None:
     """Of a suite: categories by their cost, what is made of them, the verdict of all; plain tests apart."""
-    outlines = [
+    hints = [
         CaseHint("whole", "a", ("describer x",), WHOLE, 90),
         CaseHint("short", "a", ("describer x",), CATEGORY, 10),
         CaseHint("long", "a", ("describer x",), CATEGORY, 30),
-        guess("test_plain.py::test_one"),
+        guess_hint("test_plain.py::test_one"),
         CaseHint("verdict", "a", ("describer x",), POOLED),
         CaseHint("long", "a", ("describer x",), CATEGORY, 20),
     ]
-    suite, plain = grouped(outlines)
+    suite, plain = grouped(hints)
     assert list(suite.units) == [(30, [2, 5]), (10, [1]), (90, [0]), (0, [4])]
     assert (set(suite.models), suite.left) == ({"describer x"}, 130)
     assert (list(plain.units), plain.models) == ([(0, [3])], frozenset())
@@ -207,7 +214,7 @@ def test_long_work_is_dealt_first() -> None:
 
 def test_without_word_from_workers_names_tell() -> None:
     """Ids of the whole, of mappings and of a suite's verdict are known; all else is a category."""
-    turns = {name: guess(f"test_x.py::test_drift[{name}]").turn for name in (
+    turns = {name: guess_hint(f"test_x.py::test_drift[{name}]").turn for name in (
         "color-gc", "overall-gc", "text-to-image-mcd", "suite-verdict",
     )}  # fmt: skip
     assert list(turns.values()) == [CATEGORY, WHOLE, WHOLE, POOLED]

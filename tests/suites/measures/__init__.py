@@ -1,1 +1,1 @@
-"""Tests of the metrics as suites use them: cases, evidence, scores."""
+"""Tests of the metrics as suites use them: cases, chain data, scores."""

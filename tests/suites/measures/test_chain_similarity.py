@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.models.rule_based import ShapesGenerator
 from pytest_cepbench.store import Store
-from tests.chains.roles import ShortRuler
+from tests.chains.roles import TruncatingEncoder
 from tests.suites.world import SUITE, Staged, stage, vector
 
 METRICS = """\
@@ -34,11 +34,11 @@ all = ["b", "a"]
 
 def _similarities(staged: Staged) -> dict[str, list[float]]:
     """Cosine to the start at generations 2 and 4 of every sample, computed one by one."""
-    evidence = staged.run.evidence
+    chain_data = staged.run.chain_data
     found = {}
-    for name, chain in evidence.chains("image", evidence.dataset.samples).items():
+    for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
         assert chain.failure is None
-        start, *later = (vector(load_link(chain, g, evidence.store)) for g in (0, 2, 4))
+        start, *later = (vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4))
         unit = start / np.linalg.norm(start)
         found[name] = [float(unit @ one / np.linalg.norm(one)) for one in later]
     return found
@@ -133,7 +133,7 @@ def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
     text = SUITE.replace("shapes:?miss=0.3&recolor=0.2", "shapes:?blank=0.2")
     staged = stage(tmp_path / "suite", text + "[metrics.s]\n[metrics.failures]\n", store)
     measured, rate = staged.measure("overall-s"), staged.measure("overall-failures")
-    chains = staged.run.evidence.chains("image", staged.run.dataset.samples)
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
     stopped = {name for name, chain in chains.items() if chain.failure is not None}
     assert 0 < len(stopped) < 12
     zeros = {name for part in measured.scores.values() for name, s in part.items() if s == 0.0}
@@ -141,7 +141,7 @@ def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
     assert measured.failures == rate.failures == {"empty-text": len(stopped)}
 
 
-class Short(ShortRuler):
+class Short(TruncatingEncoder):
     """An encoder of few words, as a `python:` model."""
 
     fingerprint = "short/1"
@@ -190,7 +190,7 @@ def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store
     text = SUITE.replace('generator = "shapes:"', f'generator = "{generator}"') + "[metrics.gc]\n"
     staged = stage(tmp_path / "suite", text, store)
     measured = staged.measure("overall-gc")
-    chains = staged.run.evidence.chains("image", staged.run.dataset.samples).values()
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples).values()
     drawn = [link.text for chain in chains for link in chain.links if link.text is not None]
     cut = [one for one in drawn if len(one.split()) > 16]
     assert 0 < len(cut) < len(drawn)
@@ -199,9 +199,9 @@ def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store
     assert note.endswith(f"that {generator} reads, and were drawn by their beginning")
     again = stage(tmp_path / "suite", text, store)
     assert again.measure("overall-gc").notes == measured.notes
-    assert again.run.evidence.runner("encoder").tally.inputs == 0
+    assert again.run.chain_data.runner("encoder").tally.inputs == 0
 
 
 def _texts(staged: Staged, generations: Sequence[int]) -> list[Any]:
-    chains = staged.run.evidence.chains("text", staged.run.dataset.samples).values()
+    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
     return [chain.links[g].text for chain in chains for g in generations if chain.has(g)]

@@ -21,7 +21,7 @@ NAN = 'encoder = "python:tests.plugin.user_models:encoder?behaviour=nan"'
 
 
 def _stopped(staged: Staged, start: Modality) -> set[str]:
-    chains = staged.run.evidence.chains(start, staged.run.dataset.samples)
+    chains = staged.run.chain_data.chains(start, staged.run.dataset.samples)
     return {name for name, chain in chains.items() if chain.failure is not None}
 
 

@@ -23,6 +23,7 @@ from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
 from pytest_cepbench.metrics.kernel_distance import kernel_distance
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
+from pytest_cepbench.suites.measures.base import readers_of
 from tests.suites.world import LOSSY, SUITE, Staged, stage, vector
 
 METRICS = """\
@@ -57,12 +58,12 @@ def staged(tmp_path: Path, store: Store) -> Staged:
 
 def _features(staged: Staged, category: str | None, generation: int) -> Any:
     """(n, D) features of every image at a generation, collected by hand."""
-    evidence = staged.run.evidence
-    samples = evidence.dataset.samples
+    chain_data = staged.run.chain_data
+    samples = chain_data.dataset.samples
     if category is not None:
-        samples = evidence.dataset.in_category(category)
-    chains = evidence.chains("image", samples).values()
-    rows = [vector(load_link(c, generation, evidence.store)) for c in chains if c.has(generation)]
+        samples = chain_data.dataset.in_category(category)
+    chains = chain_data.chains("image", samples).values()
+    rows = [vector(load_link(c, generation, chain_data.store)) for c in chains if c.has(generation)]
     return np.array(rows, np.float32)
 
 
@@ -127,7 +128,7 @@ def test_labels_and_direction_say_how_to_read_a_distance(staged: Staged) -> None
 def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Store) -> None:
     """The sets shrink from there on, their sizes are said, and the distance is that of the rest."""
     staged = stage(tmp_path / "suite", BLANK + METRICS, store)
-    chains = staged.run.evidence.chains("image", staged.run.dataset.samples).values()
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples).values()
     left = [sum(chain.has(generation) for chain in chains) for generation in (0, 2, 4)]
     assert left[0] == 12 > left[1] >= left[2] > 2
     measured = staged.measure("overall-pooled")
@@ -220,7 +221,7 @@ def test_the_first_encoder_that_is_here_is_taken(
     """Without clean-fid's weights the next of the list; where none is here the last, to be named."""
     text = SUITE + INCEPTION.format(place=tmp_path / "none", wanted=wanted)
     measure = stage(tmp_path / "suite", text, store).run.measures["gc_fid"]
-    assert (measure.seats, measure.label) == ((taken,), label)
+    assert (readers_of(measure.required_features(None)), measure.label) == ((taken,), label)
 
 
 def test_weights_that_are_here_are_preferred(tmp_path: Path, store: Store) -> None:
@@ -228,7 +229,10 @@ def test_weights_that_are_here_are_preferred(tmp_path: Path, store: Store) -> No
     (tmp_path / "inception-2015-12-05.pt").write_bytes(b"weights")
     text = SUITE + INCEPTION.format(place=tmp_path, wanted='["inception", "encoder"]')
     measure = stage(tmp_path / "suite", text, store).run.measures["gc_fid"]
-    assert (measure.seats, measure.label) == (("inception",), "GC_FID@2 [Inception]")
+    assert (readers_of(measure.required_features(None)), measure.label) == (
+        ("inception",),
+        "GC_FID@2 [Inception]",
+    )
 
 
 def test_a_list_of_no_encoders_is_refused(tmp_path: Path, store: Store) -> None:
@@ -265,10 +269,10 @@ def test_features_come_in_one_order(tmp_path: Path, store: Store) -> None:
     orders = []
     for first in ("a", "b", None):
         staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-        evidence = staged.run.evidence
+        chain_data = staged.run.chain_data
         if first is not None:
-            evidence.chains("image", evidence.dataset.in_category(first))
-        found = evidence.features("image", "encoder", 2, evidence.dataset.samples)
+            chain_data.chains("image", chain_data.dataset.in_category(first))
+        found = chain_data.features("image", "encoder", 2, chain_data.dataset.samples)
         orders.append([chain.sample.id for shard in found for chain, _ in shard])
     assert orders[0] == orders[1] == orders[2]
     assert sorted(orders[0]) == [sample.id for sample in staged.run.dataset.samples]

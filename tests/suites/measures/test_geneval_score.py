@@ -24,6 +24,7 @@ from pytest_cepbench.metrics.geneval import (
 )
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
+from pytest_cepbench.suites.measures.base import readers_of
 from tests.suites.world import TASKS as SUITE
 from tests.suites.world import Staged, stage
 
@@ -53,9 +54,9 @@ def staged(tmp_path: Path, store: Store) -> Staged:
 
 def _right(staged: Staged) -> dict[str, list[bool]]:
     """Whether each picture of each sample is right, by the rules on what is really in it."""
-    evidence = staged.run.evidence
+    chain_data = staged.run.chain_data
     found: dict[str, list[bool]] = {}
-    for name, chain in evidence.chains("text", evidence.dataset.samples).items():
+    for name, chain in chain_data.chains("text", chain_data.dataset.samples).items():
         prompt = parse_prompt(chain.sample.metadata)
         asked = queries(prompt, "class")
         found[name] = []
@@ -63,7 +64,7 @@ def _right(staged: Staged) -> dict[str, list[bool]]:
             seen: tuple[Any, ...] = ()
             if chain.has(generation):
                 seen = object_boxes(
-                    ImageArtifact.from_pil(load_link(chain, generation, evidence.store))
+                    ImageArtifact.from_pil(load_link(chain, generation, chain_data.store))
                 )
             boxes = [
                 Detection(one.what.shape, 1.0, one.box, color=one.what.color)
@@ -147,7 +148,7 @@ def test_a_missing_picture_is_wrong_and_counted(tmp_path: Path, store: Store, ra
     choices = RoleChoices(f"shapes:?blank={rate}", role="generator")
     staged = stage(tmp_path / "suite", PERFECT + METRICS, store, choices)
     measured = staged.measure("overall-mgg")
-    chains = staged.run.evidence.chains("text", staged.run.dataset.samples)
+    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples)
     for scores in measured.scores.values():
         for name, score in scores.items():
             drawn = sum(chains[name].has(generation) for generation in GENERATIONS)
@@ -195,7 +196,10 @@ def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) ->
         for name, colors in _colored(staged).items()
     }
     assert 0.0 in scores.values()
-    assert staged.run.measures["geneval"].seats == ("detector", "encoder")
+    assert readers_of(staged.run.measures["geneval"].required_features(None)) == (
+        "detector",
+        "encoder",
+    )
 
 
 def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
@@ -214,7 +218,7 @@ def test_colors_asked_of_the_detector_in_words(tmp_path: Path, store: Store) -> 
     spotter = "python:tests.suites.measures.spotters:spotter?queries=free-text"
     staged = stage(tmp_path / "suite", _tasks(spotter, "query"), store)
     assert staged.measure("overall-geneval").value == 1.0
-    assert staged.run.measures["geneval"].seats == ("detector",)
+    assert readers_of(staged.run.measures["geneval"].required_features(None)) == ("detector",)
     text = _tasks(spotter, "query").replace(
         'generator = "shapes:"', 'generator = "shapes:?recolor=1"'
     )
@@ -275,10 +279,10 @@ def no_clauses() -> Dataset:
 def test_a_sample_without_clauses_is_an_error(tmp_path: Path, store: Store) -> None:
     """A data set of plain texts cannot be judged, and its first sample is named."""
     text = _tasks("shapes:", "detector").replace(
-        "world:uneven_tasks", "measures.test_compliance:no_clauses"
+        "world:uneven_tasks", "measures.test_geneval_score:no_clauses"
     )
     with pytest.raises(
-        MeasurementError, match="sample 'one' has no clauses to judge its pictures by"
+        MeasurementError, match="sample 'one' has no clauses to judge its images by"
     ):
         stage(tmp_path / "suite", text, store).measure("overall-geneval")
 

@@ -11,8 +11,9 @@ from pytest_cepbench.chains import Modality, load_link
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.metrics.drift_rate import fit_drift_rate
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.measures.mapping_drift import MAPPINGS
-from tests.chains.roles import ShortRuler
+from tests.chains.roles import TruncatingEncoder
 from tests.suites.measures.fading import RATE
 from tests.suites.world import SUITE, Staged, stage, vector
 
@@ -36,12 +37,12 @@ def staged(tmp_path: Path, store: Store) -> Staged:
 def _curves(staged: Staged, mapping: str) -> dict[str, list[float]]:
     """Similarity to the start at each generation of a mapping, by sample, computed one by one."""
     start: Modality = "text" if mapping.startswith("text") else "image"
-    evidence = staged.run.evidence
+    chain_data = staged.run.chain_data
     found = {}
-    for name, chain in evidence.chains(start, evidence.dataset.samples).items():
+    for name, chain in chain_data.chains(start, chain_data.dataset.samples).items():
         assert len(chain.links) == 10
-        first = vector(load_link(chain, 0, evidence.store))
-        later = [vector(load_link(chain, g, evidence.store)) for g in GENERATIONS[mapping]]
+        first = vector(load_link(chain, 0, chain_data.store))
+        later = [vector(load_link(chain, g, chain_data.store)) for g in GENERATIONS[mapping]]
         found[name] = [
             float(first @ one / np.linalg.norm(first) / np.linalg.norm(one)) for one in later
         ]
@@ -111,7 +112,7 @@ def test_mappings_that_are_named_have_their_own_encoders(tmp_path: Path, store: 
     assert measured.identity["metric"] == "mcd/1 text-to-text by other, image-to-image by encoder"
     assert "other" in measured.identity["other"] or "wordy" in measured.identity["other"]
     assert "shapes" in measured.identity["encoder"]
-    assert staged.run.measures["mcd"].seats == ("other", "encoder")
+    assert readers_of(staged.run.measures["mcd"].required_features(None)) == ("other", "encoder")
     images = staged.measure("image-to-image-mcd").identity
     assert images["metric"] == "mcd/1 image-to-image by encoder"
     assert "other" not in images
@@ -124,7 +125,7 @@ def test_a_mapping_without_a_generation_is_refused(tmp_path: Path, store: Store)
         stage(tmp_path / "suite", text, store)
 
 
-class Wordy(ShortRuler):
+class Wordy(TruncatingEncoder):
     """An encoder that reads a few words, as a `python:` model."""
 
     fingerprint = "wordy/1"
@@ -143,7 +144,7 @@ def test_texts_that_were_cut_are_noted_with_their_mapping(tmp_path: Path, store:
         '[metrics.mcd.mappings]\ntext-to-text = "other"\nimage-to-text = "encoder"\n'
     )
     staged = stage(tmp_path / "suite", text, store)
-    chains = staged.run.evidence.chains("text", staged.run.dataset.samples).values()
+    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
     texts = [str(chain.links[g].text) for chain in chains for g in (0, 2, 4, 6, 8)]
     cut = sum(len(one.split()) > 12 for one in texts)
     assert cut > 0

@@ -28,7 +28,7 @@ from pytest_cepbench.metrics.jackknife import blocks_of, pseudo_values
 from pytest_cepbench.metrics.kernel_distance import kernel_distance
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.measures import set_distances
+from pytest_cepbench.suites.measures import feature_sets
 from tests.suites.world import LOSSY, SUITE, Staged, stage, vector
 
 METRICS = """\
@@ -51,9 +51,9 @@ HERE = "python:tests.suites.measures.test_sets_blocks"
 
 def _features(staged: Staged, samples: list[Sample], generation: int) -> Any:
     """(n, D) features of the images that these samples' chains have, collected by hand."""
-    evidence = staged.run.evidence
-    chains = evidence.chains("image", samples).values()
-    rows = [vector(load_link(c, generation, evidence.store)) for c in chains if c.has(generation)]
+    chain_data = staged.run.chain_data
+    chains = chain_data.chains("image", samples).values()
+    rows = [vector(load_link(c, generation, chain_data.store)) for c in chains if c.has(generation)]
     return np.array(rows, np.float32)
 
 
@@ -204,7 +204,7 @@ def test_a_distance_that_two_metrics_have_is_computed_once(
         computed.append(len(x))
         return frechet_distance(x, y)
 
-    monkeypatch.setattr(set_distances, "frechet_distance", counted)
+    monkeypatch.setattr(feature_sets, "frechet_distance", counted)
     for order in (("fid", "gc_fid", "last"), ("gc_fid", "last", "fid")):
         computed.clear()
         staged = stage(tmp_path / "suite", SUITE + METRICS, store)
@@ -220,8 +220,8 @@ def test_a_part_of_the_samples_is_another_set(tmp_path: Path, store: Store) -> N
     """What is remembered of some samples is not taken for that of others of the same name."""
     staged = stage(tmp_path / "suite", SUITE + METRICS, store)
     case, run = staged.cases["a-fid"], staged.run
-    whole = run.measures["fid"].measure(case, run.evidence)
-    look = run.evidence.narrowed(5)
+    whole = run.measures["fid"].measure(case, run.chain_data)
+    look = run.chain_data.narrowed(5)
     part = run.measures["fid"].measure(case, look)
     kept = list(look.dataset.in_category("a"))
     assert (part.sizes, whole.sizes) == ({"a": 5}, {"a": 10})

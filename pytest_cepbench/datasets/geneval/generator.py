@@ -1,0 +1,192 @@
+"""The generator of GenEval's prompt suite: seed 43 gives the published 553 prompts.
+
+Ghosh, Hajishirzi and Schmidt, "GenEval: An object-focused framework for evaluating text-to-image
+alignment", 2023 (arXiv 2310.11513); the prompts are theirs, released under the MIT license.
+The published suite is read from `published.jsonl` beside this module; the generator serves other
+seeds, and a test compares what it makes of seed 43 with that file, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.geneval import (
+    COLORS,
+    RELATIONS,
+    Clause,
+    Exclusion,
+    Position,
+    Prompt,
+)
+
+PUBLISHED_SEED = 43
+"""Seed of the published suite, which draws 100 prompts for each task."""
+
+OBJECTS = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat",
+    "traffic light", "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog",
+    "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella",
+    "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard", "sports ball", "kite",
+    "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
+    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich",
+    "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch",
+    "potted plant", "bed", "dining table", "toilet", "tv", "laptop", "computer mouse",
+    "tv remote", "computer keyboard", "cell phone", "microwave", "oven", "toaster", "sink",
+    "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+"""COCO's 80 classes in COCO's order; GenEval says computer mouse, tv remote, computer keyboard."""
+
+COLORABLE = tuple(name for name in OBJECTS if name != "person")
+"""The classes that prompts give a color to."""
+
+NUMBERS = {2: "two", 3: "three", 4: "four"}
+"""How many objects the counting task asks for."""
+
+
+def with_article(words: str) -> str:
+    """The words with "a" or "an" before them, by the first letter."""
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def plural(name: str) -> str:
+    """GenEval's plural: "es" after an s, "s" otherwise, so "buses" but also "benchs", "knifes"."""
+    return f"{name}es" if name.endswith("s") else f"{name}s"
+
+
+@dataclass(frozen=True)
+class WrittenPrompt:
+    """A prompt and its words."""
+
+    prompt: Prompt
+    text: str
+
+
+def write_prompts(
+    seed: int = PUBLISHED_SEED, prompts_per_task: int = 100
+) -> tuple[WrittenPrompt, ...]:
+    """A prompt suite, task by task.
+
+    prompts_per_task: how many are drawn for each task but single_object, which has each of the 80
+    classes once, whatever the number; fewer stay, because a prompt that was there is dropped.
+    Seed 43 with 100 is the published suite: 80 single_object, 99 two_object, 80 counting, 94
+    colors, 100 position and 100 color_attr. One stream of choices runs through all tasks, so
+    another number of prompts gives other ones: those of the released `create_prompts.py` with the
+    same seed and `-n`.
+    Raises DatasetError unless seed >= 0 and prompts_per_task >= 1.
+    """
+    if seed < 0 or prompts_per_task < 1:
+        msg = (
+            "GenEval prompts need a seed that is not negative and at least one prompt per task, "
+            f"got {seed} and {prompts_per_task}"
+        )
+        raise DatasetError(msg)
+    draws = RandomStream(seed)
+    classes = draws.some(len(OBJECTS), len(OBJECTS))
+    written = [_single_object(OBJECTS[index]) for index in classes]
+    for draw in (_two_object, _counting, _colors, _position, _color_attr):
+        written += _different(draw, draws, prompts_per_task)
+    return tuple(written)
+
+
+def _different(
+    draw: Callable[[RandomStream], WrittenPrompt], draws: RandomStream, number: int
+) -> list[WrittenPrompt]:
+    return list(dict.fromkeys(draw(draws) for _ in range(number)))
+
+
+def _single_object(name: str) -> WrittenPrompt:
+    prompt = Prompt("single_object", (Clause(name),))
+    return WrittenPrompt(prompt, f"a photo of {with_article(name)}")
+
+
+def _two_object(draws: RandomStream) -> WrittenPrompt:
+    first, second = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
+    prompt = Prompt("two_object", (Clause(first), Clause(second)))
+    return WrittenPrompt(prompt, f"a photo of {with_article(first)} and {with_article(second)}")
+
+
+def _counting(draws: RandomStream) -> WrittenPrompt:
+    name = OBJECTS[draws.one(len(OBJECTS))]
+    number = list(NUMBERS)[draws.one(len(NUMBERS))]
+    prompt = Prompt("counting", (Clause(name, number),), (Exclusion(name, number + 1),))
+    return WrittenPrompt(prompt, f"a photo of {NUMBERS[number]} {plural(name)}")
+
+
+def _colors(draws: RandomStream) -> WrittenPrompt:
+    name = COLORABLE[draws.one(len(COLORABLE))]
+    color = COLORS[draws.one(len(COLORS))]
+    prompt = Prompt("colors", (Clause(name, color=color),))
+    return WrittenPrompt(prompt, f"a photo of {with_article(f'{color} {name}')}")
+
+
+def _position(draws: RandomStream) -> WrittenPrompt:
+    subject, target = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
+    relation = RELATIONS[draws.one(len(RELATIONS))]
+    include = (Clause(target), Clause(subject, position=Position(relation, 0)))
+    text = f"a photo of {with_article(subject)} {relation} {with_article(target)}"
+    return WrittenPrompt(Prompt("position", include), text)
+
+
+def _color_attr(draws: RandomStream) -> WrittenPrompt:
+    names = [COLORABLE[index] for index in draws.some(2, len(COLORABLE))]
+    colors = [COLORS[index] for index in draws.some(2, len(COLORS))]
+    pairs = list(zip(colors, names, strict=True))
+    prompt = Prompt("color_attr", tuple(Clause(name, color=color) for color, name in pairs))
+    first, second = (with_article(f"{color} {name}") for color, name in pairs)
+    return WrittenPrompt(prompt, f"a photo of {first} and {second}")
+
+
+_WORD = 2**32
+
+
+class RandomStream:
+    """Random choices that stay the same over versions of NumPy, as the published suite has them.
+
+    The suite was drawn with `numpy.random.default_rng`. NumPy promises the bits of PCG64 for good,
+    but not what its `Generator` makes of them; so that is done here, as NumPy did it for the suite
+    and still does in 2.4. It holds the generator and the unused half of its last 64 bits.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.PCG64(seed)
+        self._half: int | None = None
+
+    def one(self, limit: int) -> int:
+        """One of 0..limit-1, all equally likely, as `Generator.choice(limit)`.
+
+        Lemire's method: the high word of a product, drawn again where the low word would favor some
+        numbers. A choice among one takes no bits.
+        limit: 1..2**32-1.
+        """
+        if limit == 1:
+            return 0
+        while True:
+            product = self._next_word() * limit
+            if product % _WORD >= (_WORD - limit) % limit:
+                return product // _WORD
+
+    def some(self, number: int, limit: int) -> list[int]:
+        """Different ones of 0..limit-1 in random order, as `choice(limit, number, replace=False)`.
+
+        Floyd's method, then a shuffle from the end.
+        number: 1..limit; limit: up to 10,000 (beyond, NumPy goes another way).
+        """
+        chosen: list[int] = []
+        for last in range(limit - number, limit):
+            candidate = self.one(last + 1)
+            chosen.append(last if candidate in chosen else candidate)
+        for high in range(number - 1, 0, -1):
+            low = self.one(high + 1)
+            chosen[high], chosen[low] = chosen[low], chosen[high]
+        return chosen
+
+    def _next_word(self) -> int:
+        if self._half is not None:
+            word, self._half = self._half, None
+            return word
+        self._half, word = divmod(int(self._bits.random_raw()), _WORD)
+        return word

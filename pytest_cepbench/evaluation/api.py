@@ -1,0 +1,269 @@
+"""`gate_checkpoint`: the gate without pytest, for scripts, notebooks and training loops."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from msgspec.structs import replace
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.errors import (
+    DataAbsentError,
+    SpecError,
+    StoreError,
+    SuiteError,
+    SuiteNotApplicableError,
+    WriteError,
+    unknown_name,
+)
+from pytest_cepbench.evaluation.case_runner import CaseRunner
+from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.gate_result import GateResult
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.run_result import (
+    accept_baselines,
+    run_verdict,
+    write_run_reports,
+)
+from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+from pytest_cepbench.models.registry import PRESET
+from pytest_cepbench.replacement import recover
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.identities import two_identities
+from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.gate_config import Overrides
+
+Spec = str | Path
+"""A model spec, or the path of a checkpoint."""
+
+
+class GateOptions(TypedDict, total=False):
+    """Options of `gate_checkpoint`, named and read as those of the command line."""
+
+    model: Spec
+    role: str
+    describer: Spec
+    generator: Spec
+    encoder: Spec | Sequence[str] | Mapping[str, Spec]
+    detector: Spec
+    judge: Spec
+    data: Mapping[str, str | Path]
+    samples: int
+    seeds: int
+    store: str | Path
+    shared: str | Path | Sequence[str | Path]
+    publish: str | Path
+    baselines: str | Path
+    report: str | Path
+    gate: str
+    tolerance: float
+    alpha: float
+    inconclusive: str
+    budget: str | int
+    pairing: str
+    attribute: int
+    residency: str
+    helpers: int | str
+    engine: str
+    ray_address: str
+    ray_pool: str | Sequence[str]
+    accept_insensitive: bool
+
+
+def gate_checkpoint(
+    suites: str | Path | Iterable[str | Path],
+    *,
+    snapshot_update: bool = False,
+    root: str | Path | None = None,
+    **options: Unpack[GateOptions],
+) -> GateResult:
+    """Gate a checkpoint without pytest: the verdicts and numbers are those of `pytest SUITES`.
+
+    suites: suite files, or folders; a folder stands for every suite file in it, and in every folder
+        below it that has a `suite.toml`.
+    snapshot_update: whether to accept what was measured as the new baselines; only a complete run
+        without failures is accepted.
+    root: folder of the project: `baselines` and `.cepbench` lie in it; the working folder by default.
+    options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
+        `inconclusive="more"`). No ini file and no environment variable is read. Reports are written
+        where `report` is given.
+    Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option. A
+    suite that the model under test has no part in is skipped, as in pytest; one whose data set is
+    not here makes the result incomplete.
+    """
+    settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
+    files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
+    evaluator = Evaluator(RunContext(settings))
+    try:
+        return _gate(evaluator, files, update=snapshot_update, report="report" in options)
+    finally:
+        evaluator.close()
+        evaluator.context.remove_folder()
+
+
+def _settings(options: GateOptions, root: Path) -> RunSettings:
+    """Options as settings. Raises SpecError for an option that is wrong, TypeError for no option."""
+    values, sources = {}, {}
+    for name, value in options.items():
+        if name not in GateOptions.__annotations__:
+            msg = f"gate_checkpoint: {unknown_name('option', name, GateOptions.__annotations__)}"
+            raise TypeError(msg)
+        if value is not None:
+            setting = name.replace("_", "-")
+            values[setting], sources[setting] = _texts(value), f"gate_checkpoint({name}=)"
+    try:
+        return read_settings(values, sources, root)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
+def _texts(value: object) -> list[str]:
+    """An option as it is typed on the command line."""
+    if isinstance(value, Mapping):
+        return [f"{name}={item}" for name, item in value.items()]
+    if isinstance(value, list | tuple):
+        return [str(item) for item in value]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def _suite_files(places: Iterable[str | Path]) -> Iterator[Path]:
+    """The suite files of what was named. Raises SuiteError where there is none."""
+    for place in map(Path, places):
+        if not place.is_dir():
+            yield place.resolve()
+            continue
+        folders = sorted({path.parent for path in place.rglob(FILE_NAME)} | {place})
+        files = [
+            file for folder in folders for file in sorted(folder.glob("*.toml")) if _is_suite(file)
+        ]
+        if not files:
+            msg = f"{place}: no suite file (*.toml) is in this folder, nor a {FILE_NAME} below it"
+            raise SuiteError(msg)
+        yield from (file.resolve() for file in files)
+
+
+def _is_suite(path: Path) -> bool:
+    """Whether a TOML file is a suite's; one that cannot be read counts, so that it is reported."""
+    if path.name == FILE_NAME:
+        return True
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    return {"name", "metrics"} <= table.keys()
+
+
+def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: bool) -> GateResult:
+    settings = evaluator.settings
+    _bind_models(evaluator)
+    recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
+    cases: dict[str, tuple[Path, Case | PooledCase]] = {}
+    skipped: dict[str, str] = {}
+    problems: list[str] = []
+    for path in dict.fromkeys(files):
+        try:
+            own = evaluator.suites.cases(path, pooled=not update)
+        except SuiteNotApplicableError as reason:
+            skipped[_shown(path)] = str(reason)
+        except DataAbsentError as absence:
+            skipped[_shown(path)] = str(absence)
+            problems.append(f"{_shown(path)} was not measured: its data set is not here")
+        else:
+            cases.update({f"{_shown(path)}::{case.id}": (path, case) for case in own})
+    evaluator.assign(
+        {
+            name: (path, case, Overrides())
+            for name, (path, case) in cases.items()
+            if isinstance(case, Case)
+        }
+    )
+    evaluator.plan_pools()
+    results = [
+        CaseRunner(evaluator, path, "all" if update else "none")(case, name, Overrides())
+        for name, (path, case) in cases.items()
+    ]
+    evaluator.dismiss_helpers()
+    remarks = [*([] if recovered is None else [recovered]), *evaluator.publish(None, None)]
+    problems += two_identities(results, ", ".join)
+    changed: list[Path] = []
+    if update:
+        results, changed = _accept(results, settings.baselines, problems)
+    infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
+    written: list[Path] = []
+    if report and results:
+        facts = _facts(evaluator, results, problems, infrastructure)
+        written = write_run_reports(
+            facts, results, lambda digest: _image(evaluator, digest), settings.report, settings.home
+        )
+    return GateResult(
+        cases=tuple(results),
+        skipped=skipped,
+        problems=tuple(problems),
+        infrastructure=tuple(infrastructure),
+        reports=tuple(written),
+        changed=tuple(changed),
+    )
+
+
+def _bind_models(evaluator: Evaluator) -> None:
+    """Bind the models that the options name, so that a mistake costs a second, not a night."""
+    for seat in evaluator.suites.choices.seats.values():
+        if seat.spec.scheme != PRESET:  # which model a preset is, each suite says
+            evaluator.models.runner(seat)
+
+
+def _accept(
+    results: list[CaseResult], baselines: Path, problems: list[str]
+) -> tuple[list[CaseResult], list[Path]]:
+    """Accept what was measured, if the run is complete; else nothing was accepted.
+
+    problems: a failure to write is added to them.
+    """
+    if not problems and all(result.passes for result in results):
+        try:
+            changes = accept_baselines(results, baselines)
+        except WriteError as error:
+            problems.append(f"nothing was accepted: {error}")
+        else:
+            from pytest_cepbench.gate.baseline import baseline_path
+
+            return results, [baseline_path(baselines, change.key) for change in changes]
+    return [replace(result, accepted=False) for result in results], []
+
+
+def _facts(
+    evaluator: Evaluator,
+    results: Sequence[CaseResult],
+    problems: Sequence[str],
+    infrastructure: Sequence[str],
+) -> RunFacts:
+    from pytest_cepbench import __version__
+
+    first = results[0]
+    return RunFacts(
+        run_verdict(results, problems),
+        __version__,
+        [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()],
+        problems,
+        infrastructure,
+        [evaluator.background_usage],
+    )
+
+
+def _image(evaluator: Evaluator, digest: str) -> ImageArtifact | None:
+    with suppress(StoreError):  # the store was removed, or its disk is full
+        return evaluator.store.get_image(digest)
+    return None
+
+
+def _shown(path: Path) -> str:
+    """A suite file, as short as it can be named from here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

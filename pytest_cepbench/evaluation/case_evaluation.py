@@ -1,0 +1,150 @@
+"""Measurement of a case as far as its verdict needs, and the judgement of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
+from pytest_cepbench.gate.policy import Pairing
+from pytest_cepbench.gate.statistics import look_shares, look_sizes
+from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.shards import Work
+
+
+@dataclass(frozen=True)
+class References:
+    """The last accepted baseline of a case, and the anchor behind it; None where there is none.
+
+    pairing: the samples by which they are compared.
+    """
+
+    baseline: Baseline | None
+    anchor: Baseline | None
+    pairing: Pairing = "exact"
+
+    def judge(self, measurement: Measurement, policy: Policy, *, partial: bool) -> Judgement:
+        """A measurement judged against both.
+
+        partial: whether more samples can be looked at.
+        """
+        return judge(
+            measurement,
+            self.baseline,
+            policy,
+            anchor=self.anchor,
+            pairing=self.pairing,
+            partial=partial,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluatedCase:
+    """A case, measured and judged.
+
+    looks: samples at each look.
+    partial: whether there are more samples.
+    share: of alpha, at the last look.
+    references: what it was compared with.
+    """
+
+    measurement: Measurement
+    judgement: Judgement
+    looks: tuple[int, ...]
+    partial: bool
+    share: float
+    references: References
+
+    def judge(self, policy: Policy) -> Judgement:
+        """The measurement judged by another policy, whose alpha is that of the last look."""
+        return self.references.judge(self.measurement, policy, partial=self.partial)
+
+
+def read_references(evaluator: Evaluator, case: Case) -> References:
+    """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
+    root = evaluator.settings.baselines
+    return References(
+        read_baseline(baseline_path(root, case.key), case.key),
+        read_baseline(anchor_path(root, case.key), case.key),
+        cast("Pairing", evaluator.settings.pairing),
+    )
+
+
+def evaluate_case(
+    evaluator: Evaluator,
+    suite_file: Path,
+    case: Case,
+    policy: Policy,
+    references: References,
+    *,
+    whole: bool,
+) -> EvaluatedCase:
+    """Measure a case and judge it, looking at more samples while it is undecided.
+
+    whole: whether to measure all samples at once, whatever the settings.
+    Raises what measuring raises.
+    """
+    run = evaluator.suite_run(suite_file)
+    sizes = [run.samples(case)] if whole else planned_looks(evaluator, suite_file, case, policy)
+    shares = look_shares(len(sizes))
+    looks: list[int] = []
+    evaluated: EvaluatedCase | None = None
+    for size, share in _affordable(evaluator, sizes, shares):
+        depth = run.depth(case, size)
+        partial = depth is not None
+        shards = enlisted_shards(evaluator)
+        evaluator.offer(suite_file, case, depth)
+        shards.ready(suite_file, case, depth)
+        measurement = run.measure(case, depth)
+        looks.append(measurement.n)
+        level = replace(policy, alpha=policy.alpha * share)
+        judgement = references.judge(measurement, level, partial=partial)
+        evaluated = EvaluatedCase(measurement, judgement, tuple(looks), partial, share, references)
+        if judgement.verdict is not Verdict.INCONCLUSIVE:
+            break
+    assert evaluated is not None  # the first look is always taken
+    return evaluated
+
+
+def enlisted_shards(evaluator: Evaluator) -> Work:
+    """The shards of the run, with those of every collected case."""
+    shards = evaluator.shards
+    if not shards.enlisted:
+        for assigned in evaluator.assigned.values():
+            path, case = assigned.suite_file, assigned.case
+            first = planned_looks(evaluator, path, case, assigned.policy)[0]
+            depth = evaluator.suite_run(path).depth(case, first)
+            shards.enlist(path, case, depth)
+            evaluator.offer(path, case, depth)
+    return shards
+
+
+def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy) -> list[int]:
+    """Samples at each look that a case may take; categories add to them alike.
+
+    More than one look is for what is decided by statistics and can fail the run; what has a score
+    of a whole set is measured whole.
+    """
+    run = evaluator.suite_run(suite_file)
+    every = run.samples(case)
+    if evaluator.settings.inconclusive != "more" or not run.per_sample(case):
+        return [every]
+    budget = evaluator.settings.budget.samples
+    sizes = look_sizes(every if budget is None else min(every, budget))
+    return list(sizes) if policy.primary and policy.statistical else list(sizes[:1])
+
+
+def _affordable(
+    evaluator: Evaluator, sizes: list[int], shares: tuple[float, ...]
+) -> Iterator[tuple[int, float]]:
+    """The looks, as long as the time of the run lasts."""
+    seconds = evaluator.settings.budget.seconds
+    for number, look in enumerate(zip(sizes, shares, strict=True)):
+        if number and seconds is not None and time.time() - evaluator.context.started > seconds:
+            return
+        yield look

@@ -1,0 +1,315 @@
+"""Suites, store and models of one process: the only one of a run, a worker, or a helper process."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
+from pytest_cepbench.evaluation.model_identity import identities_of
+from pytest_cepbench.evaluation.run_context import RunContext, StopFlag
+from pytest_cepbench.evaluation.suite_cache import SuiteCache
+from pytest_cepbench.evaluation.usage_meter import UsageMeter
+from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.gate import Policy
+from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
+from pytest_cepbench.models.system_limits import usable_cores
+from pytest_cepbench.report import UsageTotals
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case, ModelPool, SuiteRun, named_seat
+from pytest_cepbench.suites.gate_config import Overrides, settle
+from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.shards import Work
+
+if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.ray_engine import RayEngine
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AssignedCase:
+    """A case of this run, and how it is judged, its share of alpha included."""
+
+    suite_file: Path
+    case: Case
+    policy: Policy
+
+
+class _Lazy(Generic[T]):
+    """A resource that is opened when it is first needed.
+
+    What could not be opened raises its error again: a server that does not answer is asked once in
+    a run, not for every case.
+    """
+
+    def __init__(self, open_resource: Callable[[], T]) -> None:
+        self._open = open_resource
+        self._error: CepError | None = None
+        self.opened: T | None = None
+
+    def get(self) -> T:
+        """The resource. Raises what opening it raised."""
+        if self._error is not None:
+            raise self._error
+        if self.opened is None:
+            try:
+                self.opened = self._open()
+            except CepError as error:
+                self._error = error
+                raise
+        return self.opened
+
+
+class Evaluator:
+    """Suites, store and models of one process; each is opened when it is first needed.
+
+    context: the run, as this process knows it.
+    agree: called with every model that is bound; raises where another process of the run has bound
+        another one under its name.
+    assigned: node id -> how the case is judged, for every case that was collected; known when
+        collection ends.
+    progress: how far the running case is.
+    """
+
+    def __init__(
+        self, context: RunContext, agree: Callable[[BoundRole], None] = lambda _: None
+    ) -> None:
+        self.context = context
+        self.settings = context.settings
+        self.assigned: dict[str, AssignedCase] = {}
+        self.progress = Progress()
+        self.suites = SuiteCache(context.settings)
+        self.stop = StopFlag(context.folder)
+        self.usage = UsageMeter(context.worker, lambda: self.runners, self._cluster_usage)
+        self._agree = agree
+        self._helpers = HelperProcesses(context)
+        self._plan_store: TemporaryDirectory[str] | None = None
+        self._store = _Lazy(self._open_store)
+        self._engine = _Lazy(self._connect)
+        self._models = _Lazy(self._make_models)
+        self._shards = _Lazy(self._make_shards)
+        self._runs: dict[Path, SuiteRun] = {}
+        self._shown_remarks: set[str] = set()
+
+    # -- resources -----------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The store. Raises what opening it raises."""
+        return self._store.get()
+
+    def _open_store(self) -> Store:
+        settings = self.settings
+        root = settings.store
+        if settings.plan and not root.exists():  # a plan leaves nothing behind
+            self._plan_store = TemporaryDirectory(prefix="cepbench-plan-")
+            root = Path(self._plan_store.name)
+        store = Store(root, settings.shared, settings.publish, writing=not settings.plan)
+        keep_out_of_git(settings.home, root)
+        return store
+
+    @property
+    def engine(self) -> RayEngine | None:
+        """The Ray cluster, where models run on one. Raises what connecting to it raises."""
+        settings = self.settings
+        # A plan and a list of cases ask no model, and start no cluster.
+        if settings.engine != "ray" or settings.plan or settings.listing:
+            return None
+        return self._engine.get()
+
+    def _connect(self) -> RayEngine:
+        from pytest_cepbench.evaluation.ray_engine import RayEngine
+
+        return RayEngine(self.context, self.suites, self._store.get, self.hash_file)
+
+    @property
+    def models(self) -> ModelPool:
+        """The models."""
+        return self._models.get()
+
+    def _make_models(self) -> ModelPool:
+        # More threads than cores make all workers slower. The environment may say how many.
+        workers = self.context.workers
+        divided = workers > 1 and "OMP_NUM_THREADS" not in os.environ
+        engine = self.engine
+        return ModelPool(
+            self.store,
+            max(1, usable_cores() // workers) if divided else None,
+            swap=self.settings.residency == "swap",
+            progress=self.progress,
+            place=None if engine is None else engine.place,
+            begin=self._start_helpers if engine is None else None,
+            agree=self._agree,
+        )
+
+    @property
+    def shards(self) -> Work:
+        """The shards of the run, as this process sees them."""
+        return self._shards.get()
+
+    def _make_shards(self) -> Work:
+        context, local = self.context, self.engine is None
+        return Work(
+            self.store,
+            self.suite_run,
+            context.run_id,
+            context.folder,
+            processes=context.workers if local else max(2, context.workers),
+            stopped=self.stop.is_set,
+            let_go=self.models.residency.clear,
+            swap=self.models.residency.swap,
+            packs=local,
+            progress=self.progress,
+        )
+
+    def suite_run(self, path: Path) -> SuiteRun:
+        """The measuring of a suite."""
+        if path not in self._runs:
+            self._runs[path] = self.suites.measuring(path, self.models)
+        return self._runs[path]
+
+    def forget(self, path: Path) -> None:
+        """Forget what is in memory of a suite's chains, so that a failed step is tried again."""
+        self._runs.pop(path, None)
+        if self._shards.opened is not None:
+            self._shards.opened.forget()
+
+    def model(self, suite_file: Path, role: RoleName) -> Model:
+        """The loaded model of a role, from the suite if there is one, else from its option.
+
+        Raises SpecError when no model is named for it, and what loading raises.
+        """
+        seats: dict[str, RoleAssignment] = {}
+        if suite_file.exists():
+            lineup = self.suites.get(suite_file).lineup
+            seats |= lineup.spare
+            seats |= lineup.seats
+        seat = seats[role] if role in seats else named_seat(self.suites.choices, role)
+        return self.models.runner(seat).model
+
+    def hash_file(self, path: Path) -> str:
+        """SHA-256 of a file's bytes, remembered by the store."""
+        return self.models.context.hash_file(path)
+
+    def assign(self, cases: Mapping[str, tuple[Path, Case, Overrides]]) -> None:
+        """Divide alpha among all cases of the run, so that a case's share is known before it runs.
+
+        cases: node id -> suite file, case, and what its test says of how it is judged.
+        """
+        claims = {
+            nodeid: self.suites.claim(path, case.key, overrides)
+            for nodeid, (path, case, overrides) in cases.items()
+        }
+        for nodeid, policy in settle(claims).items():
+            path, case, _ = cases[nodeid]
+            self.assigned[nodeid] = AssignedCase(path, case, policy)
+
+    # -- other processes and the cluster -------------------------------------------------------------
+
+    def _start_helpers(self) -> None:
+        """Start the helper processes that are wanted, when the first model is about to be loaded."""
+        shards = self._shards.opened
+        # Workers of xdist help one another, and a test may use a model before any case.
+        if shards is None or self.context.is_worker:
+            return
+        count = count_helpers(self.settings, self.suites, self.models, shards, self.suite_run)
+        if count:
+            shards.processes = count + 1
+            models = identities_of(runner.bound for runner in self.runners)
+            self._helpers.start(count, shards.needed, models)
+
+    def plan_pools(self) -> str | None:
+        """Divide the cluster among the models of the collected cases; in a line. Raises SpecError."""
+        if self.engine is None:
+            return None
+        files = dict.fromkeys(assigned.suite_file for assigned in self.assigned.values())
+        return self.engine.plan(
+            seat for file in files for seat in self.suites.get(file).lineup.seats.values()
+        )
+
+    def offer(self, path: Path, case: Case, most: int | None) -> None:
+        """Announce a case that is needed to the threads that work on a cluster.
+
+        most: samples of each category that are looked at; None: all.
+        """
+        if self.engine is not None:
+            self.engine.offer(path, case, most)
+
+    @property
+    def cluster_progress(self) -> Progress | None:
+        """How far the threads on a cluster are; None where there are none, or they do nothing."""
+        return None if self._engine.opened is None else self._engine.opened.progress
+
+    @property
+    def infrastructure(self) -> list[str]:
+        """What happened to helpers or the cluster and was made good, a sentence each."""
+        engine = self._engine.opened
+        return [*self._helpers.messages, *([] if engine is None else engine.messages())]
+
+    def dismiss_helpers(self) -> None:
+        """End the helper processes, and the threads and actors of a cluster."""
+        for report in self._helpers.close():
+            self.store.damage.extend(report.damage)
+        if self._engine.opened is not None:
+            self._engine.opened.close()
+
+    # -- what was done -------------------------------------------------------------------------------
+
+    @property
+    def runners(self) -> list[RoleRunner]:
+        """The models that were bound so far; none where the store could not be opened."""
+        models, engine = self._models.opened, self._engine.opened
+        own = [] if models is None else list(models.runners.values())
+        return own if engine is None else own + engine.runners
+
+    def _cluster_usage(self) -> tuple[Counter[str], float] | None:
+        return None if self._engine.opened is None else self._engine.opened.spent()
+
+    @property
+    def background_usage(self) -> UsageTotals:
+        """Usage outside of this process's cases, that of helper processes included."""
+        return self.usage.background(self._helpers.usage)
+
+    def drain_messages(self) -> list[str]:
+        """New remarks on memory and models since the last call."""
+        remarks = dict.fromkeys(
+            remark for runner in self.runners for remark in runner.tally.remarks
+        )
+        new = [remark for remark in remarks if remark not in self._shown_remarks]
+        self._shown_remarks.update(new)
+        shards = self._shards.opened
+        return [*([] if shards is None else shards.told()), *new]
+
+    def publish(self, seconds: float | None, waiting: Callable[[int], None] | None) -> list[str]:
+        """Wait until all results are published; returns what went wrong with that.
+
+        seconds: after which the rest is left.
+        waiting: called with how many are left, where it takes long.
+        """
+        store = self._store.opened
+        if store is None:
+            return []
+        store.flush(seconds, waiting)
+        return list(dict.fromkeys(store.remarks))
+
+    @property
+    def damage(self) -> list[str]:
+        """Entries that the store found broken so far."""
+        return [] if self._store.opened is None else self._store.opened.damage
+
+    def close(self) -> None:
+        """End helpers and cluster, and release the store."""
+        self.dismiss_helpers()
+        if self._store.opened is not None:
+            self._store.opened.close()
+        if self._plan_store is not None:
+            self._plan_store.cleanup()

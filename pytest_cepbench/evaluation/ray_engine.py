@@ -1,0 +1,216 @@
+"""The run's models on a Ray cluster: their pools, and threads of this process that keep them busy."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains.ray import PoolManager, ResourceRequest, connect
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.suite_cache import SuiteCache
+from pytest_cepbench.models.protocols import BindContext, BoundRole
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case, ModelPool, SuiteRun
+from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.shards import Work
+
+MOST_THREADS = 64
+"""More threads than these have one interpreter's lock to share, and nothing to gain."""
+
+_PATIENCE = 30.0  # seconds for a thread to end: it may be writing a large image to a slow disk
+
+
+class RayEngine:
+    """The cluster and its pools, for one run.
+
+    Threads grow and read what the run's cases need, each with models and measuring of its own, as
+    xdist's workers do for one another: what they make is in the store when its case is judged. They
+    start when the first batch is needed, so a run that finds everything in the store has none.
+
+    context: the run, as this process knows it.
+    suites: its suites.
+    open_store: gives its store.
+    hash_file: gives the SHA-256 of a file's bytes.
+    Raises what connecting raises.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        suites: SuiteCache,
+        open_store: Callable[[], Store],
+        hash_file: Callable[[Path], str],
+    ) -> None:
+        self._context = context
+        self._suites = suites
+        self._open_store = open_store
+        self._over = threading.Event()
+        self._offered = threading.Condition()
+        self._offers: list[tuple[Path, Case, int | None]] = []
+        self._threads: list[threading.Thread] = []
+        self._helpers: list[_ThreadModels] = []
+        self._closed = False
+        settings = context.settings
+        requests = {role: ResourceRequest(**pool) for role, pool in settings.ray_pools.items()}  # type: ignore[arg-type] # parsed so
+        cluster = connect(settings.ray_address)
+        self.header = str(cluster)
+        try:
+            self.pools = PoolManager(
+                cluster, requests, BindContext(hash_file), begin=self._start_threads
+            )
+        except BaseException:
+            cluster.close()
+            raise
+
+    def place(self, seat: RoleAssignment) -> BoundRole:
+        """A role's model bound on the cluster, for the thread that judges."""
+        return self.pools.bound(seat.role, seat.spec, _never, force=seat.force)
+
+    def plan(self, seats: Iterable[RoleAssignment]) -> str:
+        """Divide the cluster among all roles of the run; the pools in a line. Raises SpecError."""
+        places = dict.fromkeys((seat.role, seat.spec) for seat in seats)
+        shares = self.pools.plan(list(places))
+        return "pools of " + ", ".join(f"{role} {share}" for role, share in shares.items())
+
+    def offer(self, path: Path, case: Case, most: int | None) -> None:
+        """Announce a case that is needed, or more samples of one, to the threads."""
+        with self._offered:
+            if (path, case, most) not in self._offers:
+                self._offers.append((path, case, most))
+                self._offered.notify_all()
+
+    @property
+    def runners(self) -> list[RoleRunner]:
+        """Those of all threads."""
+        return [
+            runner for helper in self._helpers for runner in list(helper.models.runners.values())
+        ]
+
+    @property
+    def progress(self) -> Progress | None:
+        """What the threads do together; None while they do nothing."""
+        busy = [helper.progress for helper in self._helpers if helper.progress.case]
+        if not busy:
+            return None
+        count = "1 thread" if len(busy) == 1 else f"{len(busy)} threads"
+        steps = Counter(progress.step for progress in busy if progress.step) or Counter([""])
+        return _ThreadsProgress(
+            case=f"{count} on the cluster",
+            step=steps.most_common(1)[0][0],
+            rates=[progress.rate or 0.0 for progress in busy],
+        )
+
+    def messages(self) -> list[str]:
+        """What happened to the cluster and was made good, a sentence each."""
+        remarks = [remark for helper in self._helpers for remark in helper.shards.remarks]
+        return [*self.pools.losses.lines(), *remarks]
+
+    def spent(self) -> tuple[Counter[str], float]:
+        """Models loaded, by role, and seconds in their code."""
+        return self.pools.usage()
+
+    def close(self) -> None:
+        """Stop the threads in the middle of their batches, end the actors, leave the cluster."""
+        if self._closed:
+            return
+        self._closed = True
+        self._over.set()
+        with self._offered:
+            self._offered.notify_all()
+        until = time.monotonic() + _PATIENCE
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        with suppress(Exception):  # a cluster that is gone answers nothing
+            self.pools.close()
+        self.pools.cluster.close()
+
+    # -- threads ---------------------------------------------------------------------------------
+
+    def _start_threads(self) -> None:
+        if self._over.is_set():
+            return
+        count = min(MOST_THREADS, self.pools.helpers)
+        self._helpers = [self._thread_models() for _ in range(count)]
+        for number, helper in enumerate(self._helpers):
+            name = f"cepbench-ray-{number}"
+            thread = threading.Thread(target=partial(self._work, helper), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _thread_models(self) -> _ThreadModels:
+        def place(seat: RoleAssignment) -> BoundRole:
+            return self.pools.bound(seat.role, seat.spec, self._over.is_set, force=seat.force)
+
+        return _ThreadModels(
+            self._context, self._suites, self._open_store(), place, self._over.is_set
+        )
+
+    def _work(self, helper: _ThreadModels) -> None:
+        """Grow and read what is offered, until the run is over."""
+        seen = 0
+        while not self._over.is_set():
+            with self._offered:
+                while seen == len(self._offers) and not self._over.is_set():
+                    self._offered.wait(1.0)
+                fresh, seen = self._offers[seen:], len(self._offers)
+            for path, case, most in fresh:
+                helper.shards.enlist(path, case, most)
+            # The thread that judges the case meets the same error, and reports it.
+            with suppress(Exception):
+                helper.shards.help()
+
+
+class _ThreadModels:
+    """Models and measuring of one thread, on the run's store."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        suites: SuiteCache,
+        store: Store,
+        place: Callable[[RoleAssignment], BoundRole],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._suites = suites
+        self._runs: dict[Path, SuiteRun] = {}
+        self.progress = Progress()
+        self.models = ModelPool(store, progress=self.progress, place=place)
+        self.shards = Work(
+            store,
+            self._suite_run,
+            context.run_id,
+            context.folder,
+            processes=2,  # at least: shards that are done are noted in the run's folder
+            stopped=stopped,
+            progress=self.progress,
+        )
+
+    def _suite_run(self, path: Path) -> SuiteRun:
+        if path not in self._runs:
+            self._runs[path] = self._suites.measuring(path, self.models)
+        return self._runs[path]
+
+
+class _ThreadsProgress(Progress):
+    """The progress of several threads, in one."""
+
+    def __init__(self, case: str, step: str, rates: Sequence[float]) -> None:
+        super().__init__(case=case, step=step)
+        self._rates = rates
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second of all of them."""
+        return sum(self._rates) or None
+
+
+def _never() -> bool:
+    """The thread that judges is interrupted by signals alone."""
+    return False

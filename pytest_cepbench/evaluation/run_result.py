@@ -1,0 +1,105 @@
+"""The result of a run as a whole: its verdict, its exit code, its reports, its new baselines.
+
+Imports nothing heavy: the plugin asks for the exit code of every run of pytest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cepbench.files import keep_out_of_git
+
+if TYPE_CHECKING:
+    from pytest_cepbench.artifacts import ImageArtifact
+    from pytest_cepbench.gate.acceptance import Change
+    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.writers import RunFacts
+
+NOTHING_COMPARED = 5
+"""Exit code of a run that compared nothing: pytest's own of a run without tests."""
+
+
+def run_verdict(results: Sequence[CaseResult], problems: Collection[str]) -> str:
+    """Of the whole run: passed, failed, or incomplete.
+
+    problems: why the run is incomplete; empty when it is complete.
+    """
+    if problems or not results:
+        return "incomplete"
+    return "passed" if all(result.passes for result in results) else "failed"
+
+
+def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object]) -> bool:
+    """Whether there were cases, and none was judged that could have failed the run.
+
+    skipped: what was not to be judged.
+    """
+    return bool(skipped or results) and not any(
+        result.primary or result.accepted for result in results
+    )
+
+
+def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[str]]) -> int:
+    """The exit code of the worst verdict; 0 where all cases pass and the run is complete.
+
+    problems: gives why the run is incomplete; asked only where no case fails.
+    """
+    failing = [result.presentation.exit_code for result in results if not result.passes]
+    if failing:
+        return max(failing)
+    if problems():
+        from pytest_cepbench.gate import PRESENTATIONS, Verdict
+
+        return PRESENTATIONS[Verdict.INCOMPLETE].exit_code
+    return 0
+
+
+def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Change]:
+    """Write the measurements that were accepted below the folder of baselines, all or none.
+
+    Returns what changed. Raises WriteError, and then nothing is changed.
+    """
+    from pytest_cepbench.gate import CaseKey
+    from pytest_cepbench.gate.acceptance import apply, propose
+
+    measured = {  # once, where several tests judged a case
+        CaseKey(result.suite, result.part, result.metric): result.measured
+        for result in results
+        if result.accepted and result.measured is not None
+    }
+    proposed = [propose(key, baseline, root) for key, baseline in measured.items()]
+    changes = [change for change in proposed if change is not None]
+    apply(changes, root)
+    return changes
+
+
+def write_run_reports(
+    facts: RunFacts,
+    results: Sequence[CaseResult],
+    image: Callable[[str], ImageArtifact | None],
+    path: Path,
+    home: Path,
+) -> list[Path]:
+    """Write the JSON report, and HTML and Markdown beside it; returns their paths.
+
+    image: gives a stored image by its digest; None when it is gone.
+    path: of the JSON report.
+    home: folder of everything that runs leave behind.
+    Raises WriteError.
+    """
+    from pytest_cepbench.report.markdown import markdown_summary
+    from pytest_cepbench.report.writers import html_page, json_document, write_reports
+
+    documents = {
+        ".json": json_document(facts, results),
+        ".html": html_page(facts, results, image),
+        ".md": markdown_summary(facts, results),
+    }
+    # A report of an earlier run would be taken for the report of this one.
+    written = write_reports(path, documents, stale=False)
+    with suppress(OSError):
+        keep_out_of_git(home, path)
+    return written

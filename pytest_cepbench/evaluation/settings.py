@@ -1,0 +1,258 @@
+"""The settings of a run as plain data, read from the texts that the engineer typed.
+
+Standard library only: this is imported in every pytest that has the plugin installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pytest_cepbench.errors import did_you_mean
+from pytest_cepbench.evaluation.pool_options import ROLES, read_pools
+from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
+
+GATES = ("regression", "noninferiority", "threshold")
+
+INCONCLUSIVE = ("pass", "fail", "more")
+
+PAIRINGS = ("exact", "common")
+
+RESIDENCIES = ("all", "swap")
+
+ENGINES = ("local", "ray")
+
+CHOICES = {
+    "role": (*ROLES, "unified"),
+    "gate": GATES,
+    "inconclusive": INCONCLUSIVE,
+    "pairing": PAIRINGS,
+    "residency": RESIDENCIES,
+    "engine": ENGINES,
+}
+"""Setting -> the values that it can have."""
+
+_ATTRIBUTED = 16
+"""Samples on which a regression is followed through the chain by default."""
+
+_BUDGET = re.compile(r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SampleBudget:
+    """Limits on looking at more samples; None: no limit.
+
+    samples: most samples of each case.
+    seconds: since the run began.
+    """
+
+    samples: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the engineer asked for; None leaves a setting to the suites.
+
+    model: spec of the model under test.
+    role: the role that it plays, or `unified`.
+    roles: role -> spec.
+    encoders: name -> spec, of the further encoders of suites.
+    data: data set -> folder.
+    home: folder of everything that a run leaves behind by default, never to be committed.
+    store: folder of computed results.
+    shared: folders and URLs of results that are only read.
+    publish: folder or URL where results are written as well.
+    baselines: folder of accepted baselines.
+    report: the JSON report to write; HTML and Markdown lie beside it.
+    gate, tolerance, alpha: as in `Policy`.
+    inconclusive: `pass`, `fail`, or `more` to look at more samples.
+    budget: limits on looking at more samples.
+    pairing: `exact`, or `common` to compare the samples that both have.
+    samples: most samples of each category.
+    seeds: how often each sample is played.
+    attribute: samples on which a regression is followed through the chain; 0: none.
+    residency: `all` models on the device together, or `swap` for one at a time.
+    helpers: processes that grow chains for this one; None: the run decides.
+    engine: where models run: `local` or `ray`.
+    ray_address: of the cluster.
+    ray_pools: role -> actors, gpus and cpus, as far as they were given.
+    plan: whether the run only says what it would evaluate.
+    accept_insensitive: whether a baseline may lie at its chance floor.
+    listing: whether cases are only listed.
+    sources: setting -> where its value came from, for each value that is not a default.
+    """
+
+    model: str | None
+    role: str | None
+    roles: Mapping[str, str]
+    encoders: Mapping[str, str]
+    data: Mapping[str, Path]
+    home: Path
+    store: Path
+    shared: tuple[Path | str, ...]
+    publish: Path | str | None
+    baselines: Path
+    report: Path
+    gate: str | None
+    tolerance: float | None
+    alpha: float | None
+    inconclusive: str
+    budget: SampleBudget
+    pairing: str
+    samples: int | None
+    seeds: int | None
+    attribute: int
+    residency: str
+    helpers: int | None
+    engine: str
+    ray_address: str | None
+    ray_pools: Mapping[str, Mapping[str, float]]
+    plan: bool
+    accept_insensitive: bool
+    listing: bool
+    sources: Mapping[str, str]
+
+    @property
+    def names_models(self) -> bool:
+        """Whether the engineer named any model."""
+        return self.model is not None or bool(self.roles) or bool(self.encoders)
+
+
+def read_settings(
+    values: Mapping[str, Sequence[str]],
+    sources: Mapping[str, str],
+    root: Path,
+    *,
+    resolve: Callable[[str, str], Path] = lambda _, text: Path(text).absolute(),
+    listing: bool = False,
+) -> RunSettings:
+    """Settings from what was typed. Raises ValueError naming the value that is wrong.
+
+    values: setting (`ray-pool`) -> the texts given for it; the last one counts where one is wanted.
+    sources: setting -> where its texts came from, for messages.
+    root: folder of the project: defaults lie below it.
+    resolve: makes a path of a setting's name and a text.
+    listing: whether cases are only listed.
+    """
+    single = {name: texts[-1] for name, texts in values.items()}
+    for name, choices in CHOICES.items():
+        if name in single and single[name] not in choices:
+            hint = did_you_mean(single[name], choices)
+            expected = f"one of {', '.join(choices)} is expected"
+            msg = f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
+            raise ValueError(msg)
+
+    def folder(name: str, default: Path) -> Path:
+        return resolve(name, single[name]) if name in single else default
+
+    def folder_or_url(name: str, text: str) -> Path | str:
+        return text if is_url(text) else resolve(name, text)
+
+    def parse(name: str, parser: Callable[[str, str], T]) -> T | None:
+        return parser(single[name], sources[name]) if name in single else None
+
+    unnamed, encoders = named_specs(values.get("encoder", []))
+    roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
+    if unnamed is not None:
+        roles["encoder"] = unnamed
+    data = [split_pair(pair, sources["data"]) for pair in values.get("data", [])]
+    home = root / ".cepbench"
+    attribute = parse("attribute", _count_or_none)
+    return RunSettings(
+        model=single.get("model"),
+        role=single.get("role"),
+        roles={name: roles[name] for name in ROLES if name in roles},
+        encoders=encoders,
+        data={name: resolve("data", path) for name, path in data},
+        home=home,
+        store=folder("store", home / "store"),
+        shared=tuple(folder_or_url("shared", text) for text in values.get("shared", [])),
+        publish=folder_or_url("publish", single["publish"]) if single.get("publish") else None,
+        baselines=folder("baselines", root / "baselines"),
+        report=folder("report", home / "report.json"),
+        gate=single.get("gate"),
+        tolerance=parse("tolerance", _tolerance),
+        alpha=parse("alpha", _alpha),
+        inconclusive=single.get("inconclusive", "pass"),
+        budget=parse("budget", _budget) or SampleBudget(),
+        pairing=single.get("pairing", "exact"),
+        samples=parse("samples", at_least_one),
+        seeds=parse("seeds", at_least_one),
+        attribute=_ATTRIBUTED if attribute is None else attribute,
+        residency=single.get("residency", "all"),
+        helpers=parse("helpers", _helpers),
+        engine=single.get("engine", "local"),
+        ray_address=single.get("ray-address"),
+        ray_pools=read_pools(values.get("ray-pool", []), sources.get("ray-pool", "")),
+        plan=parse("plan", _switch) or False,
+        accept_insensitive=parse("accept-insensitive", _switch) or False,
+        listing=listing,
+        sources=sources,
+    )
+
+
+def _number(text: str) -> float:
+    """The number in a text; NaN, which lies in no range, where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _tolerance(text: str, source: str) -> float:
+    value = _number(text)
+    if not 0 <= value < float("inf"):
+        msg = f"{source} {text!r}: a number of at least 0 is expected"
+        raise ValueError(msg)
+    return value
+
+
+def _alpha(text: str, source: str) -> float:
+    value = _number(text)
+    if not 0 < value <= 0.5:
+        msg = f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
+        raise ValueError(msg)
+    return value
+
+
+def _count_or_none(text: str, source: str) -> int:
+    return 0 if text == "0" else at_least_one(text, source)
+
+
+def _helpers(text: str, source: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal():
+        msg = f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
+        raise ValueError(msg)
+    return int(text)
+
+
+def _switch(text: str, source: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        msg = f"{source} {text!r}: true or false is expected"
+        raise ValueError(msg)
+    return known[text.lower()]
+
+
+def _budget(text: str, source: str) -> SampleBudget:
+    limits: dict[str, float] = {}
+    for part in text.split(","):
+        match = _BUDGET.fullmatch(part.strip())
+        kind = match.lastgroup if match else None
+        if match is None or kind is None or kind in limits or float(match[kind]) == 0:
+            msg = (
+                f"{source} {text!r}: a number of samples, of seconds, or both are expected, such as "
+                "800, 3600s or 800,3600s"
+            )
+            raise ValueError(msg)
+        limits[kind] = float(match[kind])
+    samples = limits.get("samples")
+    return SampleBudget(None if samples is None else int(samples), limits.get("seconds"))

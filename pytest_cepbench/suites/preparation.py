@@ -1,0 +1,87 @@
+"""A suite made ready to be measured: its samples, the models of its roles, its metrics and its cases.
+
+Gate, studies, calibration, doctor and remeasurement all begin here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.data import load_data
+from pytest_cepbench.suites.definition import Suite, load_suite
+from pytest_cepbench.suites.gate_config import check_names
+from pytest_cepbench.suites.measures import Measure, list_cases
+from pytest_cepbench.suites.model_options import RoleChoices
+from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.role_assignment import Assignments, cast_suite
+from pytest_cepbench.suites.suite_run import SuiteRun
+
+
+@dataclass(frozen=True)
+class PreparedSuite:
+    """A suite that can be measured; no model is bound or loaded yet.
+
+    suite: its settings.
+    dataset: its samples, each as often as it has seeds.
+    lineup: the models of its roles.
+    measures: its metrics by name, in the order of its file.
+    cases: all of them, the same list in every process.
+    """
+
+    suite: Suite
+    dataset: Dataset
+    lineup: Assignments
+    measures: Mapping[str, Measure]
+    cases: tuple[Case, ...]
+
+    def run(self, model_pool: ModelPool) -> SuiteRun:
+        """The measuring of the suite by the models of a pool."""
+        return SuiteRun(self.suite, self.dataset, self.lineup, self.measures, model_pool)
+
+
+def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> PreparedSuite:
+    """Assign a model to every role of a suite, and list its cases.
+
+    Raises what `cast_suite` and `list_cases` raise.
+    """
+    lineup, measures = cast_suite(suite, choices)
+    cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
+    return PreparedSuite(suite, dataset, lineup, measures, cases)
+
+
+def load_prepared_suite(
+    path: Path,
+    choices: RoleChoices,
+    data: Mapping[str, Path],
+    samples: int | None = None,
+    seeds: int | None = None,
+) -> PreparedSuite:
+    """Read a suite's file and its data set, and prepare it.
+
+    path: the suite's file.
+    choices: the models that the user named.
+    data: data set name -> path.
+    samples: most of each category; all where None.
+    seeds: how often each sample is measured, each time with seeds of its own; as the suite says
+    where None.
+    Raises what `load_suite`, `load_data`, `prepare_suite` and `check_names` raise, and SpecError
+    for several seeds of chains that were made elsewhere.
+    """
+    suite = load_suite(path)
+    # Before the roles: where the data is not here, no model needs to be named.
+    dataset = load_data(suite, data, samples)
+    times = suite.table.chain.seeds if seeds is None else seeds
+    prepared = prepare_suite(suite, dataset.repeated(times), choices)
+    if times > 1 and choices.replay is not None:
+        msg = (
+            f"{choices.replay} brings its chains with it, one of each sample: suite {suite.name!r} "
+            f"cannot be measured with {times} seeds; take --cep-seeds=1"
+        )
+        raise SpecError(msg)
+    check_names(suite, prepared.cases)
+    return prepared

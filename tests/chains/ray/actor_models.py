@@ -1,0 +1,95 @@
+"""Models for an actor in the tests' own process: they answer, fail, count tokens, or use a file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.models.protocols import Reply, Usage
+
+
+class AllRoles:
+    """Plays every role; its answers name what it was asked."""
+
+    fingerprint = "all-roles/1"
+    seeded = True
+
+    def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[Any]:
+        """A text, a blank one for black images."""
+        warnings.warn("old call", DeprecationWarning, stacklevel=1)
+        assert all(isinstance(image, Image.Image) for image in images)
+        return [
+            Reply(Text(f"{prompt} {image.size} {seed}"), Usage(requests=1))
+            if np.asarray(image).any()
+            else " "
+            for image, seed in zip(images, seeds, strict=True)
+        ]
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+        """A gray image; an array of NaN, and an object that raises when it is read."""
+        odd = {"nan": np.full((4, 4, 3), np.nan), "raise": Unreadable()}
+        return [odd.get(text, Image.new("RGB", (4, 2), (9, 9, 9))) for text in texts]
+
+    def encode_images(self, images: Sequence[Any]) -> Any:
+        """Two numbers for each image."""
+        return np.asarray([[image.width, 1e60] for image in images], np.float64)
+
+    def encode_texts(self, texts: Sequence[str]) -> Any:
+        """Two numbers for each text, a row too few for "short"."""
+        return np.ones((len(texts) - ("short" in texts), 2))
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[Any, int]:
+        """Words."""
+        return tuple(len(text.split()) for text in texts), 3
+
+    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
+        """For the first answer where it has the larger image."""
+        return [
+            "A" if battle.first[0].width > battle.second[0].width else "B" for battle in battles
+        ]
+
+
+class Text(str):
+    """A text of a class that the driver does not have."""
+
+    __slots__ = ()
+
+
+class Unreadable(Image.Image):
+    """An image that raises when its pixels are read."""
+
+    def load(self) -> Any:
+        """Raises."""
+        msg = "no pixels"
+        raise ArithmeticError(msg)
+
+    getexif = load
+
+
+class Late(AllRoles):
+    """Covers a file, which may change between binding and the first answers."""
+
+    def __init__(self, path: str) -> None:
+        self.fingerprint = Path(path).read_text(encoding="utf-8")
+        self.files = [path]
+
+
+def model() -> AllRoles:
+    """A model that answers."""
+    return AllRoles()
+
+
+def late(path: str) -> Late:
+    """A model that covers a file."""
+    return Late(path)
+
+
+def full() -> Any:
+    """A model that does not fit."""
+    msg = "CUDA out of memory"
+    raise RuntimeError(msg)

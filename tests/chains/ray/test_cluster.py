@@ -1,0 +1,278 @@
+"""Clusters, as far as none is needed: addresses, versions, nodes, and this process left as it was."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench import __version__
+from pytest_cepbench.chains.ray import cluster as module
+from pytest_cepbench.chains.ray.cluster import (
+    Cluster,
+    Node,
+    check_versions,
+    explain_connection_error,
+    import_paths,
+    list_nodes,
+    probe_address,
+    silenced_ray,
+    version_task,
+)
+from pytest_cepbench.errors import SpecError
+
+PYTHON = sys.version.split()[0]
+MAJOR, MINOR = sys.version_info[:2]
+
+
+@contextmanager
+def _answering(reply: bytes) -> Iterator[int]:
+    """A port where one connection is answered."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(64)
+                connection.sendall(reply)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+def test_a_server_of_http_2_may_be_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It greets with a frame of settings."""
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    with _answering(b"\0\0\0\4\0\0\0\0\0") as port:
+        probe_address(f"127.0.0.1:{port}")
+
+
+def test_another_server_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it answers, unless what it says is encrypted."""
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    with (
+        _answering(b"HTTP/1.1 400 Bad Request\r\n") as port,
+        pytest.raises(SpecError, match=r"what answers there is no Ray cluster; its port is 6379"),
+    ):
+        probe_address(f"127.0.0.1:{port}")
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        probe_address(f"127.0.0.1:{listener.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("address", ["host", "host:", ":6379", "host:0", "host:65536", "host:x"])
+def test_malformed_addresses_are_refused(address: str) -> None:
+    """HOST:PORT, with a port that exists."""
+    with pytest.raises(SpecError, match="HOST:PORT of the cluster's head is expected"):
+        probe_address(address)
+
+
+def test_the_last_port_is_one() -> None:
+    """Nothing answers there, which is another message."""
+    with pytest.raises(SpecError, match="does not answer"):
+        probe_address("127.0.0.1:65535")
+    probe_address("auto")
+
+
+@pytest.mark.parametrize(
+    ("address", "text", "message"),
+    [
+        (
+            "h:1",
+            "Version mismatch: the cluster was started with: Ray: 2.1 Python: 3.9 This process x",
+            "--cep-ray-address 'h:1': the cluster was started with Ray: 2.1 Python: 3.9, this ",
+        ),
+        ("auto", "whatever", "--cep-ray-address 'auto': no cluster runs on this machine: "),
+        ("h:1", "no raylet here", "--cep-ray-address 'h:1': this machine is no node of that "),
+        ("h:1", "node_ip_address", "--cep-ray-address 'h:1': this machine is no node of that "),
+        (None, "no raylet here", "--cep-engine=ray: this machine is no node of that cluster: "),
+        (None, "a\n  b", "--cep-engine=ray: Ray could not connect (ValueError: a b)"),
+    ],
+)
+def test_errors_of_connecting_are_one_line(
+    address: str | None, text: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was given, what is wrong, and what to do."""
+    monkeypatch.setitem(sys.modules, "ray", type("ray", (), {"__version__": "9"}))
+
+    explained = explain_connection_error(address, ValueError(text))
+
+    assert explained.startswith(message)
+    assert "\n" not in explained
+
+
+@pytest.mark.parametrize(
+    ("version", "python"),
+    [
+        ("0.0.0", PYTHON),
+        (__version__, f"{MAJOR}.{MINOR + 1}.0"),
+        (__version__, f"{MAJOR + 1}.{MINOR}.0"),
+        ("not importable: no module", PYTHON),
+    ],
+)
+def test_other_versions_are_refused(version: str, python: str) -> None:
+    """Of pytest-cepbench, and of Python's minor: pickles of one are not read by the other."""
+    with pytest.raises(SpecError) as caught:
+        check_versions("node1", version, python)
+
+    assert str(caught.value).startswith(
+        f"node node1 has pytest-cepbench {version} on Python {python}, this process {__version__} "
+    )
+
+
+def test_the_same_versions_do() -> None:
+    """The patch of Python does not matter."""
+    check_versions("node1", __version__, f"{MAJOR}.{MINOR}.99")
+
+
+def test_a_node_reports_its_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the driver's folder, with its paths behind the node's own, where these exist."""
+    monkeypatch.chdir(Path.cwd())  # put back
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = list(sys.path)
+    there, known = tmp_path / "there", before[-1]
+    there.mkdir()
+
+    versions = version_task([known, str(there), str(tmp_path / "gone")], str(tmp_path))()
+
+    assert versions == (__version__, PYTHON)
+    assert Path.cwd() == tmp_path
+    assert sys.path == [*before, str(there)]
+    version_task([], str(tmp_path / "gone"))()
+    assert Path.cwd() == tmp_path
+
+
+def test_a_node_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reply is a version that differs from every other."""
+    monkeypatch.setitem(sys.modules, "pytest_cepbench", None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    version, python = version_task([], "/no/such/folder")()
+
+    assert version.startswith("not importable: ")
+    assert python == PYTHON
+
+
+def test_paths_to_import_from_are_absolute_and_begin_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each once, in their order."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["b", "", "/a", "/a"])
+
+    assert import_paths() == [str(tmp_path), str(tmp_path / "b"), "/a"]
+
+
+def test_many_nodes_are_cut() -> None:
+    """A message stays one line."""
+    nodes = [Node(str(n), f"n{n}", 2, 1) for n in range(9)]
+
+    assert list_nodes(nodes[:2]) == "n0 (2 CPUs, 1 GPUs), n1 (2 CPUs, 1 GPUs)"
+    assert list_nodes(nodes[:8]).endswith("n7 (2 CPUs, 1 GPUs)")
+    assert list_nodes(nodes).endswith("n7 (2 CPUs, 1 GPUs), ...")
+
+
+@pytest.fixture
+def set_nodes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets what Ray says of nodes: names, a minus before those that died."""
+    ray = pytest.importorskip("ray")
+
+    def put(*names: str) -> None:
+        rows: list[dict[str, Any]] = [
+            {
+                "NodeID": name.lstrip("-"),
+                "NodeManagerAddress": name.lstrip("-"),
+                "Alive": not name.startswith("-"),
+                "Resources": {"CPU": 4.0, "GPU": 1.0} if name.endswith("g") else {"CPU": 2.0},
+            }
+            for name in names
+        ]
+        monkeypatch.setattr(ray, "nodes", lambda: rows)
+
+    return put
+
+
+def test_a_cluster_has_the_nodes_that_are_alive(set_nodes: Callable[..., None]) -> None:
+    """By name, with their resources; what was seen and is gone is a loss."""
+    cluster = Cluster("h:1")
+    set_nodes("b", "ag", "-c")
+    assert cluster.nodes() == [Node("ag", "ag", 4.0, 1.0), Node("b", "b", 2.0, 0.0)]
+    assert str(cluster) == "Ray cluster at h:1, 2 nodes: ag (4 CPUs, 1 GPUs), b (2 CPUs, 0 GPUs)"
+    assert not cluster.has_lost_nodes()
+    assert (cluster.is_alive("b"), cluster.is_alive("c")) == (True, False)
+
+    set_nodes("b", "-ag")
+
+    assert cluster.has_lost_nodes()
+    assert not cluster.is_alive("ag")
+    assert str(Cluster("h:1", own=True)) == (
+        "Ray cluster started for this run, 1 node: b (2 CPUs, 0 GPUs)"
+    )
+
+
+def test_a_process_is_put_back_as_it_was(
+    set_nodes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that Ray needs are set while it is connected; a user's own stand. Versions are checked."""
+    ray = pytest.importorskip("ray")
+    set_nodes("b")
+    for name in ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_gcs_server_request_timeout_seconds", "7")
+    before = dict(os.environ)
+    checked: list[list[Node]] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "shutdown", lambda: pytest.fail("the connection was there before"))
+    monkeypatch.setattr(
+        ray, "get_runtime_context", lambda: type("Context", (), {"gcs_address": "h:1"})
+    )
+    monkeypatch.setattr(module, "_check_nodes", checked.append)
+
+    cluster = module.connect("other:1")
+
+    assert (cluster.address, cluster.borrowed, cluster.own) == ("h:1", True, False)
+    assert checked == [[Node("b", "b", 2.0, 0.0)]]
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["RAY_gcs_server_request_timeout_seconds"] == "7"  # noqa: SIM112 - Ray's name
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # as Ray does
+    cluster.close()
+    assert dict(os.environ) == before
+
+    def refuse(_: object) -> None:
+        msg = "other versions"
+        raise SpecError(msg)
+
+    monkeypatch.setattr(module, "_check_nodes", refuse)
+    with pytest.raises(SpecError, match="other versions"):
+        module.connect(None)
+    assert dict(os.environ) == before
+
+
+def test_ray_is_silent_for_a_while() -> None:
+    """Neither its warnings nor its log lines; afterwards it logs as before."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with silenced_ray():
+            warnings.warn("from Ray", stacklevel=1)
+            assert logger.level == logging.ERROR
+        warnings.warn("from others", stacklevel=1)
+
+    assert [str(warning.message) for warning in caught] == ["from others"]
+    assert logger.level == level

@@ -1,0 +1,167 @@
+"""What is done to a description before it is drawn, and what that means for the chain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.chains import CaptionRules
+from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.store import Store
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    SmallDescriber,
+    SmallGenerator,
+    grow_and_trace,
+    inputs_of,
+    make_runners,
+    samples,
+)
+
+CLEAN = CaptionRules(clean=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a red bus", "a red bus"),
+        ('"a red bus"', "a red bus"),
+        ("  a red bus \n\n", "a red bus"),
+        ('""a red bus""</s>', "a red bus"),
+        ("a red bus<|im_end|>", "a red bus"),
+        ("<|im_end|>a red <|im_end|>bus<|im_end|>", "a red bus"),
+        ("a red bus<|im_end|></s>", "a red bus"),
+        # Each once and in its order: what comes to light is not taken off again.
+        ("a red bus</s><|im_end|>", "a red bus</s>"),
+        ("a red bus</s></s>", "a red bus</s>"),
+        ('"a red bus"\n', 'a red bus"'),
+        ('  "a red bus"', '"a red bus'),
+        ('a red bus "</s>', "a red bus"),
+        ("\ta red bus\n\t", "\ta red bus\n\t"),
+        ("\n a red bus \n", "\n a red bus"),
+        # A quotation at the end loses its last quote.
+        ('a sign reading "OPEN"', 'a sign reading "OPEN'),
+        ("a sign reading 'OPEN'", "a sign reading 'OPEN'"),
+        ("'a red bus'", "'a red bus'"),
+        ("\u201ca red bus\u201d", "\u201ca red bus\u201d"),
+        ("`a red bus`", "`a red bus`"),
+        ('a bus that says "stop" here', 'a bus that says "stop" here'),
+        ("a red bus<|eot_id|>", "a red bus<|eot_id|>"),
+        ("</s> a bus <eos> at night", "</s> a bus <eos> at night"),
+        ('"</s>', ""),
+    ],
+)
+def test_cleaning_is_that_of_the_released_code(text: str, left: str) -> None:
+    """What `pre_caption` of MMGenBench's `generate/tools.py` gives for each, to the letter."""
+    assert CLEAN.apply(text) == left
+
+
+@given(st.text(alphabet=" \n\"'`\u2018\u201dab</s>|"))
+def test_cleaning_takes_nothing_from_within(text: str) -> None:
+    """What is left is part of the text, and whole but for white space, straight quotes and a token."""
+    left = CLEAN.apply(text)
+    place = text.rindex(left)
+    before, after = text[:place], text[place + len(left) :]
+    assert set((before + after).removesuffix("</s>")) <= set(' "\n')
+
+
+@given(st.lists(st.text(alphabet="ab\n,"), max_size=90), st.integers(1, 80))
+def test_words_are_counted_between_spaces(words: list[str], most: int) -> None:
+    """The first words as they are, line ends within them; a short text is left alone."""
+    text = " ".join(words)
+    assert CaptionRules(max_words=most).apply(text) == " ".join(text.split(" ")[:most])
+    if len(words) <= most:
+        assert CaptionRules(max_words=most).apply(text) == text
+
+
+def test_a_caption_is_cleaned_before_its_words_are_counted() -> None:
+    """MMGenBench's 70 words are those of the caption, not of the white space before it."""
+    text = "   " + " ".join(f"w{i}" for i in range(100)) + '"'
+    assert CaptionRules(clean=True, max_words=70).apply(text).split() == [
+        f"w{i}" for i in range(70)
+    ]
+
+
+def test_it_says_what_it_does() -> None:
+    """In baselines, where another treatment makes numbers incomparable."""
+    assert str(CaptionRules()) == "as they are"
+    assert (
+        str(CaptionRules(clean=True, max_words=70))
+        == "cleaned as by MMGenBench's code, at most 70 words"
+    )
+
+
+def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
+    """What is compared and shown is what the describer said; the generator gets less."""
+    plan = replace(PLAN, generations=2, wording=CaptionRules(clean=True, max_words=2))
+    painter = SmallGenerator()
+    (trace,) = grow_and_trace(
+        plan, samples(1), make_runners(store, SmallDescriber(lambda *_: '"one two three"'), painter)
+    )
+    assert trace.chain.links[1].text == '"one two three"'
+    assert painter.calls == [["draw: one two"]]
+
+
+def test_a_seed_text_is_worded_like_any_other(store: Store) -> None:
+    """Text-first chains draw their start by the same rule."""
+    painter = SmallGenerator()
+    plan = replace(TEXT_PLAN, generations=1, wording=CaptionRules(max_words=1))
+    grow_and_trace(plan, samples(2), make_runners(store, generator=painter))
+    assert painter.calls == [["draw: text", "draw: text"]]
+
+
+def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
+    """Texts that differ after the cut share one drawing, and a longer cut asks for another."""
+    plan = replace(PLAN, generations=2, wording=CaptionRules(max_words=2))
+    unseeded: Any = {"generator": {"seeded": False}}
+    first, second, third = SmallGenerator(), SmallGenerator(), SmallGenerator()
+    grow_and_trace(
+        plan,
+        samples(1),
+        make_runners(store, SmallDescriber(lambda *_: "one two three"), first, only=unseeded),
+    )
+    other: Any = {"describer": {"fingerprint": "another"}, **unseeded}
+    describer = SmallDescriber(lambda *_: "one two four")
+    grow_and_trace(plan, samples(1), make_runners(store, describer, second, only=other))
+    longer = replace(plan, wording=CaptionRules(max_words=3))
+    grow_and_trace(longer, samples(1), make_runners(store, describer, third, only=other))
+    assert (inputs_of(first), inputs_of(second), inputs_of(third)) == (1, 0, 1)
+    assert third.calls == [["draw: one two four"]]
+
+
+@pytest.mark.parametrize("generation", [2, 4])
+def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
+    store: Store, generation: int
+) -> None:
+    """Quotes alone are a text, and an empty drawing order: the chain stops, its neighbors go on."""
+    plan = replace(PLAN, wording=CLEAN)
+    silent = derive_seed(plan.seed, "s00", generation - 1)
+
+    def tell(_: Any, __: str, seed: int | None) -> str:
+        return '"" </s>' if seed == silent else "a text"
+
+    describer = SmallDescriber(tell, seeded=True)
+    first, second = grow_and_trace(plan, samples(2), make_runners(store, describer))
+    assert second.failure is None
+    assert first.failure is not None
+    assert (first.failure.kind, first.failed_at) == ("empty-text", generation)
+    assert first.failure.detail == "nothing is left of '\"\" </s>'"
+    assert len(first.chain.links) == generation
+    assert first.similarities[generation // 2 - 1 :] == (0.0,) * (3 - generation // 2)
+
+
+def test_nothing_is_worded_unless_asked(store: Store) -> None:
+    """By default the generator gets what was said, quotes and all."""
+    painter = SmallGenerator()
+    text = ' "' + "word " * 100 + '"</s>'
+    grow_and_trace(
+        replace(PLAN, generations=2),
+        samples(1),
+        make_runners(store, SmallDescriber(lambda *_: text), painter),
+    )
+    assert painter.calls == [[f"draw: {text}"]]

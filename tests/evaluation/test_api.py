@@ -1,0 +1,233 @@
+"""`gate_checkpoint` gives the verdicts and numbers of `pytest suites/...`, without pytest."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytest_cepbench import CepError, GateResult, gate_checkpoint
+from pytest_cepbench.errors import MissingDependencyError, SpecError, SuiteError
+from pytest_cepbench.evaluation.api import GateOptions
+from pytest_cepbench.plugin.options import OPTIONS
+from tests.plugin.project import run_plainly
+
+SUITES = Path(__file__).parents[2] / "suites"
+
+GENERATOR: Any = {"model": "shapes:", "role": "generator", "samples": 4}
+
+SUITE, ONE = "suites/instrument/suite.toml", ("-k", "test_drift")
+"""One suite file, and the tests that gate it."""
+
+_DIFFER = ("nodeid", "effort", "origins", "chains")
+"""Fields of a case that tell who asked, and what the store held already."""
+
+
+@pytest.fixture(scope="session")
+def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The instrument's suites with accepted baselines of a perfect generator; only to be copied."""
+    root = tmp_path_factory.mktemp("instrument")
+    shutil.copytree(SUITES / "instrument", root / "suites" / "instrument")
+    (root / "pytest.ini").write_text("[pytest]\n")
+    result = gate_checkpoint(root / "suites", root=root, snapshot_update=True, **GENERATOR)
+    assert result.passed, str(result)
+    assert len(result.changed) == len(result.cases)
+    return root
+
+
+@pytest.fixture
+def project(accepted_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, in which the test works."""
+    path = tmp_path / "project"
+    shutil.copytree(accepted_root, path)
+    monkeypatch.chdir(path)
+    return path
+
+
+def by_pytest(root: Path, *args: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Exit code and cases by name of a run of pytest."""
+    code = run_plainly(root, "--cep-samples=4", "--cep-role=generator", *args)
+    report = msgspec.json.decode((root / ".cepbench" / "report.json").read_bytes())
+    return code, _numbers(report["cases"])
+
+
+def _numbers(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{case['suite']}/{case['part']}/{case['metric']}": {
+            name: value for name, value in case.items() if name not in _DIFFER
+        }
+        for case in cases
+    }
+
+
+def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
+    """The cases by name, as a report has them."""
+    return _numbers([msgspec.to_builtins(case) for case in result.cases])
+
+
+@pytest.mark.parametrize(
+    ("suites", "selection", "model", "options", "verdict"),
+    [
+        ("suites", (), "shapes:", {}, "held"),
+        (SUITE, ONE, "shapes:?miss=0.5&recolor=0.5", {"attribute": 0}, "regressed"),
+        (SUITE, ONE, "shapes:", {"seeds": 2}, "incomparable"),
+        (SUITE, ONE, "shapes:", {"baselines": "none"}, "no-baseline"),
+    ],
+    ids=["held", "regressed", "incomparable", "no-baseline"],
+)
+def test_it_gives_the_verdicts_and_numbers_of_pytest(
+    project: Path, suites: str, selection: tuple[str, ...], model: str, options: Any, verdict: str
+) -> None:
+    """Every field of every case, and the exit code, whatever the verdict."""
+    given = [f"--cep-{name}={value}" for name, value in options.items()]
+    code, expected = by_pytest(project, *selection, f"--model={model}", *given)
+
+    result = gate_checkpoint(suites, **{**GENERATOR, "model": model, **options})
+
+    assert verdict in {case.verdict for case in result.cases if case.primary}
+    assert numbers(result) == expected
+    assert (result.exit_code, result.passed) == (code, code == 0)
+
+
+def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> None:
+    """The table, the promise on errors and the verdict; nothing is left beside store and home."""
+    result = gate_checkpoint("suites/instrument/suite.toml", **GENERATOR)
+
+    assert result.passed
+    assert result.verdict == "passed"
+    text = str(result)
+    assert "HELD" in text
+    assert "false failures at most" in text
+    assert text.splitlines()[-1] == "verdict: passed"
+    assert result["instrument/overall/gc"].verdict == "held"
+    assert not (project / ".cepbench" / "runs").exists()
+    assert not (project / ".cepbench" / "report.json").exists()
+
+
+def test_a_regression_says_why(project: Path) -> None:
+    """The message of a failed test follows the table; HTML escapes and colors the verdict."""
+    result = gate_checkpoint(
+        [project / "suites" / "instrument" / "suite.toml"],
+        **{**GENERATOR, "model": "shapes:?miss=0.5&recolor=0.5", "report": "out/report.json"},
+    )
+
+    assert not result.passed
+    assert result.exit_code == 1
+    assert "regressed: instrument, overall" in str(result)
+    assert '<td style="color: red">REGRESSED</td>' in result._repr_html_()
+    assert sorted(path.name for path in result.reports) == [
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
+    report = msgspec.json.decode((project / "out" / "report.json").read_bytes())
+    assert report["verdict"] == "failed"
+    assert len(report["cases"]) == len(result.cases)
+
+
+def test_a_suite_whose_data_is_absent_does_not_pass(project: Path) -> None:
+    """What was asked for and not measured is said, and makes the result incomplete."""
+    absent = project / "suites" / "absent.toml"
+    shutil.copy(SUITES / "mmeception" / "suite.toml", absent)
+
+    result = gate_checkpoint(["suites/instrument/suite.toml", absent], **GENERATOR)
+
+    assert [case.verdict for case in result.cases if case.primary and not case.passes] == []
+    assert not result.passed
+    assert result.exit_code == 3
+    assert list(result.skipped) == ["suites/absent.toml"]
+    assert "INCOMPLETE: suites/absent.toml was not measured" in str(result)
+
+
+def test_nothing_compared_does_not_pass(project: Path) -> None:
+    """A model that no suite gates leaves nothing known: exit code 5, as in pytest."""
+    tasks = project / "suites" / "instrument" / "tasks.toml"
+    text = tasks.read_text().replace('[metrics.mgg]\ncolors = "detector"\n', "")
+    text = text.replace('"overall/mgg", ', "").replace("generations = 5", "generations = 1")
+    tasks.write_text(text)
+
+    result = gate_checkpoint(
+        "suites/instrument/tasks.toml", model="shapes:", role="describer", samples=4
+    )
+
+    assert result.cases == ()
+    assert not result.passed
+    assert result.exit_code == 5
+    assert list(result.skipped) == ["suites/instrument/tasks.toml"]
+
+
+def test_a_failing_run_accepts_nothing(project: Path) -> None:
+    """A measurement that may not become a baseline keeps all others from it too."""
+    before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
+    result = gate_checkpoint(
+        SUITE,
+        snapshot_update=True,
+        **{**GENERATOR, "model": "shapes:?miss=1.0"},
+    )
+
+    assert not result.passed
+    assert any(case.refused for case in result.cases)
+    assert result.changed == ()
+    assert not any(case.accepted for case in result.cases)
+    assert {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")} == before
+
+
+def test_options_are_those_of_the_command_line() -> None:
+    """Every option but the plan, under its own name."""
+    known = {option.name.replace("-", "_") for option in OPTIONS} - {"plan"}
+    assert set(GateOptions.__annotations__) == known
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"modle": "shapes:"}, TypeError, "Did you mean 'model'"),
+        ({"tolerance": -1}, SpecError, "gate_checkpoint(tolerance=) '-1': a number of at least 0"),
+        ({"gate": "strict"}, SpecError, "gate_checkpoint(gate=) 'strict': one of regression"),
+        ({"model": "shapes:?miss=much"}, CepError, "miss"),
+    ],
+    ids=["name", "number", "choice", "spec"],
+)
+def test_a_wrong_option_is_said(
+    project: Path, options: Any, error: type[Exception], message: str
+) -> None:
+    """Before anything is measured, in the words of the command line."""
+    with pytest.raises(error) as raised:
+        gate_checkpoint("suites/instrument", **options)
+    assert message in str(raised.value)
+
+
+def test_a_folder_without_suites_is_an_error(tmp_path: Path) -> None:
+    """Nothing to gate is never a pass."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    with pytest.raises(SuiteError, match="no suite file"):
+        gate_checkpoint(tmp_path, model="shapes:")
+
+
+def test_a_frame_has_a_row_for_each_case(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pandas a table; without it an error that names the package."""
+    result = gate_checkpoint("suites/instrument/suite.toml", **GENERATOR)
+    frames = SimpleNamespace(DataFrame=lambda rows, columns: (rows, columns))
+    monkeypatch.setitem(sys.modules, "pandas", frames)
+    rows, columns = result.to_frame()
+    assert [row["verdict"] for row in rows] == [case.verdict for case in result.cases]
+    assert set(rows[0]) == set(columns)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependencyError, match="pip install pandas"):
+        result.to_frame()
+
+
+def test_it_needs_no_pytest() -> None:
+    """Importing the API imports neither pytest nor syrupy."""
+    code = (
+        "import sys; from pytest_cepbench import gate_checkpoint; "
+        "print(*({'pytest', '_pytest', 'syrupy'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == []

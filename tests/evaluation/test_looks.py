@@ -1,0 +1,146 @@
+"""`inconclusive="more"`: looking again while nothing is decided, and no further than that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench import CaseResult
+from pytest_cepbench.gate import CaseKey, Measurement, Policy, judge, load_baseline
+from tests.evaluation.gated_project import GatedProject
+
+MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
+
+VAGUE = {"drop": 0.006, "spread": 0.05}
+"""A drop of which two hundred samples of this spread do not tell whether it is tolerable."""
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
+    """Two hundred samples, all of them in the baseline; one metric more that fails nothing."""
+    return GatedProject.make(
+        tmp_path_factory.mktemp("looks") / "project",
+        n=200,
+        rest="[metrics.gc]\n[metrics.s]\n[gate]\nprimary = ['gc']\nalpha = 0.06\n",
+    )
+
+
+def _bounds(case: CaseResult) -> list[float | str | None]:
+    return [case.verdict, case.difference, case.low, case.high]
+
+
+def _judged_alone(
+    project: GatedProject, case: CaseResult, share: float
+) -> list[float | str | None]:
+    """Verdict and bounds of what a run measured, by `judge` at a share of the case's alpha."""
+    measured = case.measured
+    assert measured is not None
+    assert case.alpha is not None
+    key = CaseKey("scored", "overall", "gc")
+    measurement = Measurement(
+        key=key,
+        label=measured.metric,
+        higher_is_better=True,
+        scores=measured.scores,
+        identity=measured.identity,
+        model=measured.model,
+    )
+    file = project.baseline("overall-gc")
+    baseline = load_baseline(file.read_text(), key, file.name)
+    level = replace(Policy(alpha=case.alpha), alpha=case.alpha * share)
+    judged = judge(measurement, baseline, level, partial=case.partial)
+    return [judged.verdict.value, judged.difference, judged.low, judged.high]
+
+
+def test_a_clear_drop_ends_at_the_first_look(
+    accepted: GatedProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty-five descriptions in place of two hundred; the result says that more were there."""
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("CALLS", str(calls))
+    project = accepted.copy(tmp_path / "copy")
+    case = project.case(MORE, drop=0.05, spread=0.01)
+
+    assert (case.verdict, case.looks, case.n, case.partial) == ("regressed", [25], 25, True)
+    assert len(calls.read_text()) == 25
+    assert case.effort.inputs >= 25
+    whole = project.case({"attribute": 0}, drop=0.05, spread=0.01)
+    assert (whole.looks, whole.partial) == ([200], False)
+    assert len(calls.read_text()) == 200
+
+
+def test_what_stays_vague_is_looked_at_whole(accepted: GatedProject) -> None:
+    """25, 50, 100, 200; then inconclusive at half of alpha, as judge() says of the same scores."""
+    case = accepted.case(MORE, **VAGUE)
+
+    assert (case.looks, case.partial, case.n) == ([25, 50, 100, 200], False, 200)
+    assert _bounds(case) == _judged_alone(accepted, case, 0.5)
+    assert case.verdict == "inconclusive"
+    whole = accepted.case(**VAGUE)
+    assert whole.difference == case.difference
+    assert whole.low is not None
+    assert case.low is not None
+    assert whole.low > case.low
+
+
+def test_early_looks_have_their_own_share(accepted: GatedProject) -> None:
+    """An end at the second of four looks is judged at a sixth of alpha."""
+    case = accepted.case(MORE, drop=0.02, spread=0.03)
+
+    assert (case.looks, case.verdict) == ([25, 50], "regressed")
+    assert _bounds(case) == _judged_alone(accepted, case, 1 / 6)
+
+
+def test_the_budget_in_samples(accepted: GatedProject) -> None:
+    """The last look is at as many as may be spent, at half of alpha; still inconclusive."""
+    case = accepted.case(MORE | {"budget": 80}, **VAGUE)
+
+    assert (case.looks, case.partial) == ([25, 50, 80], True)
+    assert _bounds(case) == _judged_alone(accepted, case, 0.5)
+
+
+def test_the_budget_in_seconds(accepted: GatedProject) -> None:
+    """When the time is over the look that was taken stands; the first is always taken."""
+    case = accepted.case(MORE | {"budget": "800,0.001s"}, **VAGUE)
+    plenty = accepted.case(MORE | {"budget": "600s"}, **VAGUE)
+
+    assert (case.looks, case.partial, case.verdict) == ([25], True, "inconclusive")
+    assert plenty.looks == [25, 50, 100, 200]
+
+
+def test_a_case_that_decides_nothing_is_looked_at_once(accepted: GatedProject) -> None:
+    """Informational cases, and those under threshold, which say so."""
+    assert accepted.gate(MORE, **VAGUE)["scored/overall/s"].looks == [25]
+    plain = accepted.case(MORE | {"gate": "threshold"}, **VAGUE)
+    assert plain.looks == [25]
+    assert any("judged on the first 25 samples" in note for note in plain.notes)
+    assert not any(
+        "judged on the first" in note for note in accepted.case({"gate": "threshold"}).notes
+    )
+
+
+def test_a_baseline_is_made_of_all_samples(accepted: GatedProject, tmp_path: Path) -> None:
+    """Accepting takes one look at everything, whatever else was asked for."""
+    project = accepted.copy(tmp_path / "whole")
+    case = project.case(MORE | {"budget": 25}, snapshot_update=True, drop=0.05, spread=0.01)
+
+    assert (case.looks, case.accepted) == ([200], True)
+    assert "\nn = 200\n" in project.baseline("overall-gc").read_text()
+
+
+def test_a_regression_is_followed_through_the_chain(accepted: GatedProject) -> None:
+    """On sixteen samples by default, on those that were asked for, or on none."""
+    followed = accepted.case(drop=0.05, spread=0.01)
+    few = accepted.case({"attribute": 2}, drop=0.05, spread=0.01)
+    none = accepted.case({"attribute": 0}, drop=0.05, spread=0.01)
+
+    assert "over 16 samples" in followed.attribution
+    assert "over 2 samples" in few.attribution
+    assert [hop.role for hop in followed.hops] == ["describer"]
+    assert (none.attribution, none.hops) == ("", [])
+    assert accepted.case(drop=0.0).attribution == ""
+    assert len(followed.chains) == 5
+    assert [bool(chain.links) for chain in followed.chains] == [True, True, True, False, False]

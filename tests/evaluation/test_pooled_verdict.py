@@ -1,0 +1,104 @@
+"""The verdict of a suite as a whole, which sees what single cases are too weak for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.gated_project import GatedProject, verdicts
+
+POOLED = "scored/suite/verdict"
+
+FAINT = {"drop": "0.05,0.05,0.05,0.012", "spread": "0.01,0.01,0.01,0.028"}
+"""Three clear losses, and one that is found at the whole alpha and not at a quarter of it."""
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
+    """Four cases with baselines, and a verdict for all of them."""
+    return GatedProject.make(
+        tmp_path_factory.mktemp("pooled") / "project",
+        n=30,
+        categories=("a", "b", "c", "d"),
+        rest="[metrics.gc]\n[gate]\nprimary = ['a/gc', 'b/gc', 'c/gc', 'd/gc']\npooled = true\n",
+    )
+
+
+def test_holm_finds_what_a_case_alone_does_not(accepted: GatedProject) -> None:
+    """Inconclusive at its share, found by the suite when the others are rejected, and said so."""
+    result = accepted.gate(**FAINT)
+
+    assert verdicts(result)["d-gc"] == "inconclusive"
+    pooled = result[POOLED]
+    assert pooled.verdict == "regressed"
+    assert pooled.alpha == pytest.approx(0.05)
+    assert pooled.primary
+    assert pooled.model == result["scored/a/gc"].model
+    assert [reason.split(":")[0] for reason in pooled.reasons] == ["a/gc", "b/gc", "c/gc", "d/gc"]
+    seen = [reason.endswith("(not seen by the case alone)") for reason in pooled.reasons]
+    assert seen == [False, False, False, True]
+
+
+def test_a_faint_loss_alone_stays_inconclusive(accepted: GatedProject) -> None:
+    """Without losses beside it Holm gives it no more than its share; not green by silence."""
+    result = accepted.gate(drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028")
+
+    assert verdicts(result)["d-gc"] == result[POOLED].verdict == "inconclusive"
+    assert result.passed
+    assert result[POOLED].reasons == [
+        "a drop larger than tolerated is not excluded in 1: d/gc",
+    ]
+    assert not accepted.gate(
+        {"inconclusive": "fail"}, drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028"
+    ).passed
+
+
+def test_it_holds_where_every_case_excludes_its_drop_at_the_whole_alpha(
+    accepted: GatedProject,
+) -> None:
+    """A claim of all cases at once needs no division: a case may be inconclusive alone."""
+    result = accepted.gate(drop="0.0005", spread="0.004,0.004,0.004,0.026")
+
+    assert verdicts(result)["d-gc"] == "inconclusive"
+    assert result[POOLED].verdict == "held"
+    assert result[POOLED].notes == ["each of 4 cases excludes its tolerated drop at alpha 0.05"]
+
+
+def test_what_cannot_be_compared_cannot_be_pooled(accepted: GatedProject, tmp_path: Path) -> None:
+    """A case without a baseline is the suite's verdict too."""
+    project = accepted.copy(tmp_path / "lacking")
+    project.baseline("b-gc").unlink()
+
+    result = project.gate(drop=0.0005, spread=0.004)
+
+    assert verdicts(result)["b-gc"] == result[POOLED].verdict == "no-baseline"
+    assert result[POOLED].reasons == ["b/gc: no-baseline"]
+    assert not result.passed
+
+
+def test_an_unreadable_baseline_is_an_error_of_case_and_suite(
+    accepted: GatedProject, tmp_path: Path
+) -> None:
+    """The message names the file; accepting a new one replaces it."""
+    project = accepted.copy(tmp_path / "broken")
+    project.baseline("b-gc").write_text("no baseline")
+
+    result = project.gate()
+
+    assert verdicts(result)["b-gc"] == result[POOLED].verdict == "error"
+    assert "b-gc-" in result["scored/b/gc"].reasons[0]
+    assert result["scored/b/gc"].alpha == pytest.approx(0.0125)
+    assert not result.passed
+    assert project.gate(snapshot_update=True).passed
+    assert project.gate().passed
+
+
+def test_plain_rules_count_as_the_cases_do(accepted: GatedProject) -> None:
+    """Under threshold nothing is divided: the suite regressed where one of its cases did."""
+    result = accepted.gate({"gate": "threshold"}, drop="0,0,0,0.02")
+
+    assert verdicts(result)["d-gc"] == result[POOLED].verdict == "regressed"
+    assert result[POOLED].alpha is None
+    held = accepted.gate({"gate": "threshold"}, drop="0.002")
+    assert held[POOLED].verdict == "held"

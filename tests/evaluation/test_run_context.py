@@ -1,0 +1,139 @@
+"""What the processes of a run leave for one another: folder, stop message, identities."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import IdentityError
+from pytest_cepbench.evaluation.model_identity import IdentityAgreement, identities_of
+from pytest_cepbench.evaluation.run_context import STOP, RunContext, StopFlag, write_message
+from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> RunSettings:
+    """Defaults, for a project in a folder of the test."""
+    return read_settings({}, {}, tmp_path)
+
+
+@pytest.fixture
+def context(settings: RunSettings) -> RunContext:
+    """A run of two workers, as the first one knows it."""
+    return RunContext(settings, workers=2, worker="gw0")
+
+
+def test_the_folder_of_a_run_is_gone_when_it_ends(context: RunContext, tmp_path: Path) -> None:
+    """Nothing stays of a run that left nothing else; another run's folder stays."""
+    folder = context.make_folder()
+    write_message(folder, "note", "text")
+    assert (folder / "note").read_text() == "text"
+    assert (tmp_path / ".cepbench" / ".gitignore").read_text() == "*\n"
+    other = replace(context, run_id="other")
+    other.make_folder()
+
+    context.remove_folder()
+    assert not folder.exists()
+    assert other.folder.exists()
+    other.remove_folder()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_home_stays_where_it_holds_something(context: RunContext, tmp_path: Path) -> None:
+    """A store or a report is no part of the run's folder."""
+    context.make_folder()
+    (tmp_path / ".cepbench" / "report.json").touch()
+
+    context.remove_folder()
+
+    assert sorted(path.name for path in (tmp_path / ".cepbench").iterdir()) == [
+        ".gitignore",
+        "report.json",
+    ]
+
+
+def test_a_stop_message_is_seen_soon_and_stays(context: RunContext) -> None:
+    """The file system is asked five times a second at most, and no more after the message."""
+    flag = StopFlag(context.folder)
+    assert not flag.is_set()
+    write_message(context.make_folder(), STOP, "")
+    assert not flag.is_set()
+    time.sleep(0.25)
+    assert flag.is_set()
+    context.remove_folder()
+    time.sleep(0.25)
+    assert flag.is_set()
+
+
+def bound(fingerprint: str, spec: str = "a") -> Any:
+    """A model, as far as its identity goes."""
+    return SimpleNamespace(role="describer", spec=spec, adapter="toy/1", fingerprint=fingerprint)
+
+
+def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) -> None:
+    """By the controller, else by a worker; another model under the same name is refused."""
+    known = identities_of([bound("one")])
+    assert known == {"describer a": "toy/1 one"}
+    first = IdentityAgreement(context, known)
+    second = IdentityAgreement(replace(context, worker="gw1"), known)
+
+    first.check(bound("one"))
+    with pytest.raises(IdentityError, match="worker gw1, and was toy/1 one when the controller"):
+        second.check(bound("two"))
+    first.check(bound("three", spec="b"))
+    second.check(bound("three", spec="b"))
+    with pytest.raises(IdentityError, match="toy/1 three when worker gw0 bound it"):
+        second.check(bound("four", spec="b"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gate": ["strict"]}, "one of regression, noninferiority, threshold is expected"),
+        ({"budget": ["800,900"]}, "a number of samples, of seconds, or both"),
+        ({"budget": ["0"]}, "a number of samples, of seconds, or both"),
+        ({"alpha": ["0.6"]}, "over 0 and at most 0.5"),
+        ({"helpers": ["-1"]}, "auto or a number of processes"),
+        ({"ray-pool": ["describer:actors=0"]}, "actors (1 or more)"),
+        ({"accept-insensitive": ["maybe"]}, "true or false"),
+    ],
+)
+def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) -> None:
+    """Where it came from, what was given, and what is expected."""
+    with pytest.raises(ValueError, match="from here") as raised:
+        read_settings(values, dict.fromkeys(values, "from here"), Path())
+    assert message in str(raised.value)
+
+
+def test_settings_are_read_from_texts(tmp_path: Path) -> None:
+    """The last text counts where one is wanted; paths are made absolute, URLs stay."""
+    values = {
+        "model": ["a", "b"],
+        "encoder": ["e", "text=f"],
+        "data": ["photos=x"],
+        "shared": ["s3://bucket/p", "folder"],
+        "budget": ["800,60s"],
+        "helpers": ["auto"],
+        "attribute": ["0"],
+        "ray-pool": ["describer:actors=4,gpus=0.5"],
+    }
+    settings = read_settings(values, dict.fromkeys(values, "here"), tmp_path)
+
+    assert (settings.model, settings.roles, settings.encoders) == (
+        "b",
+        {"encoder": "e"},
+        {"text": "f"},
+    )
+    assert settings.data == {"photos": Path("x").absolute()}
+    assert settings.shared == ("s3://bucket/p", Path("folder").absolute())
+    assert (settings.budget.samples, settings.budget.seconds) == (800, 60.0)
+    assert (settings.helpers, settings.attribute) == (None, 0)
+    assert settings.ray_pools == {"describer": {"actors": 4, "gpus": 0.5}}
+    assert settings.baselines == tmp_path / "baselines"
+    assert settings.names_models
+    assert not read_settings({}, {}, tmp_path).names_models

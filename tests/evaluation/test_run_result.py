@@ -1,0 +1,92 @@
+"""The result of a whole run: its verdict, its exit code, and what never counts as passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cepbench import GateResult
+from pytest_cepbench.evaluation.run_result import exit_code, nothing_compared, run_verdict
+from pytest_cepbench.report import CaseResult
+
+
+def case(verdict: str, *, primary: bool = True, accepted: bool = False) -> CaseResult:
+    """A judged case."""
+    return CaseResult(
+        "a.py::t", "toy", "overall", "gc", "GC@2", verdict, 0.01, primary=primary, accepted=accepted
+    )
+
+
+HELD, REGRESSED, ERROR = case("held"), case("regressed"), case("error")
+INFORMATIONAL = case("regressed", primary=False)
+
+
+@pytest.mark.parametrize(
+    ("cases", "problems", "skipped", "code", "verdict"),
+    [
+        ((HELD,), (), {}, 0, "passed"),
+        ((HELD, INFORMATIONAL), (), {}, 0, "passed"),
+        ((HELD,), (), {"other.toml": "not concerned"}, 0, "passed"),
+        ((HELD, REGRESSED), (), {}, 1, "failed"),
+        ((HELD, ERROR), (), {}, 1, "failed"),
+        ((HELD,), ("a case vanished",), {}, 3, "incomplete"),
+        ((REGRESSED,), ("a case vanished",), {}, 1, "incomplete"),
+        ((case("incomplete"), REGRESSED), (), {}, 3, "failed"),
+        ((), (), {}, 5, "incomplete"),
+        ((), (), {"suite.toml": "not concerned"}, 5, "incomplete"),
+        ((INFORMATIONAL,), (), {}, 5, "incomplete"),
+    ],
+)
+def test_a_result_passes_only_where_everything_was_compared(
+    cases: tuple[CaseResult, ...],
+    problems: tuple[str, ...],
+    skipped: dict[str, str],
+    code: int,
+    verdict: str,
+) -> None:
+    """Exit code and verdict of each kind of run; it passes where the code is 0 and nowhere else."""
+    result = GateResult(cases, skipped, problems)
+
+    assert (result.exit_code, result.verdict) == (code, verdict)
+    assert result.passed == (code == 0)
+    assert str(result).rstrip().splitlines()[-1] != ""
+    assert f"verdict: {verdict}" in str(result)
+    assert verdict in result._repr_html_()
+
+
+def test_an_accepted_case_was_compared() -> None:
+    """A run that accepts its first baselines compared nothing, and is no empty run."""
+    accepted = case("no-baseline", accepted=True)
+
+    assert not nothing_compared([accepted], ())
+    assert nothing_compared([], ["suite.toml"])
+    assert not nothing_compared([], [])
+    assert GateResult((accepted,)).passed
+
+
+def test_problems_are_asked_for_only_where_no_case_fails() -> None:
+    """The ledger's reasons are costly, and a verdict that fails says more."""
+
+    def never() -> list[str]:
+        raise AssertionError
+
+    assert exit_code([REGRESSED], never) == 1
+    assert run_verdict([HELD], ["a worker died"]) == "incomplete"
+
+
+def test_texts_of_models_are_escaped_in_html() -> None:
+    """What a suite or a model is called is text in a notebook, and nothing else."""
+    named = CaseResult("n", "<b>toy</b>", "overall", "gc", "GC@2", "held", 0.01)
+    html = GateResult((named,), {"<i>": "<script>"})._repr_html_()
+
+    assert "<b>" not in html
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_an_unknown_case_is_a_key_error() -> None:
+    """Cases are found by suite, part and metric."""
+    result = GateResult((HELD,))
+
+    assert result["toy/overall/gc"] is HELD
+    with pytest.raises(KeyError, match="toy/overall/sim"):
+        result["toy/overall/sim"]

@@ -1,0 +1,127 @@
+"""Lumps of equal differences: what counts as one, and that bounds do not jump where it dissolves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate.statistics import Differences, mean_bounds
+from pytest_cepbench.gate.statistics.bounds import find_lump
+from tests.gate.statistics.build import Array, sample
+
+RNG = np.random.default_rng(8)
+NOISE = RNG.normal(size=400) / 16
+JITTER = RNG.normal(size=400) * 1e-4
+
+
+OTHERS = np.linspace(0.02, 0.2, 60) * np.tile([-1, 1], 30)
+"""Far from 0 and from each other."""
+
+
+def tied(ties: int, others: int) -> Array:
+    """So many zeros, and so many other differences."""
+    return np.append(np.zeros(ties), OTHERS[:others])
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [
+        (NOISE[:60], 0),
+        ([0.25, 0.5], 0),
+        (tied(31, 29), 1),
+        (tied(60, 30), 1),
+        (tied(60, 45), 0),
+        (tied(200, 45), 0),
+        (tied(12, 30), pytest.approx((11 / 41 - 0.25) / 0.25)),
+        (tied(60, 36), pytest.approx(0.6)),
+        ([0.0] * 10 + [0.04] * 10, pytest.approx((9 / 19 - 0.25) / 0.25)),
+        (JITTER[:60], 1),
+        (0.3 + JITTER[:60], 1),
+        (NOISE[:60] / 10, 0),
+    ],
+)
+def test_a_lump_is_many_alike_and_few_others(values: Array, share: object) -> None:
+    """Half alike and 30 others are a lump, a quarter or 45 others none; noise of 1e-4 is alike."""
+    lump = find_lump(sample(values), 1.0)
+    assert lump.share == share
+    assert bool(lump.statement) is (share != 0)
+
+
+def test_differences_are_alike_within_half_a_thousandth_of_the_span() -> None:
+    """Full until there, gone at twice as much, and in a score with a larger span at more."""
+    two = [np.append(np.zeros(30), np.full(30, apart)) for apart in (0.0005, 0.00075, 0.001)]
+    shares = [find_lump(sample(np.append(values, OTHERS[:45])), 1.0).share for values in two]
+    assert shares[0] == 0.0  # 45 others are enough, whatever the rest is
+    counts = [find_lump(sample(np.append(values, OTHERS[:38])), 1.0).share for values in two]
+    assert counts[0] == pytest.approx(7 / 15)
+    assert counts[0] > counts[1] >= counts[2] == 0.0
+    assert find_lump(sample(NOISE[:60] / 10), 100.0).share == 1.0
+
+
+def test_categories_that_are_each_alike_are_a_lump() -> None:
+    """Five categories, each of another difference, and noise of 1e-5 within: no spread to go by."""
+    values = np.repeat(np.linspace(-0.2, 0.2, 5), 6) + JITTER[:30] / 10
+    d = Differences(values, np.repeat(np.arange(5), 6), np.arange(30))
+    lump = find_lump(d, 1.0)
+    assert lump.share == 1
+    assert "no category shows any spread" in lump.statement
+    assert mean_bounds(d, 0.05).method == "exact"
+
+
+def bounds(values: Array, alpha: float = 0.05) -> tuple[float, float]:
+    """Of plain samples."""
+    found = mean_bounds(sample(values), alpha)
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
+
+
+def test_eleven_of_twenty_equal_are_hardly_more_than_ten() -> None:
+    """Eleven zeros and nine gains do not exclude a loss, and ten and ten are no improvement."""
+    eleven = bounds(np.append(np.zeros(11), np.full(9, 0.04)))
+    ten = bounds(np.append(np.zeros(10), np.full(10, 0.04)))
+    assert eleven[0] < -0.01
+    assert ten[0] < -0.01
+    assert ten[0] - eleven[0] < 0.03
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-6, 1e-5, 1e-4])
+def test_jitter_is_as_careful_as_ties(jitter: float) -> None:
+    """Sixty samples that hardly differ hide as rare a loss as sixty that do not differ at all."""
+    ties, low = bounds(np.zeros(60))[0], bounds(jitter * RNG.normal(size=60))[0]
+    assert ties == pytest.approx(-1 + 0.05 ** (1 / 60))
+    assert low == pytest.approx(ties, abs=1e-3)
+
+
+def test_bounds_go_over_without_a_jump() -> None:
+    """Tie by tie, as a lump dissolves among more and more others, no step is a large one."""
+    found = np.array([bounds(tied(60, others)) for others in range(25, 55)])
+    steps = np.abs(np.diff(found, axis=0)).max(axis=0)
+    whole = np.abs(found[-1] - found[0])
+    assert whole[0] > 0.02  # what used to be one jump
+    assert steps[0] < whole[0] / 5
+
+
+def test_noise_grows_out_of_a_lump_without_a_jump() -> None:
+    """The same sixty differences, a hundredth larger each time: no step is a tenth of the whole."""
+    shape = RNG.normal(size=60)
+    found = np.array([bounds(scale * shape)[0] for scale in np.geomspace(1e-4, 5e-3, 400)])
+    assert found[0] < -0.04
+    assert found[-1] > -0.01
+    assert np.abs(np.diff(found)).max() < (found.max() - found.min()) / 10
+
+
+@given(st.lists(st.integers(-3, 3).map(lambda i: i / 100), min_size=2, max_size=50))
+def test_between_two_bounds_none_is_passed(values: list[float]) -> None:
+    """What lies between t and exact lies between them, on either side."""
+    d = sample(values)
+    auto = mean_bounds(d, 0.05)
+    if auto.method != "t, exact":
+        return
+    ends = [mean_bounds(d, 0.05, method=method).low for method in ("t", "exact")]
+    assert auto.low is not None
+    low, high = sorted(end for end in ends if end is not None)
+    assert low - 1e-12 <= auto.low <= high + 1e-12
+    assert "the bounds lie between exact ones and t" in auto.statement

@@ -1,0 +1,230 @@
+"""Paired differences: means, spreads and degrees of freedom of their design."""
+
+from __future__ import annotations
+
+from math import floor, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate.statistics import Differences
+from pytest_cepbench.metrics import mean_of_categories
+from tests.gate.statistics.build import SCORE, Array, differences, raised, sample
+
+SCORES = st.lists(SCORE, min_size=2, max_size=30)
+
+
+@given(SCORES)
+def test_a_plain_sample_has_the_usual_spread(scores: list[float]) -> None:
+    """Mean, standard deviation by n - 1, n - 1 degrees of freedom, each pair a unit."""
+    d = sample(scores)
+    assert d.mean == pytest.approx(np.mean(scores), abs=1e-12)
+    assert d.sd == pytest.approx(np.std(scores, ddof=1), abs=1e-12)
+    assert np.var(d.centred()) == pytest.approx(np.var(scores, ddof=1), abs=1e-12)
+    assert (d.n, d.units, d.degrees) == (len(scores), len(scores), len(scores) - 1)
+    assert d.weighted() == pytest.approx(scores)
+
+
+@given(st.lists(SCORES, min_size=2, max_size=4))
+def test_categories_weigh_the_same_and_spread_apart(parts: list[list[float]]) -> None:
+    """The mean is that of the categories' means, its variance the sum of theirs over C squared."""
+    d = Differences.of(
+        {str(c): {f"{c}.{i}": x for i, x in enumerate(part)} for c, part in enumerate(parts)}
+    )
+    arrays = {str(c): np.array(part) for c, part in enumerate(parts)}
+    assert d.mean == pytest.approx(mean_of_categories(arrays), abs=1e-12)
+    variance = sum(np.var(part, ddof=1) / len(part) for part in parts) / len(parts) ** 2
+    assert d.sd / sqrt(d.units) == pytest.approx(sqrt(variance), abs=1e-12)
+    assert d.degrees <= sum(len(part) - 1 for part in parts)
+    assert d.weighted().mean() == pytest.approx(d.mean, abs=1e-12)
+    assert d.centred().mean() == pytest.approx(d.mean, abs=1e-12)
+
+
+def test_degrees_of_freedom_are_those_of_welch() -> None:
+    """Two samples: Satterthwaite's formula, rounded down, no more than for equal spread."""
+    first, second = [0.0, 1.0, 5.0, 2.0], [0.0, 0.25, 0.5, 0.0, 0.25, 0.75, 1.0]
+    d = Differences.of(
+        {
+            "a": {f"a{i}": x for i, x in enumerate(first)},
+            "b": {f"b{i}": x for i, x in enumerate(second)},
+        }
+    )
+    from scipy import stats
+
+    welch = stats.ttest_ind(first, np.negative(second), equal_var=False)
+    assert d.degrees == int(welch.df) == 3
+    assert 2 * d.mean / (2 * d.sd / sqrt(d.units)) == pytest.approx(welch.statistic)
+
+
+def test_a_tiny_category_that_looks_quiet_is_not_taken_for_known() -> None:
+    """Two samples that happen to be alike leave one degree of freedom, not those of the others."""
+    noise = np.random.default_rng(0).normal(size=50)
+    d = Differences.of(
+        {
+            "large": {f"l{i:02}": float(x) for i, x in enumerate(noise)},
+            "tiny": {"t0": 0.1, "t1": 0.1001},
+        }
+    )
+    assert d.degrees == 1
+
+
+def test_categories_of_one_sample_count_as_one_sample() -> None:
+    """The spread is that between them, as if they were draws from one population."""
+    scores = [0.5, 0.25, -0.5, 0.125]
+    d = Differences.of({str(i): {f"s{i}": x} for i, x in enumerate(scores)})
+    plain = sample(scores)
+    assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
+    assert d.sd == pytest.approx(plain.sd)
+
+
+@given(SCORES, st.integers(2, 4))
+def test_a_pair_given_several_times_is_one_unit(scores: list[float], times: int) -> None:
+    """Seeds of a sample that all agree add nothing to what the sample says."""
+    one = sample(scores)
+    names = np.repeat(np.arange(len(scores)), times)
+    many = Differences(np.repeat(one.values, times), np.zeros(len(names), np.int64), names)
+    assert (many.n, many.units, many.degrees) == (len(names), one.units, one.degrees)
+    assert many.mean == pytest.approx(one.mean, abs=1e-12)
+    assert many.residuals == pytest.approx(one.residuals, abs=1e-12)
+
+
+def test_a_sample_in_two_categories_is_one_unit() -> None:
+    """Its two differences move together, so they widen the spread instead of narrowing it."""
+    scores = {"a": 0.5, "b": -0.25, "c": 0.125}
+    d = Differences.of({"x": scores, "y": scores})
+    assert (d.n, d.units) == (6, 3)
+    assert d.sd == pytest.approx(np.std(list(scores.values()), ddof=1))
+
+
+def test_samples_of_one_cluster_are_one_unit() -> None:
+    """By the names given, as images of a prompt; one that is not named is its own cluster."""
+    scores = {"p/0": 0.5, "p/1": -0.25, "q": 0.125, "r": 0.75}
+    d = Differences.of({"x": scores}, {"p/0": "p", "p/1": "p"})
+    assert (d.n, d.units) == (4, 3)
+    assert d.weighted() == pytest.approx([3 / 4 * 0.25, 3 / 4 * 0.125, 3 / 4 * 0.75])
+    seeds = Differences.of({"x": {"q": 0.5, "q#1": 0.25}}, {"q#1": "q"})
+    assert seeds.units == 1
+
+
+@pytest.mark.parametrize("size", range(2, 40))
+def test_categories_alike_have_nearly_the_degrees_of_both(size: int) -> None:
+    """Any of the three may be louder than it shows, by 1 + degrees / 6 and three times at most."""
+    scores = np.random.default_rng(size).normal(size=size).tolist()
+    d = Differences.of({c: {f"{c}{i:02}": x for i, x in enumerate(scores)} for c in "abc"})
+    louder = min(1 + (size - 1) / 6, 3)
+    assert d.degrees == floor((2 + louder) ** 2 / (2 + louder**2) * (size - 1) + 1e-9)
+    assert 25 / 33 * 3 * (size - 1) - 1 < d.degrees < 3 * (size - 1)
+
+
+def _clusters(sizes: list[int], values: Array) -> Differences:
+    """One category; values of the clusters, which all their pairs share."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return Differences(values[labels], np.zeros(len(labels), np.int64), labels)
+
+
+SIZES = st.lists(st.integers(1, 30), min_size=2, max_size=8)
+
+
+@given(SIZES, st.integers(0, 99))
+def test_the_variance_of_clusters_is_that_of_leaving_one_out(sizes: list[int], seed: int) -> None:
+    """Of any sizes: (K - 1) / K times the squared moves of the mean, one cluster gone at a time."""
+    d = _clusters(sizes, np.random.default_rng(seed).normal(size=len(sizes)))
+    moves = [d.values[d.clusters != k].mean() - d.mean for k in range(len(sizes))]
+    jackknife = (len(sizes) - 1) / len(sizes) * float(np.square(moves).sum())
+    assert d.sd**2 / d.units == pytest.approx(jackknife, abs=1e-12)
+
+
+@given(SIZES)
+def test_clusters_have_the_degrees_of_their_weights(sizes: list[int]) -> None:
+    """Those of the chi square with the mean and variance of what the jackknife finds, by matrices."""
+    d = _clusters(sizes, np.arange(len(sizes)) / 8)
+    share = np.array(sizes) / sum(sizes)
+    centre = np.eye(len(sizes)) - share  # each row takes off the weighted mean
+    form = np.diag((share / (1 - share)) ** 2) @ centre @ centre.T
+    exact = np.trace(form) ** 2 / np.trace(form @ form)
+    assert d.degrees == max(floor(exact + 1e-9), 1)
+
+
+def test_a_heavy_cluster_leaves_hardly_a_degree_of_freedom() -> None:
+    """Sixty samples of ninety-eight that move together are one observation, and not 19 degrees."""
+    noise = np.random.default_rng(2).normal(size=20)
+    heavy, even = _clusters([60] + [2] * 19, noise), _clusters([5] * 20, noise)
+    assert (heavy.units, even.units) == (20, 20)
+    assert heavy.degrees == 1
+    assert even.degrees == 19
+    assert heavy.effective_units == pytest.approx(20 / 19)
+    assert even.effective_units == 20
+
+
+def test_one_loud_category_counts_as_its_own_units() -> None:
+    """Four samples ten times louder than twenty quiet ones decide the mean: four units, not 24."""
+    rng = np.random.default_rng(3)
+    parts = {c: rng.exponential(size=4) * (10 if c == "a" else 1) for c in "abcdef"}
+    d = Differences.of({c: {f"{c}{i}": x for i, x in enumerate(v)} for c, v in parts.items()})
+    alone = Differences.of({"a": {f"a{i}": x for i, x in enumerate(parts["a"])}})
+    assert d.degrees == alone.degrees == 3
+    assert alone.effective_units == 4
+    assert d.effective_units == 4
+    assert d.skewness == pytest.approx(alone.skewness, abs=0.1)
+
+
+@given(differences(), st.randoms())
+def test_the_order_of_pairs_does_not_matter(d: Differences, random: Any) -> None:
+    """Shuffled, the mean is the same to the last bit and all else up to rounding."""
+    order = list(range(d.n))
+    random.shuffle(order)
+    other = Differences(d.values[order], d.categories[order], d.clusters[order])
+    assert other.mean == d.mean
+    assert (other.units, other.degrees) == (d.units, d.degrees)
+    assert other.residuals == pytest.approx(d.residuals, abs=1e-12)
+
+
+@given(st.dictionaries(st.text(max_size=2), SCORE, min_size=1), st.randoms())
+def test_built_from_mappings_the_order_does_not_matter_at_all(
+    scores: dict[str, float], random: Any
+) -> None:
+    """Workers finish in any order, and every number is the same to the last bit."""
+    shuffled = dict(sorted(scores.items(), key=lambda _: random.random()))
+    one = Differences.of({"x": scores, "y": {"s": 0.1}}, {"s": "t"})
+    two = Differences.of({"y": {"s": 0.1}, "x": shuffled}, {"s": "t"})
+    assert one.residuals.tobytes() == two.residuals.tobytes()
+    assert one.weighted().tobytes() == two.weighted().tobytes()
+
+
+@given(differences(), SCORE)
+def test_a_rise_of_all_moves_the_mean_alone(d: Differences, rise: float) -> None:
+    """What is centred stays, what is weighted rises with every pair."""
+    other = raised(d, rise)
+    assert other.mean == pytest.approx(d.mean + rise, abs=1e-12)
+    assert other.residuals == pytest.approx(d.residuals, abs=1e-12)
+    assert other.weighted() == pytest.approx(d.weighted() + rise * d.weights(), abs=1e-12)
+
+
+@given(differences(least=2))
+def test_a_center_replaces_the_mean_and_nothing_else(d: Differences) -> None:
+    """Block scores of a set metric have the spread, its plain difference is the estimate."""
+    assume(d.units > 1)
+    other = Differences(d.values, d.categories, d.clusters, center=7.0)
+    assert other.mean == 7.0
+    assert other.centred() - 7 == pytest.approx(d.centred() - d.mean, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "center", "message"),
+    [
+        ([], [], None, "n at least 1"),
+        ([0.0, 1.0], [0], None, r"\(2,\), \(1,\), \(1,\)"),
+        ([0.0, float("nan")], [0, 1], None, "difference 1 is nan"),
+        ([float("-inf")], [0], None, "difference 0 is -inf"),
+        ([0.0], [0], float("inf"), "finite center"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    values: list[float], labels: list[int], center: float | None, message: str
+) -> None:
+    """Nothing, unequal lengths, and what is no number."""
+    with pytest.raises(ValueError, match=message):
+        Differences(np.array(values), np.array(labels), np.array(labels), center)

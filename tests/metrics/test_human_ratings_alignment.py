@@ -1,0 +1,158 @@
+"""Alignment with people: the margin exactly, votes, majorities and patterns."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.metrics.human_ratings import (
+    Choice,
+    HumanAgreement,
+    alignment,
+    alignment_by_pattern,
+    majority_choice,
+    predicted_choice,
+)
+
+THOUSANDTHS = st.integers(-1000, 1000)
+CHOICES = st.sampled_from(["C1", "B", "C2"])
+
+
+@given(THOUSANDTHS, THOUSANDTHS)
+def test_the_margin_is_exact_on_printed_scores(first: int, second: int) -> None:
+    """Scores of three digits are compared as whole thousandths: exactly ten apart is still B.
+
+    In floats four of five such pairs differ by more than 0.01.
+    """
+    expected = "B" if abs(first - second) <= 10 else "C1" if first > second else "C2"
+    assert predicted_choice(first / 1000, second / 1000) == expected
+
+
+def test_a_margin_in_floats_would_be_another() -> None:
+    """The example that this is about: 0.51 - 0.5 is larger than 0.01 in floats."""
+    assert 0.51 - 0.5 > 0.01
+    assert predicted_choice(0.51, 0.5) == "B"
+    assert predicted_choice(0.5, 0.51) == "B"
+    assert predicted_choice(0.5100001, 0.5) == "C1"
+    assert predicted_choice(0.5, 0.5100001) == "C2"
+
+
+def test_scores_of_encoders_are_compared_as_they_print() -> None:
+    """A float32 is its shortest decimal, as a float64 is."""
+    assert predicted_choice(np.float32(0.51), np.float32(0.5)) == "B"  # type: ignore[arg-type]  # a scalar of an array
+    assert predicted_choice(np.float64(0.51), np.float64(0.5)) == "B"
+
+
+def test_without_a_margin_only_equals_are_comparable() -> None:
+    """The margin is the caller's."""
+    assert predicted_choice(0.5, 0.5, margin=0.0) == "B"
+    assert predicted_choice(0.5, 0.49, margin=0.0) == "C1"
+    assert predicted_choice(0.5, 0.4, margin=0.1) == "B"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((float("nan"), 0.5, 0.01), "finite similarities"),
+        ((0.5, float("inf"), 0.01), "finite similarities"),
+        ((0.5, 0.4, -0.01), "margin of at least 0"),
+    ],
+)
+def test_what_is_no_similarity_is_refused(
+    numbers: tuple[float, float, float], message: str
+) -> None:
+    """A NaN would be neither more nor less, and read as one of the three."""
+    with pytest.raises(ValueError, match=message):
+        predicted_choice(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("votes", "majority"),
+    [
+        ("C1 C1 C1 C1 C1 C1 C1 C2 B", "C1"),
+        ("C2 C2 C2 C2 C2 B B B B", "C2"),
+        ("C2 C2 C2 C2 B B B B C1", None),
+        ("B B C1", "B"),
+        ("B C1", None),
+        ("C1 C1 C2 C2", None),
+        ("B", "B"),
+        ("", None),
+    ],
+)
+def test_a_majority_is_more_than_half(votes: str, majority: str | None) -> None:
+    """Five of nine, two of three; half is none."""
+    assert majority_choice(votes.split()) == majority  # type: ignore[arg-type]  # words of the table
+
+
+ITEMS = st.lists(
+    st.tuples(
+        CHOICES,
+        st.lists(CHOICES, min_size=1, max_size=9),
+        st.frozensets(st.sampled_from(["Natural", "Symbol", "Count"])),
+    ),
+    max_size=8,
+)
+
+
+@given(ITEMS)
+def test_agreement_is_counted_vote_by_vote_and_item_by_item(
+    items: list[tuple[Choice, list[Choice], frozenset[str]]],
+) -> None:
+    """Items without a majority are counted, and are not in the agreement with majorities."""
+    found = alignment([item[0] for item in items], [item[1] for item in items])
+
+    right = sum(Counter(votes)[choice] for choice, votes, _ in items)
+    assert found.items == len(items)
+    assert found.votes == HumanAgreement(right, sum(len(votes) for _, votes, _ in items))
+    halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes, _ in items]
+    assert found.majorities.right == sum(halves)
+    assert found.majorities.total + found.without_majority == len(items)
+
+
+@given(ITEMS)
+def test_an_item_counts_in_each_of_its_patterns(
+    items: list[tuple[Choice, list[Choice], frozenset[str]]],
+) -> None:
+    """A pattern's alignment is that of the items that have it; no other pattern is named."""
+    predictions, votes = [item[0] for item in items], [item[1] for item in items]
+    found = alignment_by_pattern(predictions, votes, [item[2] for item in items])
+
+    assert list(found) == sorted({name for item in items for name in item[2]})
+    for name, of_pattern in found.items():
+        members = [item for item in items if name in item[2]]
+        assert of_pattern == alignment([m[0] for m in members], [m[1] for m in members])
+
+
+def test_no_decision_has_no_share() -> None:
+    """Nothing of nothing is not perfect agreement."""
+    found = alignment([], [])
+    assert found.votes.share is None
+    assert found.majorities.share is None
+    assert HumanAgreement(7944, 9000).share == 7944 / 9000
+
+
+@pytest.mark.parametrize(
+    ("predictions", "votes", "message"),
+    [
+        (["C1"], [], "one prediction per item, got 1 for 0 items"),
+        (["C1"], [[]], "item 0: expected votes of"),
+        (["C1", "C1"], [["C1"], ["c1"]], r"item 1: .*'c1'"),
+        (["tie"], [["B"]], "item 0: .*'tie'"),
+    ],
+)
+def test_unknown_choices_are_refused(
+    predictions: list[Choice], votes: list[list[Choice]], message: str
+) -> None:
+    """A label that is spelt differently would silently count as disagreement."""
+    with pytest.raises(ValueError, match=message):
+        alignment(predictions, votes)
+
+
+def test_patterns_of_other_items_are_refused() -> None:
+    """Patterns are matched by position."""
+    with pytest.raises(ValueError, match="patterns of each of 1 items, got 2"):
+        alignment_by_pattern(["B"], [["B"]], [{"Natural"}, {"Count"}])

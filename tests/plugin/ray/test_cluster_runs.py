@@ -1,0 +1,220 @@
+"""Runs on a cluster of two nodes: same numbers as in one process, and losses are told."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# What a run in this process imports is forgotten after the test, and Ray can be imported only once.
+ray = pytest.importorskip("ray")
+
+from ray.util.placement_group import placement_group  # noqa: E402
+
+import pytest_cepbench.evaluation.ray_engine  # noqa: E402, F401 - see above
+from pytest_cepbench.chains.ray import supervisor  # noqa: E402
+from pytest_cepbench.store import Store  # noqa: E402
+from tests.plugin.project import REGRESSED, Project  # noqa: E402
+from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+MODEL = "--model=python:cluster_models:{}"
+
+Arguments = tuple[str, ...]
+
+
+def _here(photos: Project, model: str) -> list[dict[str, Any]]:
+    """The numbers of a run in one process, whose measurements are accepted."""
+    photos.run_here(MODEL.format(model), "--cep-role=describer", "--snapshot-update")
+    photos.run_here(MODEL.format(model), "--cep-role=describer")
+    return photos.numbers()
+
+
+@pytest.mark.slow
+def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Arguments) -> None:
+    """Verdicts and numbers of a worse model are the same; the header names the pools.
+
+    A second run finds everything in the store and asks no model.
+    """
+    attribution = (
+        "--cep-attribute=0"  # follows the chains of the baseline, which lie in another store
+    )
+    accepted.run_here(REGRESSED, attribution)
+    near, effort = accepted.numbers(), accepted.effort()
+
+    result = accepted.run_here(REGRESSED, attribution, *on_cluster)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.numbers() == near
+    assert accepted.effort()[1] >= effort[1] - 1
+    assert accepted.report()["infrastructure"] == []
+    result.stdout.fnmatch_lines(
+        [
+            "cepbench: Ray cluster at *, 2 nodes: * (1 CPUs, 0 GPUs), * (1 CPUs, 0 GPUs)",
+            "cepbench: pools of describer 2 x 0.333 CPU, generator 2 x 0.333 CPU, encoder *",
+            "model loads: * describer, * generator, * encoder*; * model inputs (*",
+        ]
+    )
+    assert not ray.is_initialized()
+    assert not [one for one in threading.enumerate() if one.name.startswith("cepbench-ray")]
+    accepted.run_here(REGRESSED, attribution, *on_cluster)
+    assert accepted.numbers() == near
+    assert accepted.effort() == (0, 0)
+
+
+@pytest.mark.slow
+def test_what_a_model_raises_arrives_as_it_is(photos: Project, describing: Arguments) -> None:
+    """A batch that does not fit is halved; an exception over one input fails its chain."""
+    near = _here(photos, "moody")
+    assert [case["failures"] for case in near if case["part"] == "d"] == [{"exception": 1}]
+
+    photos.run_here(MODEL.format("moody"), *describing)
+
+    assert photos.numbers() == near
+
+
+@contextmanager
+def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
+    """Kill a node once both have made a few batches; gives how many were made by then."""
+    node = two_nodes.raw.worker_nodes
+    (second,) = node
+    done: list[int] = []
+
+    def kill() -> None:
+        asked: list[int] = []
+        until = time.monotonic() + 30
+        while time.monotonic() < until and (len(asked) < 2 or min(asked) < 3):
+            time.sleep(0.02)
+            folder = photos.path / "asked"
+            asked = [path.stat().st_size for path in folder.glob("*")] if folder.exists() else []
+        two_nodes.cut_off(second)
+        done.append(sum(asked))
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield done
+    finally:
+        thread.join()
+        two_nodes.add()
+
+
+@pytest.mark.slow
+def test_a_node_may_die_on_the_way(
+    photos: Project, two_nodes: TwoNodes, describing: Arguments
+) -> None:
+    """Its batches go to the other one: same verdicts and numbers; the report names the loss."""
+    near = _here(photos, "slow")
+    near_inputs = 4 * 6 * 2  # describing: four categories of six, two iterations
+
+    with _losing_a_node(photos, two_nodes) as before:
+        result = photos.run_here(MODEL.format("slow"), *describing)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert photos.numbers() == near
+    assert before[0] * 2 < near_inputs, "the node died too late to matter"
+    told = next(line for line in photos.report()["infrastructure"] if "describer" in line)
+    assert told.startswith("node ")
+    assert "the node left the cluster; " in told
+    result.stdout.fnmatch_lines(
+        ["infrastructure: node * lost *describer*: the node left the cluster; *"]
+    )
+    assert photos.report()["deaths"] == 0
+
+
+@pytest.mark.slow
+def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Arguments) -> None:
+    """The case that needs it is an error that says why; the others are judged."""
+    _here(photos, "deadly")
+
+    photos.run_here(MODEL.format("deadly"), *describing)
+
+    verdicts = photos.verdicts()
+    assert {verdicts[f"{name}-gc"] for name in "abc"} == {"held"}
+    assert {verdicts["d-gc"], verdicts["overall-gc"]} == {"error"}
+    reason = next(c["reasons"][0] for c in photos.report()["cases"] if c["part"] == "d")
+    assert reason.startswith(
+        "infrastructure: 2 actors of the describer python:cluster_models:deadly"
+    )
+    told = photos.report()["infrastructure"]
+    assert any("2 describer): its process died" in line for line in told)
+
+
+@pytest.mark.slow
+def test_the_first_failure_may_end_the_run(photos: Project, describing: Arguments) -> None:
+    """Under -x the run does not wait for helpers and actors, and nothing is left of them."""
+    _here(photos, "slow")
+    started = time.monotonic()
+
+    result = photos.run_here("-x", MODEL.format("slow?behaviour=raise"), *describing)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+    assert len(photos.report()["cases"]) == 1
+    assert time.monotonic() - started < 25
+    assert not [one for one in threading.enumerate() if one.name.startswith("cepbench-ray")]
+    assert not ray.is_initialized()
+
+
+def test_models_that_differ_are_told_apart(photos: Project, describing: Arguments) -> None:
+    """An actor with other weights than those that were bound makes no result."""
+    photos.run_here(MODEL.format("fickle"), *describing)
+
+    assert set(photos.verdicts().values()) == {"error"}
+    for case in photos.report()["cases"]:
+        (reason,) = case["reasons"]
+        assert reason.startswith("describer python:cluster_models:fickle: fingerprint process ")
+        assert "copy them, or share the folder" in reason
+
+
+def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
+    photos: Project, describing: Arguments
+) -> None:
+    """It was fingerprinted when the run began; actors load it for the first batch."""
+    shutil.copy(Path(__file__).parents[1] / "marked_models.py", photos.path)
+    photos.write("weights", "A")
+    photos.write(
+        "conftest.py",
+        "import pathlib, pytest\n\n@pytest.fixture(autouse=True)\ndef trainer():\n"
+        "    pathlib.Path('weights').write_text('B')\n",
+    )
+    photos.run_here("--model=python:marked_models:describer", *describing)
+
+    assert set(photos.verdicts().values()) == {"error"}
+    for case in photos.report()["cases"]:
+        (reason,) = case["reasons"]
+        assert "fingerprint weights B on node" in reason
+        assert "weights A elsewhere" in reason
+        assert "let no trainer write there meanwhile" in reason
+    with Store(photos.path / "far") as store:
+        assert len(store) == 0
+
+
+def test_no_run_waits_for_actors_for_ever(
+    photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others have taken the cores, the error says so; an earlier connection stays."""
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.5)
+    ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
+    taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
+    try:
+        ray.get([one.ready() for one in taken])
+        photos.run_here(MODEL.format("slow"), *describing)
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+
+    (reason,) = {reason for case in photos.report()["cases"] for reason in case["reasons"]}
+    assert reason.startswith(
+        "infrastructure: no actor of the describer python:cluster_models:slow "
+    )
+    assert "could be placed within 0 s" in reason
+    assert not (photos.path / "asked").exists()

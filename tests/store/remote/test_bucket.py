@@ -1,0 +1,157 @@
+"""Requests to a file system of fsspec: time limits, interrupts, retries, conditional writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.store.remote import bucket
+from pytest_cepbench.store.remote.bucket import BucketObjects
+from pytest_cepbench.store.remote.object_store import AT_ONCE, most_bytes, result_name
+from tests.store.filling import key_of
+from tests.store.remote.slow import SlowFileSystem
+
+NAMES = [result_name(key_of(str(i))) for i in range(3)]
+
+
+class BlockingFileSystem:
+    """A file system without coroutines, whose every answer takes `delay` seconds."""
+
+    protocol = "blocking"
+    async_impl = False
+
+    def __init__(self, delay: float) -> None:
+        self.delay = delay
+
+    def cat_file(self, path: str, start: int, end: int) -> bytes:
+        """The path as content."""
+        time.sleep(self.delay)
+        return path.encode()[start:end]
+
+
+@pytest.fixture
+def slow() -> Iterator[type[SlowFileSystem]]:
+    """The file system, empty."""
+    SlowFileSystem.reset()
+    yield SlowFileSystem
+    SlowFileSystem.reset()
+
+
+def slow_objects() -> BucketObjects:
+    """Objects in it."""
+    return BucketObjects(SlowFileSystem(skip_instance_cache=True), "lib", "test")
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_request_has_a_time_limit(
+    slow: type[SlowFileSystem], number: int, *, blocking: bool
+) -> None:
+    """Without an answer the failure is "no answer", long before one would come."""
+    slow.delay = 3.0
+    objects = BucketObjects(BlockingFileSystem(3.0), "lib", "test") if blocking else slow_objects()
+    started = time.perf_counter()
+    fetched = objects.read(NAMES[:number], 0.2)
+    assert time.perf_counter() - started < 2.5
+    assert fetched.objects == {}
+    assert fetched.failure is not None
+    assert fetched.failure.kind == "no answer"
+    assert fetched.failure.affects_all
+
+
+def test_a_file_system_without_coroutines_is_read() -> None:
+    """Its answers are those of others."""
+    objects = BucketObjects(BlockingFileSystem(0.0), "lib", "test")
+    fetched = objects.read(NAMES)
+    assert fetched.objects == {name: f"lib/{name}".encode() for name in NAMES}
+    assert fetched.failure is None
+
+
+def test_an_interrupt_ends_a_read_at_once(slow: type[SlowFileSystem]) -> None:
+    """Neither the answers nor the requests that still wait for their turn are waited for."""
+    slow.delay = 5.0
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    started = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        slow_objects().read([result_name(key_of(str(i))) for i in range(AT_ONCE + 10)])
+    assert time.perf_counter() - started < 3.0
+    assert len(slow.asked) <= AT_ONCE
+
+
+@pytest.mark.parametrize(("failures", "tries", "kind"), [(1, 2, None), (2, 2, "no answer")])
+def test_a_transient_failure_is_tried_once_more(
+    slow: type[SlowFileSystem],
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+    tries: int,
+    kind: str | None,
+) -> None:
+    """Once, after a pause; an object that is absent, or a request with its own limit, is not."""
+    monkeypatch.setattr(bucket, "_RETRY_PAUSE", 0.01)
+    slow.held[f"lib/{NAMES[0]}"] = b"content"
+    slow.failures = failures
+    fetched = slow_objects().read(NAMES[:1])
+    assert len(slow.asked) == tries
+    assert (fetched.failure and fetched.failure.kind) == kind
+    assert fetched.objects == ({} if kind else {NAMES[0]: b"content"})
+    slow.asked.clear()
+    assert slow_objects().read(NAMES[1:2]).failure is None
+    slow.failures = 1
+    assert slow_objects().read(NAMES[:1], 5.0).failure is not None
+    assert len(slow.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TypeError("mode"), NotImplementedError(), OSError(errno.ENOSYS, "not implemented")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_file_system_without_conditional_writes_is_written_to(
+    slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It is asked for one once; then objects are written without the condition."""
+    conditional = []
+    write = SlowFileSystem._pipe_file
+
+    async def refuse(self: Any, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        if mode == "create":
+            conditional.append(path)
+            raise error
+        await write(self, path, value)
+
+    monkeypatch.setattr(SlowFileSystem, "_pipe_file", refuse)
+    objects = slow_objects()
+    for name in NAMES:
+        written = objects.write({name: b"content"})
+        assert (written.failed, written.existing) == ({}, frozenset())
+    assert conditional == [f"lib/{NAMES[0]}"]
+    assert slow.held.keys() == {f"lib/{name}" for name in NAMES}
+
+
+def test_the_first_write_of_a_name_counts(slow: type[SlowFileSystem]) -> None:
+    """A second one is told so; `replace` overwrites."""
+    objects = slow_objects()
+    assert objects.write({NAMES[0]: b"first"}).existing == frozenset()
+    assert objects.write({NAMES[0]: b"second"}).existing == {NAMES[0]}
+    assert slow.held[f"lib/{NAMES[0]}"] == b"first"
+    assert objects.write({NAMES[0]: b"third"}, {NAMES[0]}).existing == frozenset()
+    assert slow.held[f"lib/{NAMES[0]}"] == b"third"
+
+
+def test_an_object_beyond_the_limit_is_unfit(slow: type[SlowFileSystem]) -> None:
+    """One of the largest size is read, one with a byte more is not."""
+    most = most_bytes(NAMES[0])
+    slow.held[f"lib/{NAMES[0]}"] = bytes(most)
+    slow.held[f"lib/{NAMES[1]}"] = bytes(most + 1)
+    fetched = slow_objects().read(NAMES)
+    assert fetched.objects.keys() == {NAMES[0]}
+    assert fetched.unfit == {NAMES[1]: f"it has more than {most:,} bytes"}
+    assert fetched.failure is None
