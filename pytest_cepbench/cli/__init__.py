@@ -1,4 +1,4 @@
-"""The command `cepbench`: what is not a test run. Nothing heavy is imported before it has work to do."""
+"""The command `cepbench`: baselines, studies and stores. Heavy imports wait until they have work."""
 
 from __future__ import annotations
 
@@ -16,29 +16,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     `doctor` found a problem; 2 for a mistake in what was asked; 130 when interrupted. Never raises
     for those.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = parse(given)
+        arguments = parse(words)
     except SystemExit as leaving:  # argparse has said what was wrong, or shown its help
         return leaving.code if isinstance(leaving.code, int) else 2
     try:
-        return _run(arguments, given) if _is_whole(arguments) else 1
+        return _run(arguments, words) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
-        from pytest_cepbench.cli.terminal import INTERRUPTED, complain
+        from pytest_cepbench.cli.output import INTERRUPTED, complain
 
         return complain("interrupted", INTERRUPTED)
 
 
 def _is_whole(arguments: Namespace) -> bool:
-    """Whether no process has left the baselines half-written that the command is about."""
+    """Recover half-written baselines of the command; True where all are whole."""
     if arguments.command not in ("accept", "prune", "calibrate"):
         return True
-    from pytest_cepbench.cli.recovery import put_right
+    from pytest_cepbench.cli.output import NOT_DONE, complain, tell
+    from pytest_cepbench.errors import WriteError
+    from pytest_cepbench.replacement import recover
 
-    return put_right(arguments.baselines)
+    try:
+        recovered = recover(arguments.baselines)
+    except WriteError as error:
+        complain(str(error), NOT_DONE)
+        return False
+    if recovered is not None:
+        tell(recovered)
+    return True
 
 
-def _run(arguments: Namespace, given: Sequence[str]) -> int:
+def _run(arguments: Namespace, words: Sequence[str]) -> int:
     if arguments.command == "accept":
         from pytest_cepbench.cli import accept
 
@@ -58,10 +67,10 @@ def _run(arguments: Namespace, given: Sequence[str]) -> int:
     if arguments.command == "doctor":
         from pytest_cepbench.cli import doctor
 
-        return doctor.run(arguments, given)
+        return doctor.run(arguments, words)
     from pytest_cepbench.cli import study
 
-    return study.run(arguments, given)
+    return study.run(arguments, words)
 
 
 __all__ = ["main"]

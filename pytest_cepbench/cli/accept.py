@@ -8,16 +8,28 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.remeasure import Remeasured, refuse_without, remeasure
-from pytest_cepbench.cli.rendering import Section, Table
+from pytest_cepbench.cli.output import (
+    INTERRUPTED,
+    MISTAKE,
+    NOT_DONE,
+    Section,
+    Table,
+    complain,
+    show,
+)
+from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, remeasure
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
-from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
-from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Baseline, CaseKey, load_baseline
-from pytest_cepbench.gate.acceptance import Change, apply, propose, readable
-from pytest_cepbench.gate.baseline import FORMAT, contradiction
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate.acceptance import Change, apply, propose
+from pytest_cepbench.gate.baseline import (
+    FORMAT,
+    anchor_path,
+    baseline_path,
+    contradiction,
+    read_baseline,
+    usable_baseline,
+)
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.identities import two_identities
@@ -26,61 +38,65 @@ from pytest_cepbench.report.text import number
 _NAMED = 5
 
 
-def run(given: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
     try:
-        refuse_without(given)
-        report = read_report(given.results)
-        reason = _said(given.reason)
-        cases = _chosen(report, given.case)
+        refuse_unused_options(arguments)
+        report = read_report(arguments.results)
+        reason = _checked_reason(arguments.reason)
+        cases = _chosen(report, arguments.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    if _refuse(report, cases, insensitive=given.accept_insensitive):
+    if _refuse(report, cases, insensitive=arguments.accept_insensitive):
         return NOT_DONE
-    root: Path = given.baselines
+    root: Path = arguments.baselines
     accepted = {"reason": reason, "results": report.digest}
-    if given.remeasure is not None:
-        again = remeasure(given, report, cases)
-        return again if isinstance(again, int) else _accept_again(given, report, again, accepted)
-    changes = list(_changes(cases, accepted, root, move_anchor=given.move_anchor))
+    if arguments.remeasure is not None:
+        remeasured = remeasure(arguments, report, cases)
+        return (
+            remeasured
+            if isinstance(remeasured, int)
+            else _accept_again(arguments, report, remeasured, accepted)
+        )
+    changes = list(_changes(cases, accepted, root, move_anchor=arguments.move_anchor))
     page = _page(changes, cases, reason, root)
     if not changes:
         show([page], "nothing changed")
         return 0
-    page = Section(page.title, (*page.blocks, _OF_SEVERAL))
-    if given.dry_run:
+    page = Section(page.title, (*page.blocks, _BEST_OF_SEVERAL))
+    if arguments.dry_run:
         show([page], "nothing written: --dry-run")
         return 0
     show([page])
     return _write(changes, root)
 
 
-_OF_SEVERAL = (
-    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal checkpoints "
-    "will seem worse: accept with --remeasure SUITE"
+_BEST_OF_SEVERAL = (
+    "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal "
+    "checkpoints will seem worse: accept with --remeasure SUITE"
 )
 
 
 def _accept_again(
-    given: Namespace, report: RunReport, again: Remeasured, accepted: dict[str, str]
+    arguments: Namespace, report: RunReport, remeasured: Remeasured, accepted: dict[str, str]
 ) -> int:
     """Accept what was measured again, and have the suite measure like that from now on."""
-    if _refuse(report, again.cases, insensitive=given.accept_insensitive):
+    if _refuse(report, remeasured.cases, insensitive=arguments.accept_insensitive):
         return NOT_DONE
-    root: Path = given.baselines
-    accepted = accepted | {"remeasured": again.said}
-    proposed = _changes(again.cases, accepted, root, move_anchor=given.move_anchor)
-    changes = list(again.held(proposed))
-    page = [_page(changes, again.cases, accepted["reason"], root), *again.sections()]
-    if given.dry_run:
+    root: Path = arguments.baselines
+    accepted = accepted | {"remeasured": remeasured.note}
+    proposed = _changes(remeasured.cases, accepted, root, move_anchor=arguments.move_anchor)
+    changes = list(remeasured.with_anchors(proposed))
+    page = [_page(changes, remeasured.cases, accepted["reason"], root), *remeasured.sections()]
+    if arguments.dry_run:
         show(page, "nothing written: --dry-run")
         return 0
     show(page)
     code = _write(changes, root) if changes else 0
-    return code or again.write_suite()
+    return code or remeasured.write_suite()
 
 
-def _said(reason: str) -> str:
+def _checked_reason(reason: str) -> str:
     """The reason, which a reviewer will read."""
     if not reason.strip():
         msg = "--reason is empty: say in a sentence why these numbers are accepted"
@@ -93,16 +109,16 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
 
     Raises SpecError for a name that no case has, or cases of several suites.
     """
-    found: dict[CaseKey, list[CaseResult]] = {}
+    results_of: dict[CaseKey, list[CaseResult]] = {}
     for case in report.cases:
-        found.setdefault(key_of(case), []).append(case)
+        results_of.setdefault(key_of(case), []).append(case)
     if not names:
-        return found
+        return results_of
     chosen = {}
     for name in names:
-        keys = [key for key in found if name in (str(key), key.within)]
+        keys = [key for key in results_of if name in (str(key), key.within)]
         if len(keys) != 1:
-            known = [str(key) for key in found]
+            known = [str(key) for key in results_of]
             problem = (
                 f"that is in several suites: say which of {', '.join(map(str, keys))}"
                 if keys
@@ -110,14 +126,14 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
             )
             msg = f"--case {name!r}: {problem}"
             raise SpecError(msg)
-        chosen[keys[0]] = found[keys[0]]
+        chosen[keys[0]] = results_of[keys[0]]
     return chosen
 
 
 def _refuse(
     report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
 ) -> bool:
-    """Whether nothing is accepted, for reasons that are said."""
+    """Complain of every reason to accept nothing; True where there is one."""
     refusals = list(_refusals(report, cases, insensitive=insensitive))
     for refusal in refusals:
         complain(f"nothing is accepted: {refusal}", NOT_DONE)
@@ -127,7 +143,7 @@ def _refuse(
 def _refusals(
     report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
 ) -> Iterator[str]:
-    """Why a run can update no baseline, a sentence each; none where it can.
+    """Reasons why a run can update no baseline, a sentence each; none where it can.
 
     insensitive: whether what lies at its floor by chance may.
     """
@@ -136,8 +152,8 @@ def _refusals(
         return
     if report.deaths:
         yield (
-            f"{_count(report.deaths, 'worker')} died in the run, and baselines are accepted only from "
-            "one in which none did; run it again, what was computed is in the store"
+            f"{_count(report.deaths, 'worker')} died in the run, and baselines are accepted only "
+            "from one in which none did; run it again, what was computed is in the store"
         )
         return
     yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
@@ -152,34 +168,34 @@ def _refusals(
 
 
 def _insensitive(results: Sequence[CaseResult]) -> str | None:
-    """Why a case that can fail a run is not to be held to what was measured."""
+    """Reason against a measurement at its floor by chance, of a case that can fail a run."""
     measured = results[0].measured
     assert measured is not None  # or the case was refused before
-    why = why_not_accepted(measured) if any(one.primary for one in results) else None
+    why = why_not_accepted(measured) if any(result.primary for result in results) else None
     return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
 
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
-    """What is wrong with what a run says of a case."""
+    """Problem with the results that a run has of a case; None where there is none."""
     first = results[0].measured
-    for one in results:
-        if one.measured is None or one.verdict == "error":
-            why = f": {one.reasons[0]}" if one.reasons else ""
+    for result in results:
+        if result.measured is None or result.verdict == "error":
+            why = f": {result.reasons[0]}" if result.reasons else ""
             return f"it was not measured{why}"
-        if one.partial:
+        if result.partial:
             return (
                 "it was decided before all samples were looked at: run again without "
                 "--cep-inconclusive=more"
             )
-        if one.measured.format != FORMAT:
+        if result.measured.format != FORMAT:
             return (
-                f"it has format {one.measured.format}, this version writes {FORMAT}: accept it with "
-                "the pytest-cepbench that made the results"
+                f"it has format {result.measured.format}, this version writes {FORMAT}: accept it "
+                "with the pytest-cepbench that made the results"
             )
-        wrong = contradiction(one.measured, key)
+        wrong = contradiction(result.measured, key)
         if wrong is not None:
             return f"the measurement {wrong}: run again"
-        if one.measured != first:
+        if result.measured != first:
             return "the run has several tests of it, which measured different things"
     return None
 
@@ -208,7 +224,7 @@ def _anchor_alone(key: CaseKey, after: Baseline, root: Path) -> Change | None:
     change = propose(key, after, root, move_anchor=True)
     if change is None or change.anchor != "moved":
         return None
-    anchor = readable(anchor_path(root, key), key)
+    anchor = usable_baseline(anchor_path(root, key), key)
     return None if anchor is not None and anchor.scores == after.scores else change
 
 
@@ -227,7 +243,7 @@ def _page(
         head = ("case", "before", "after", "difference", "n", "verdict", "anchor")
         blocks.append(Table(head, rows))
     blocks += _remarks(changes, root)
-    blocks += _seen(changes)
+    blocks += _sensitivity_warnings(changes)
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {_count(same, 'case')}")
@@ -258,7 +274,7 @@ def _difference(before: Baseline | None, after: Baseline) -> float | None:
 
 
 def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
-    """What the table has no room for."""
+    """Lines on changes that the table has no room for."""
     others: dict[str, list[CaseKey]] = {}
     for change in changes:
         before, after = change.before, change.after
@@ -272,30 +288,29 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
         yield f"not comparable with what was accepted before ({fields}): {_listed(keys)}"
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
-        yield "frozen: what was accepted before stays as the anchor that all later steps are held to"
+        yield (
+            "frozen: what was accepted before stays as the anchor that all later steps are held to"
+        )
     if "again" in steps:
         yield "again: the anchor was measured once more too, under the same conditions, and stays"
     if "moved" in steps:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 
 
-def _seen(changes: Sequence[Change]) -> Iterator[str]:
-    """What the set-up can see of these cases, where that is little: each sentence with its cases."""
-    said: dict[str, list[CaseKey]] = {}
+def _sensitivity_warnings(changes: Sequence[Change]) -> Iterator[str]:
+    """Warnings of cases in which the set-up sees little: each sentence with its cases."""
+    cases_of: dict[str, list[CaseKey]] = {}
     for change in changes:
         for remark in remarks_on_accepting(change.after):
-            said.setdefault(remark, []).append(change.key)
-    for remark, keys in said.items():
+            cases_of.setdefault(remark, []).append(change.key)
+    for remark, keys in cases_of.items():
         yield f"warning: {_listed(keys)}: {remark}"
 
 
 def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
-    path = baseline_path(root, key)
-    if not path.exists():
-        return
     try:
-        load_baseline(read_text(path), key, path.name)
-    except (OSError, UnicodeDecodeError, BaselineError) as error:
+        read_baseline(baseline_path(root, key), key)
+    except BaselineError as error:
         yield f"replaced, since it cannot be used: {error}"
 
 

@@ -25,11 +25,14 @@ _EXIT_CODES = (
 )
 
 _EXIT_CODES_OF_FILES = (
-    "exit code: 0, 1 where the results were refused or a file could not be changed, 2 for a mistake "
-    "in what was asked"
+    "exit code: 0, 1 where the results were refused or a file could not be changed, 2 for a "
+    "mistake in what was asked"
 )
 
-_EXIT_CODES_OF_DOCTOR = "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was asked"
+_EXIT_CODES_OF_DOCTOR = (
+    "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was "
+    "asked"
+)
 
 _STORE_CODES = (
     "exit code: 0, 1 where something is damaged, was refused or could not be written, 2 for a "
@@ -122,18 +125,18 @@ def _add_accept(parser: argparse.ArgumentParser) -> None:
         help="accept also what lies at the floor by chance, where a regression could not be seen",
     )
     _add_dry_run(parser)
-    again = parser.add_argument_group("a checkpoint that was chosen as the best of several")
-    again.add_argument(
+    remeasure = parser.add_argument_group("a checkpoint that was chosen as the best of several")
+    remeasure.add_argument(
         "--remeasure",
         metavar="SUITE",
         type=Path,
         help="measure it again, on held-out samples or under a fresh seed, and accept that",
     )
-    again.add_argument("--model", metavar="SPEC", help="default: as in the results")
+    remeasure.add_argument("--model", metavar="SPEC", help="default: as in the results")
     for role in ROLES:
-        _add_role(again, role, "")
-    _add_play(again)
-    _add_store(again)
+        _add_role(remeasure, role, "")
+    _add_play(remeasure)
+    _add_store(remeasure)
 
 
 def _add_prune(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +155,7 @@ def _add_prune(parser: argparse.ArgumentParser) -> None:
 def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     _add_suite(parser)
     parser.add_argument(
-        "--model", metavar="SPEC", required=True, help="the model that is played against itself"
+        "--model", metavar="SPEC", required=True, help="the model that is measured against itself"
     )
     for role in ROLES:
         _add_role(parser, role, "")
@@ -180,7 +183,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_trial(parser: argparse.ArgumentParser, seeds: str) -> None:
-    """Under how many seeds a model is played, and by which numbers its cases are looked at."""
+    """Options for the number of seeds, and for the numbers that cases are judged by."""
     parser.add_argument(
         "--seeds",
         metavar="N",
@@ -306,7 +309,7 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_play(parser: argparse._ActionsContainer) -> None:
-    """What is played by whom, and over what."""
+    """Options for the models of each role, and the data."""
     _add(parser, "role", choices=(*ROLES, "unified"), help="what the models under test play")
     _add(
         parser,
@@ -356,7 +359,7 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(parser: argparse._ActionsContainer, name: str, **settings: Any) -> None:
-    """An option that pytest has as `--cep-NAME`, which messages speak of and which works here too."""
+    """Add an option that pytest has as `--cep-NAME`, a spelling that works here too."""
     parser.add_argument(f"--{name}", **settings)
     parser.add_argument(f"--cep-{name}", dest=name, **settings | {"help": argparse.SUPPRESS})
 

@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.cli.documents import doctor_json, write_and_show
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
 from pytest_cepbench.cli.parsing import read_trial
-from pytest_cepbench.cli.rendering import Section, Table
-from pytest_cepbench.cli.terminal import NOT_DONE, tell
+from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.usage import usage_line
 from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, prepare_calibration
@@ -22,24 +19,24 @@ from pytest_cepbench.studies.doctor.diagnosis import Cell
 from pytest_cepbench.suites import ModelPool
 
 
-def run(given: Namespace, argv: Sequence[str]) -> int:
-    """Check, print, and write the page; exit codes as in `main`, 1 also where a problem was found."""
+def run(arguments: Namespace, argv: Sequence[str]) -> int:
+    """Check, print, and write the page; exit codes as in `main`, 1 also for a problem."""
 
-    def get_ready(trial: Trial, roster: ModelPool) -> PreparedCalibration:
+    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
         import_from(trial.suite)
-        return prepare_calibration(trial, roster)
+        return prepare_calibration(trial, pool)
 
-    def examined(prepared: PreparedCalibration, roster: ModelPool) -> Diagnosis:
-        return examine(prepared, roster, given.baselines, tell)
+    def examined(prepared: PreparedCalibration, pool: ModelPool) -> Diagnosis:
+        return examine(prepared, pool, arguments.baselines, tell)
 
-    diagnosis = measured(given.store, lambda: read_trial(given), get_ready, examined)
+    diagnosis = measured(arguments.store, lambda: read_trial(arguments), get_ready, examined)
     if isinstance(diagnosis, int):
         return diagnosis
     command = shlex.join(["cepbench", *argv])
-    document = doctor_json(diagnosis, __version__, command)
+    document = json_text(diagnosis, __version__, command)
     name = f"doctor-{diagnosis.suite}"
     code = write_and_show(
-        doctor_page(diagnosis, command), document, given.out, name, what="diagnosis"
+        doctor_page(diagnosis, command), document, arguments.out, name, what="diagnosis"
     )
     return code or (NOT_DONE if diagnosis.problems else 0)
 
@@ -54,32 +51,32 @@ def doctor_page(diagnosis: Diagnosis, command: str) -> list[Section]:
         sections.append(Section(f"{check.name}: {check.status}", (*check.said, *blocks)))
     advice = [advice for check in checks for advice in check.advice]
     if advice:
-        sections.append(Section("what to do", tuple(f"- {one}" for one in dict.fromkeys(advice))))
+        sections.append(Section("what to do", tuple(f"- {line}" for line in dict.fromkeys(advice))))
     return sections
 
 
 def _title(diagnosis: Diagnosis) -> str:
     counted = Counter(check.status for check in diagnosis.checks)
-    found = [
+    counts = [
         f"{counted[status]} {status}{'' if counted[status] == 1 else 's'}"
         for status in ("problem", "remark")
         if counted[status]
     ]
-    return f"doctor of {diagnosis.suite}: {', '.join(found) or 'nothing found'}"
+    return f"doctor of {diagnosis.suite}: {', '.join(counts) or 'nothing found'}"
 
 
 def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
     effort = diagnosis.effort
     spent = (
-        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s in "
-        f"models), {effort.hits} results from the store"
+        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s "
+        f"in models), {effort.hits} results from the store"
     )
     if effort.usage.requests:
         spent += f"; {usage_line(effort.usage)}"
     yield f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples"
     yield f"command: {command}"
-    yield f"{diagnosis.under_test} {diagnosis.model}, seeds {_range(diagnosis.seeds)}; who played:"
-    yield from (f"  {one.seat} {one.spec} ({one.identity})" for one in diagnosis.players)
+    yield f"{diagnosis.under_test} {diagnosis.model}, seeds {_range(diagnosis.seeds)}; models:"
+    yield from (f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players)
     yield from (f"store: {note}: computed again" for note in diagnosis.damage)
     yield spent
 

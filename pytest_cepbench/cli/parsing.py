@@ -1,4 +1,4 @@
-"""From the strings of a command line to the question of a study, or to the trial of a model."""
+"""Parsing of command lines: the question of a study, or the trial of a model."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
 
 
-def read_question(given: Namespace) -> StudySpec:
+def read_question(arguments: Namespace) -> StudySpec:
     """The question. Raises SpecError and SuiteError naming the option that is wrong."""
-    roles, encoders = fixed_roles(given, given.study.removesuffix("s"))
+    roles, encoders = fixed_roles(arguments, arguments.study.removesuffix("s"))
     return StudySpec(
-        study=given.study,
-        suite=suite_file(given.suite),
-        models=_named(given.model),
-        variants=_variants(given),
-        seat=given.seat if given.study == "encoders" else "encoder",
-        role=given.role,
+        study=arguments.study,
+        suite=suite_file(arguments.suite),
+        models=_named(arguments.model),
+        variants=_variants(arguments),
+        seat=arguments.seat if arguments.study == "encoders" else "encoder",
+        role=arguments.role,
         roles=roles,
         encoders=encoders,
-        data=read_data(given.data),
-        samples=read_count("--samples", given.samples),
-        metrics=_names("--metrics", given.metrics),
-        parts=_names("--parts", given.parts) or (),
+        data=read_data(arguments.data),
+        samples=read_count("--samples", arguments.samples),
+        metrics=_names("--metrics", arguments.metrics),
+        parts=_names("--parts", arguments.parts) or (),
     )
 
 
-def read_trial(given: Namespace) -> Trial:
-    """What is to be calibrated. Raises as `read_question`."""
-    roles, encoders = fixed_roles(given)
+def read_trial(arguments: Namespace) -> Trial:
+    """Trial to calibrate. Raises as `read_question`."""
+    roles, encoders = fixed_roles(arguments)
     return Trial(
-        suite=suite_file(given.suite),
-        choices=RoleChoices(given.model, given.role, roles, encoders),
-        seeds=read_count("--seeds", given.seeds) or 0,
-        data=read_data(given.data),
-        samples=read_count("--samples", given.samples),
+        suite=suite_file(arguments.suite),
+        choices=RoleChoices(arguments.model, arguments.role, roles, encoders),
+        seeds=read_count("--seeds", arguments.seeds) or 0,
+        data=read_data(arguments.data),
+        samples=read_count("--samples", arguments.samples),
         overrides=Overrides(
-            tolerance=_number("--tolerance", given.tolerance, check_tolerance),
-            alpha=_number("--alpha", given.alpha, check_alpha),
+            tolerance=_number("--tolerance", arguments.tolerance, check_tolerance),
+            alpha=_number("--alpha", arguments.alpha, check_alpha),
             sources={"tolerance": "--tolerance", "alpha": "--alpha"},
         ),
     )
@@ -68,11 +68,11 @@ def _named(texts: Sequence[str]) -> tuple[Named, ...]:
     return tuple(Named(spec if name is None else name, spec) for name, spec in pairs)
 
 
-def _variants(given: Namespace) -> tuple[Named, ...]:
-    if given.study == "seeds":
-        return tuple(_seed(text) for text in _split("--seeds", given.seeds))
-    if given.study in ("generators", "encoders"):
-        return _named(getattr(given, given.study.removesuffix("s")))
+def _variants(arguments: Namespace) -> tuple[Named, ...]:
+    if arguments.study == "seeds":
+        return tuple(_seed(text) for text in _split("--seeds", arguments.seeds))
+    if arguments.study in ("generators", "encoders"):
+        return _named(getattr(arguments, arguments.study.removesuffix("s")))
     return ()
 
 
@@ -85,15 +85,17 @@ def _seed(text: str) -> Named:
 
 
 def fixed_roles(
-    given: Namespace, exchanged: str | None = None
+    arguments: Namespace, exchanged: str | None = None
 ) -> tuple[dict[RoleName, str], dict[str, str]]:
     """Specs of the roles that are the same for all, and of the suite's further encoders."""
     roles = {
-        r: getattr(given, r) for r in ROLE_NAMES if r in given and r not in (exchanged, "encoder")
+        r: getattr(arguments, r)
+        for r in ROLE_NAMES
+        if r in arguments and r not in (exchanged, "encoder")
     }
     encoders: dict[str, str] = {}
     if exchanged != "encoder":
-        roles["encoder"], encoders = named_specs(given.encoder)
+        roles["encoder"], encoders = named_specs(arguments.encoder)
     return {role: spec for role, spec in roles.items() if spec is not None}, encoders
 
 

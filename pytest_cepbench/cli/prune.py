@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.cli.rendering import Section
+from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, Section, complain, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
-from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.paths import ANCHORS, SUFFIX, anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import ANCHORS, SUFFIX, anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
 
 
 @dataclass(frozen=True)
 class BaselineListing:
-    """What lies in a folder of baselines.
+    """Contents of a folder of baselines.
 
-    unused: baselines and anchors of cases that are no more, with their cases. left: what is not
-    touched, with the reason. elsewhere: folders of suites that nothing is known of.
+    unused: baselines and anchors of cases that are no more, with their cases.
+    left: what is not touched, with the reason.
+    elsewhere: folders of suites that nothing is known of.
     """
 
     unused: tuple[tuple[Path, CaseKey], ...]
@@ -31,12 +31,12 @@ class BaselineListing:
     elsewhere: tuple[str, ...]
 
 
-def run(given: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """List, and delete where asked to; exit codes as in `main`."""
-    root: Path = given.baselines
+    root: Path = arguments.baselines
     try:
-        report = read_report(given.results)
-        gone = _gone(given.suite, report, root)
+        report = read_report(arguments.results)
+        gone = _removed_suites(arguments.suite, report, root)
     except SpecError as error:
         return complain(str(error), MISTAKE)
     refusals = list(_refusals(report))
@@ -48,18 +48,18 @@ def run(given: Namespace) -> int:
     for case in report.cases:
         keys.setdefault(case.suite, set()).add(key_of(case))
     try:
-        found = _look(root, keys)
+        listing = _list_baselines(root, keys)
     except OSError as error:
         return complain(f"{str(root)!r} cannot be read: {error.strerror}", NOT_DONE)
-    if not given.delete or not found.unused:
-        remedy = () if not found.unused else ("nothing deleted: say --delete",)
-        show([_page(found, root)], *remedy)
+    if not arguments.delete or not listing.unused:
+        remedy = () if not listing.unused else ("nothing deleted: say --delete",)
+        show([_page(listing, root)], *remedy)
         return 0
-    show([_page(found, root)])
-    return _delete([path for path, _ in found.unused], root)
+    show([_page(listing, root)])
+    return _delete([path for path, _ in listing.unused], root)
 
 
-def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
+def _removed_suites(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
     """The suites that are gone altogether. Raises SpecError for names that cannot be meant so."""
     if not root.is_dir():
         msg = f"no folder of baselines at {str(root)!r}: give it with --baselines DIR"
@@ -80,7 +80,7 @@ def _gone(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...
 
 
 def _refusals(report: RunReport) -> Iterator[str]:
-    """Why the results do not tell which cases there are, a sentence each; none where they do."""
+    """Reasons why the results do not show all cases, a sentence each; none where they do."""
     if report.incomplete is not None:
         yield f"the run is incomplete: {report.incomplete}; run it again"
         return
@@ -97,7 +97,7 @@ def _refusals(report: RunReport) -> Iterator[str]:
             )
 
 
-def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
+def _list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
     """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
     unused: list[tuple[Path, CaseKey]] = []
     left: list[str] = []
@@ -107,12 +107,12 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
             if _is_folder(folder) and any(folder.iterdir()):
                 elsewhere.append(folder.name)
         elif not _is_folder(folder):
-            left.append(f"{folder}: {_what(folder)}, not a folder")
+            left.append(f"{folder}: {_kind_of(folder)}, not a folder")
         else:
-            places = {baseline_path(root, key) for key in keys[folder.name]}
+            baselines = {baseline_path(root, key) for key in keys[folder.name]}
             anchors = {anchor_path(root, key) for key in keys[folder.name]}
-            for path in _inside(folder):
-                if path in places | anchors:
+            for path in _entries(folder):
+                if path in baselines | anchors:
                     continue
                 key = _case_of(path, folder.name)
                 if isinstance(key, str):
@@ -122,8 +122,8 @@ def _look(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
     return BaselineListing(tuple(unused), tuple(left), tuple(elsewhere))
 
 
-def _inside(folder: Path) -> Iterator[Path]:
-    """What lies in a suite's folder and in that of its anchors; nothing behind a symbolic link."""
+def _entries(folder: Path) -> Iterator[Path]:
+    """Entries of a suite's folder and of that of its anchors; nothing behind a symbolic link."""
     for path in sorted(folder.iterdir()):
         if path.name == ANCHORS and _is_folder(path):
             yield from sorted(path.iterdir())
@@ -134,7 +134,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 def _case_of(path: Path, suite: str) -> CaseKey | str:
     """The case whose baseline a file is, or why it is none."""
     if path.is_symlink() or not path.is_file():
-        return f"{_what(path)}, not a file"
+        return f"{_kind_of(path)}, not a file"
     if path.suffix != SUFFIX:
         return "not a baseline"
     try:
@@ -154,19 +154,19 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _what(path: Path) -> str:
+def _kind_of(path: Path) -> str:
     if path.is_symlink():
         return "a symbolic link"
     return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
 
 
-def _page(found: BaselineListing, root: Path) -> Section:
-    lines = [f"{path}: {key}" for path, key in found.unused] or ["every baseline has its case"]
-    lines += [f"left: {reason}" for reason in found.left]
+def _page(listing: BaselineListing, root: Path) -> Section:
+    lines = [f"{path}: {key}" for path, key in listing.unused] or ["every baseline has its case"]
+    lines += [f"left: {reason}" for reason in listing.left]
     lines += [
         f"left: {root / name}: the results have no case of this suite; where it is gone, say "
         f"--suite {name}"
-        for name in found.elsewhere
+        for name in listing.elsewhere
     ]
     return Section(f"baselines below {root} that no case has", tuple(lines))
 

@@ -1,4 +1,4 @@
-"""`cepbench accept --remeasure`: the chosen checkpoint measured again before it becomes the baseline."""
+"""`cepbench accept --remeasure`: the chosen checkpoint measured again, then accepted."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from shutil import copymode
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, complain, show, tell
 from pytest_cepbench.cli.parsing import fixed_roles, read_count, read_data, suite_file
-from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.results import RunReport
-from pytest_cepbench.cli.terminal import NOT_DONE, complain, show, tell
+from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.gate import Baseline, CaseKey
-from pytest_cepbench.gate.acceptance import Change, readable
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.acceptance import Change
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.report.text import number
@@ -41,17 +39,17 @@ Cases = Mapping[CaseKey, Sequence[CaseResult]]
 _ONLY_WITH = ("model", "describer", "generator", "detector", "role", "samples")
 
 
-def refuse_without(given: Namespace) -> None:
+def refuse_unused_options(arguments: Namespace) -> None:
     """Raise SpecError where options that only measuring has a use for are given without it."""
-    named = [name for name in _ONLY_WITH if getattr(given, name) is not None]
-    named += [name for name in ("encoder", "data") if getattr(given, name)]
-    if given.remeasure is None and named:
+    named = [name for name in _ONLY_WITH if getattr(arguments, name) is not None]
+    named += [name for name in ("encoder", "data") if getattr(arguments, name)]
+    if arguments.remeasure is None and named:
         msg = f"--{named[0]} says what is measured again: it needs --remeasure SUITE"
         raise SpecError(msg)
-    if given.remeasure is not None and given.case:
+    if arguments.remeasure is not None and arguments.case:
         msg = (
-            "--case: the cases of a suite share its seed and its samples, so --remeasure takes all of "
-            "them; drop --case"
+            "--case: the cases of a suite share its seed and its samples, so --remeasure takes all "
+            "of them; drop --case"
         )
         raise SpecError(msg)
 
@@ -60,9 +58,11 @@ def refuse_without(given: Namespace) -> None:
 class Remeasured:
     """A checkpoint that was measured again.
 
-    cases: as in the report, with the fresh measurements. before: what the report had.
-    ready: what is fresh. anchors: what later steps are held to, measured again too. others: how many
-    cases of other suites the report has.
+    cases: as in the report, with the fresh measurements.
+    before: what the report had.
+    ready: what is fresh.
+    anchors: what later steps are held to, measured again too.
+    others: how many cases of other suites the report has.
     """
 
     cases: Cases
@@ -72,11 +72,11 @@ class Remeasured:
     others: int
 
     @property
-    def said(self) -> str:
-        """What was done, for the baselines."""
+    def note(self) -> str:
+        """Note for the baselines on the new measurement."""
         return f"again {self.ready.said}"
 
-    def held(self, changes: Iterable[Change]) -> Iterator[Change]:
+    def with_anchors(self, changes: Iterable[Change]) -> Iterator[Change]:
         """The changes, each with the anchor that its case is still held to."""
         for change in changes:
             anchor = self.anchors.get(change.key)
@@ -84,11 +84,11 @@ class Remeasured:
                 yield change
                 continue
             before = self.ready.choice.anchors[change.key].accepted
-            anchor = replace(anchor, accepted=before | {"remeasured": self.said})
+            anchor = replace(anchor, accepted=before | {"remeasured": self.note})
             yield changed(change, anchor="again", renewed=anchor)
 
     def sections(self) -> Iterator[Section]:
-        """How much of each score was luck."""
+        """Table of each score when chosen and when measured again."""
         rows = []
         for key, (result, *_) in self.cases.items():
             then, now = self.before[key], result.measured
@@ -114,8 +114,8 @@ class Remeasured:
             _replace(file, amended_text(self.ready.before, setting))
         except (OSError, SuiteError) as error:
             return complain(
-                f"the baselines are written, and {str(file)!r} could not be: {error}. Set {setting} in "
-                "it by hand: until then every case is incomparable",
+                f"the baselines are written, and {str(file)!r} could not be: {error}. Set "
+                f"{setting} in it by hand: until then every case is incomparable",
                 NOT_DONE,
             )
         show([], f"{file}: {setting}; commit it with the baselines")
@@ -123,7 +123,7 @@ class Remeasured:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file at once, also where a link leads to it; nothing is left behind where that fails."""
+    """Replace a file at once, also behind a link; nothing is left behind where that fails."""
     target = file.resolve()
     fresh = target.with_name(f".{target.name}.new")
     try:
@@ -136,41 +136,45 @@ def _replace(file: Path, text: str) -> None:
         raise
 
 
-def remeasure(given: Namespace, report: RunReport, cases: Cases) -> Remeasured | int:
+def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasured | int:
     """Measure the chosen checkpoint again; an exit code where that was not possible.
 
     cases: of the report, none refused.
     """
 
     def ask() -> AcceptedCheckpoint:
-        return _choice(given, report, cases)
+        return _accepted_checkpoint(arguments, report, cases)
 
-    def prepare(choice: AcceptedCheckpoint, roster: ModelPool) -> PreparedRemeasurement:
-        import_from(choice.suite)
-        ready = prepare_remeasurement(choice, roster)
-        _require_writable(ready)
-        return ready
+    def prepare(checkpoint: AcceptedCheckpoint, pool: ModelPool) -> PreparedRemeasurement:
+        import_from(checkpoint.suite)
+        prepared = prepare_remeasurement(checkpoint, pool)
+        _require_writable(prepared)
+        return prepared
 
     def play(
-        ready: PreparedRemeasurement, roster: ModelPool
+        prepared: PreparedRemeasurement, pool: ModelPool
     ) -> tuple[PreparedRemeasurement, Remeasurement]:
-        return ready, measure_again(ready, roster, tell)
+        return prepared, measure_again(prepared, pool, tell)
 
-    played = measured(given.store, ask, prepare, play)
-    if isinstance(played, int):
-        return played
-    ready, again = played
+    outcome = measured(arguments.store, ask, prepare, play)
+    if isinstance(outcome, int):
+        return outcome
+    prepared, remeasured = outcome
     fresh = {
-        key: [replace(results[0], measured=again.records[key])]
+        key: [replace(results[0], measured=remeasured.records[key])]
         for key, results in cases.items()
-        if key in again.records
+        if key in remeasured.records
     }
-    return Remeasured(fresh, ready.choice.records, ready, again.anchors, len(cases) - len(fresh))
+    return Remeasured(
+        fresh, prepared.choice.records, prepared, remeasured.anchors, len(cases) - len(fresh)
+    )
 
 
-def _choice(given: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckpoint:
-    """What is to be measured again. Raises SpecError and SuiteError."""
-    file = suite_file(given.remeasure)
+def _accepted_checkpoint(
+    arguments: Namespace, report: RunReport, cases: Cases
+) -> AcceptedCheckpoint:
+    """Checkpoint to measure again. Raises SpecError and SuiteError."""
+    file = suite_file(arguments.remeasure)
     name = load_suite(file).name
     records = {}
     for key, (first, *_) in cases.items():
@@ -178,38 +182,40 @@ def _choice(given: Namespace, report: RunReport, cases: Cases) -> AcceptedCheckp
             assert first.measured is not None  # or the case was refused
             records[key] = first.measured
     if not records:
-        msg = f"the results hold no case of suite {name!r}, which {str(given.remeasure)!r} is"
+        msg = f"the results hold no case of suite {name!r}, which {str(arguments.remeasure)!r} is"
         raise SpecError(msg)
     spec = next(iter(records.values())).model.get("spec")
-    roles, encoders = fixed_roles(given)
+    roles, encoders = fixed_roles(arguments)
     return AcceptedCheckpoint(
         suite=file,
-        choices=RoleChoices(given.model or spec, given.role, roles, encoders),
+        choices=RoleChoices(arguments.model or spec, arguments.role, roles, encoders),
         records=records,
         digest=report.digest,
-        data=read_data(given.data),
-        samples=read_count("--samples", given.samples),
-        anchors={} if given.move_anchor else dict(_held_to(records, given.baselines)),
+        data=read_data(arguments.data),
+        samples=read_count("--samples", arguments.samples),
+        anchors={} if arguments.move_anchor else dict(_references(records, arguments.baselines)),
     )
 
 
-def _held_to(records: Mapping[CaseKey, Baseline], root: Path) -> Iterator[tuple[CaseKey, Baseline]]:
-    """What each case would be held to after an ordinary acceptance: its anchor, else its baseline."""
+def _references(
+    records: Mapping[CaseKey, Baseline], root: Path
+) -> Iterator[tuple[CaseKey, Baseline]]:
+    """Reference of each case after an ordinary acceptance: its anchor, else its baseline."""
     for key, record in records.items():
         for path in (anchor_path(root, key), baseline_path(root, key)):
-            held = readable(path, key)
-            if held is not None and held.identity == record.identity:
-                yield key, held
+            reference = usable_baseline(path, key)
+            if reference is not None and reference.identity == record.identity:
+                yield key, reference
                 break
 
 
-def _require_writable(ready: PreparedRemeasurement) -> None:
-    """Raise SuiteError where the suite's file cannot get the fresh setting, before anything is measured."""
-    file = ready.before.file
-    amended_text(ready.before, ready.setting)
+def _require_writable(prepared: PreparedRemeasurement) -> None:
+    """Raise SuiteError where the suite's file cannot be written, before anything is measured."""
+    file = prepared.before.file
+    amended_text(prepared.before, prepared.setting)
     if not os.access(file, os.W_OK) or not os.access(file.resolve().parent, os.W_OK):
         msg = (
-            f"{str(file)!r} cannot be written, and has to hold {ready.setting} from now on: make it and "
-            "its folder writable, or work on a copy of the suite"
+            f"{str(file)!r} cannot be written, and has to hold {prepared.setting} from now on: "
+            "make it and its folder writable, or work on a copy of the suite"
         )
         raise SuiteError(msg)

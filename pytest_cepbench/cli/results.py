@@ -1,4 +1,4 @@
-"""Reading the report that `pytest --cep-report` wrote: checked before anything in it is believed."""
+"""The report that `pytest --cep-report` wrote, checked before anything in it is believed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MOST_BYTES = 2**30
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run reported.
+    """Report of a run.
 
-    digest: the first 16 digits of the file's SHA-256. verdict, problems, deaths (of workers): of the
-    whole run.
+    digest: the first 16 digits of the file's SHA-256.
+    verdict, problems, deaths (of workers): of the whole run.
     cases: its cases, in order; the verdicts of whole suites, which measure nothing, are left out.
     """
 
@@ -38,7 +38,7 @@ class RunReport:
 
     @property
     def incomplete(self) -> str | None:
-        """Why the run says nothing as a whole; None for a complete one."""
+        """Reason why the run is incomplete; None for a complete one."""
         if self.verdict != "incomplete":
             return None
         return "; ".join(self.problems) or "no case was judged"
@@ -71,8 +71,8 @@ def read_report(path: Path) -> RunReport:
     for case in document.cases:
         if not (NAME.fullmatch(case.suite) and NAME.fullmatch(case.metric)):
             msg = (
-                f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names of a "
-                "suite and its metric"
+                f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names "
+                "of a suite and its metric"
             )
             raise SpecError(msg)
     return RunReport(
@@ -90,13 +90,13 @@ def key_of(case: CaseResult) -> CaseKey:
     return CaseKey(case.suite, case.part, case.metric)
 
 
-def _check_schema(found: int, path: Path) -> None:
-    if found == SCHEMA:
+def _check_schema(schema: int, path: Path) -> None:
+    if schema == SCHEMA:
         return
     remedy = (
         "it was written by a newer pytest-cepbench, install that one"
-        if found > SCHEMA
+        if schema > SCHEMA
         else "it was written by an earlier pytest-cepbench, run again with this one"
     )
-    msg = f"results {str(path)!r} have schema {found}, this version reads {SCHEMA}: {remedy}"
+    msg = f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: {remedy}"
     raise SpecError(msg)

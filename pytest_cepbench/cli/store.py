@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pytest_cepbench.cli.baseline_models import needed_models
-from pytest_cepbench.cli.home import open_store
-from pytest_cepbench.cli.number_format import read_days, read_size, show_size
-from pytest_cepbench.cli.store_pages import (
-    collected_lines,
-    collection_page,
-    findings_page,
-    inspected_page,
-    merged_lines,
-    pushed_lines,
-    survey_json,
-    survey_page,
-)
-from pytest_cepbench.cli.terminal import (
+from pytest_cepbench.cli.output import (
     INTERRUPTED,
     MISTAKE,
     NOT_DONE,
@@ -28,7 +16,24 @@ from pytest_cepbench.cli.terminal import (
     show,
     show_document,
 )
+from pytest_cepbench.cli.session import open_store
+from pytest_cepbench.cli.store_pages import (
+    collected_lines,
+    collection_page,
+    findings_page,
+    inspected_page,
+    merged_lines,
+    pushed_lines,
+    read_days,
+    read_size,
+    show_size,
+    survey_json,
+    survey_page,
+)
 from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+from pytest_cepbench.gate.baseline import SUFFIX
+from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import Wanted, export_store
@@ -233,3 +238,44 @@ def _pull(given: Namespace) -> int:
         return complain("interrupted: the same command again takes the rest", INTERRUPTED)
     show([], *merged_lines(merged, (), given.store))
     return NOT_DONE if merged.refused else 0
+
+
+def needed_models(folders: Sequence[Path], known: Iterable[str]) -> frozenset[str]:
+    """Known models that a baseline or an anchor below these folders names.
+
+    Raises SpecError for a folder without baselines and for a baseline that cannot be read: what it
+    needs would seem not to be needed.
+    """
+    words = [f" {text} " for folder in folders for text in _texts_below(folder)]
+    return frozenset(model for model in known if any(f" {model} " in text for text in words))
+
+
+def _texts_below(folder: Path) -> Iterator[str]:
+    paths = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
+    if not paths:
+        msg = f"--baselines {str(folder)!r}: no baselines there; give the folder that holds them"
+        raise SpecError(msg)
+    for path in paths:
+        try:
+            table = parse_toml(read_regular(path, MOST_TEXT))
+        except (OSError, ValueError) as error:
+            msg = f"--baselines: {str(path)!r} cannot be read as a baseline: {error}"
+            raise SpecError(msg) from error
+        yield from dict.fromkeys(_texts_of(table))
+
+
+def _texts_of(table: dict[str, object]) -> Iterator[str]:
+    for name in ("model", "identity"):
+        part = table.get(name)
+        for field, text in part.items() if isinstance(part, dict) else ():
+            if field == "step":
+                yield _fingerprint(str(text))
+            else:
+                yield str(text)
+
+
+def _fingerprint(step: str) -> str:
+    try:
+        return str(json.loads(step)["fingerprint"])[:SHORT_FINGERPRINT]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""

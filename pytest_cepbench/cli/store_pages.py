@@ -1,16 +1,18 @@
-"""What `cepbench store` shows: pages and JSON of what was found in a store."""
+"""Pages and JSON of `cepbench store`, with the sizes and days that it reads and shows."""
 
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.cli.number_format import show_day, show_size
-from pytest_cepbench.cli.rendering import Section, Table
+from pytest_cepbench.cli.output import Section, Table
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.formatting import counted
 from pytest_cepbench.store.gc import Collection, GcCriteria, GcSummary
 from pytest_cepbench.store.merge import MergeSummary
@@ -24,9 +26,13 @@ SCHEMA = 1
 
 _LISTED = 10
 
+_DAYS = {"d": 1, "w": 7}
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
 
 def survey_page(folder: Path, found: StoreStats) -> Section:
-    """What a store holds."""
+    """Page of a store's contents."""
     images = f"images: {found.images:,}, {show_size(found.image_bytes)}"
     blocks: list[str | Table] = [f"index: {show_size(found.index_bytes)}", images]
     if found.kinds:
@@ -43,7 +49,7 @@ def survey_json(folder: Path, found: StoreStats) -> str:
 
 
 def findings_page(folder: Path, found: VerifyReport) -> Section:
-    """What is wrong with a store."""
+    """Page of what is wrong with a store."""
     looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
     lines = [looked]
     for what, names in (
@@ -68,7 +74,7 @@ def findings_page(folder: Path, found: VerifyReport) -> Section:
 
 
 def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section:
-    """What goes of a store, by the model that made it, and what stays."""
+    """Page of the results that go, by the model that made them, and of those that stay."""
     blocks: list[str | Table] = []
     if going.entries:
         blocks.append(_shares("model", count(going.entries, {})[1], "in the index"))
@@ -89,27 +95,29 @@ def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section
         )
     if ask.max_size is not None and going.kept_bytes > ask.max_size:
         blocks.append(
-            f"more than --max-size stays: the baselines need it ({show_size(ask.max_size)} were asked)"
+            f"more than --max-size stays: the baselines need it ({show_size(ask.max_size)} were "
+            "asked)"
         )
     return Section(f"what may go of the store {folder}", tuple(blocks))
 
 
 def collected_lines(done: GcSummary) -> Iterator[str]:
-    """What was deleted, and what could not be yet."""
+    """Lines on what was deleted, and on what could not be yet."""
     yield f"deleted: about {show_size(done.bytes)}"
     if done.waiting:
         yield (
-            f"left: {counted(done.waiting, 'image')} younger than an hour, which a running process may "
-            "be about to use: a later gc takes them"
+            f"left: {counted(done.waiting, 'image')} younger than an hour, which a running process "
+            "may be about to use: a later gc takes them"
         )
     if not done.compacted:
         yield (
-            "the index keeps its size while another process has the store open; a later gc gives it back"
+            "the index keeps its size while another process has the store open; a later gc gives "
+            "it back"
         )
 
 
 def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
-    """What became of another store's results."""
+    """Lines on the results imported from another store."""
     yield (
         f"{counted(merged.results, 'result')} and {counted(merged.images, 'image')} imported into "
         f"{folder}; {merged.present:,} were there already"
@@ -120,16 +128,17 @@ def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> 
 
 
 def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
-    """What became of results that were to be uploaded."""
+    """Lines on results that were to be uploaded."""
     yield (
-        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.present:,} were there already"
+        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.present:,} were there "
+        "already"
     )
     for why, number in sorted(Counter(pushed.failed.values()).items()):
         yield f"not uploaded: {counted(number, 'result')}: {why}"
 
 
 def inspected_page(url: str, found: RemoteReport) -> Section:
-    """What is in a shared store, and what is wrong with it."""
+    """Page of a shared store's contents, and of what is wrong with them."""
     looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
     lines = [
         f"{looked}, {show_size(found.bytes)}",
@@ -160,3 +169,37 @@ def _some(what: str, names: Sequence[str]) -> Iterator[str]:
     yield from (f"{what}: {name}" for name in names[:_LISTED])
     if len(names) > _LISTED:
         yield f"{what}: {len(names) - _LISTED:,} more"
+
+
+def read_days(text: str, source: str) -> int:
+    """Days of `30d` or `2w`. source: the option, for errors. Raises SpecError."""
+    match = re.fullmatch(r"([0-9]{1,6})([dw])", text.strip())
+    if match is None or int(match[1]) == 0:
+        msg = f"{source} {text!r}: days or weeks are expected, such as 30d or 2w"
+        raise SpecError(msg)
+    return int(match[1]) * _DAYS[match[2]]
+
+
+def read_size(text: str, source: str) -> int:
+    """Bytes of `20G` or `1.5T`, powers of 1000. source: the option, for errors. Raises SpecError."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
+    if match is None:
+        msg = f"{source} {text!r}: a size is expected, such as 500M or 20G"
+        raise SpecError(msg)
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def show_size(count: int) -> str:
+    """Bytes with a unit, three digits or so."""
+    unit = next((u for u in ("T", "G", "M", "K") if count >= _UNITS[u]), "")
+    if not unit:
+        return f"{count} B"
+    return f"{count / _UNITS[unit]:.3g} {unit.replace('K', 'k')}B"
+
+
+def show_day(seconds: float) -> str:
+    """The day of a moment given in seconds since the epoch, in UTC."""
+    try:
+        return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a damaged number may be any
+        return "?"

@@ -1,37 +1,247 @@
-"""`cepbench study`: the study itself between a command line and three outputs."""
+"""`cepbench study`: run a study, and show for every case its values, spreads and correlations."""
 
 from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.cli.documents import study_json, write_and_show
-from pytest_cepbench.cli.home import import_from
-from pytest_cepbench.cli.measurement_session import measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
 from pytest_cepbench.cli.parsing import read_question
-from pytest_cepbench.cli.study_report import study_page
-from pytest_cepbench.cli.terminal import NOT_DONE, tell
-from pytest_cepbench.studies import PreparedStudy, Study, StudySpec, prepare_study, run_study
+from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.metrics.correlation import Correlation
+from pytest_cepbench.report.text import number
+from pytest_cepbench.report.usage import usage_line
+from pytest_cepbench.studies import (
+    Column,
+    Grid,
+    PreparedStudy,
+    Study,
+    StudyCell,
+    StudySpec,
+    VariantAgreement,
+    Weighting,
+    prepare_study,
+    run_study,
+)
 from pytest_cepbench.suites import ModelPool
 
+_LONGEST_HEAD = 14
+"""Variants with longer names stand in tables as #1, #2, ..., explained above."""
 
-def run(given: Namespace, argv: Sequence[str]) -> int:
+
+def run(arguments: Namespace, argv: Sequence[str]) -> int:
     """Run a study; exit codes as in `main`."""
 
-    def get_ready(question: StudySpec, roster: ModelPool) -> PreparedStudy:
+    def get_ready(question: StudySpec, pool: ModelPool) -> PreparedStudy:
         import_from(question.suite)
-        return prepare_study(question, roster)
+        return prepare_study(question, pool)
 
-    def play(prepared: PreparedStudy, roster: ModelPool) -> Study:
-        return run_study(prepared, roster, tell)
+    def play(prepared: PreparedStudy, pool: ModelPool) -> Study:
+        return run_study(prepared, pool, tell)
 
-    study = measured(given.store, lambda: read_question(given), get_ready, play)
+    study = measured(arguments.store, lambda: read_question(arguments), get_ready, play)
     if isinstance(study, int):
         return study
     command = shlex.join(["cepbench", *argv])
-    document = study_json(study, __version__, command)
+    document = json_text(study, __version__, command)
     name = f"{study.study}-{study.suite}"
-    code = write_and_show(study_page(study, command), document, given.out, name, what="study")
+    code = write_and_show(study_page(study, command), document, arguments.out, name, what="study")
     return code or (NOT_DONE if study.errors else 0)
+
+
+def study_page(study: Study, command: str) -> list[Section]:
+    """The sections of a study."""
+    heads = _heads(study.variants)
+    sections = [_opening(study, heads, command)]
+    if study.words:
+        sections.append(_words(study, heads))
+    if study.weightings:
+        sections += [_weighting(weighting) for weighting in study.weightings]
+    else:
+        sections += [_grid(study, grid, heads) for grid in study.grids]
+    if study.errors:
+        lines = [f"{model}, {variant}: {why}" for model, variant, why in study.errors]
+        sections.append(Section("could not be measured", tuple(lines)))
+    return sections
+
+
+def _heads(variants: Sequence[Column]) -> dict[str, str]:
+    names = [variant.name for variant in variants]
+    if max(map(len, names)) <= _LONGEST_HEAD:
+        return {name: name for name in names}
+    return {name: f"#{i}" for i, name in enumerate(names, 1)}
+
+
+def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
+    effort = study.effort
+    spent = (
+        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s "
+        f"in models), {effort.hits} results from the store"
+    )
+    if study.effort.usage.requests:
+        spent += f"; {usage_line(study.effort.usage)}"
+    lines = [
+        f"suite {study.suite}, version {study.version}, {study.samples} samples",
+        f"command: {command}",
+        f"under test: {study.under_test}",
+        *(f"  {_entry(model.name, model.spec)}" for model in study.models),
+        *_varied(study, heads),
+        "models:",
+        *(f"  {entry.seat} {entry.spec} ({entry.identity})" for entry in study.players),
+        *(f"note: {note}" for note in study.notes),
+        *(f"store: {note}: computed again" for note in study.damage),
+        spent,
+    ]
+    return Section(f"study of {study.study} on {study.suite}", tuple(lines))
+
+
+def _varied(study: Study, heads: dict[str, str]) -> Iterator[str]:
+    if study.study in ("generators", "encoders"):
+        yield f"{study.study}:"
+        yield from (f"  {heads[variant.name]} = {_whole(variant)}" for variant in study.variants)
+    elif len(study.variants) > 1:
+        yield f"{study.study}: {', '.join(heads.values())}"
+
+
+def _entry(name: str, spec: str) -> str:
+    return spec if name == spec else f"{name} = {spec}"
+
+
+def _whole(column: Column) -> str:
+    """Meaning of a column's head: its name as well, where the head is a number."""
+    return (
+        column.setting if len(column.name) <= _LONGEST_HEAD else f"{column.name}: {column.setting}"
+    )
+
+
+def _words(study: Study, heads: dict[str, str]) -> Section:
+    rows = []
+    for row in study.words:
+        statistics = row.statistics
+        share = "-" if statistics.within is None else f"{statistics.within:.0%}"
+        numbers = [_two_decimals(statistics.mean), _two_decimals(statistics.std), share]
+        rows.append((row.model, heads[row.variant], str(statistics.n), *numbers))
+    head = ("model", "asked for", "texts", "words", "std", "inside")
+    return Section("words of the first descriptions", (Table(head, tuple(rows)),))
+
+
+def _two_decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
+    models = [model.name for model in study.models]
+    rows = {m: [grid.cell(m, variant.name) for variant in study.variants] for m in models}
+    blocks: list[str | Table] = [
+        Table(
+            ("model", *heads.values()),
+            tuple(
+                (m, *("error" if c.error else number(c.value) for c in row))
+                for m, row in rows.items()
+            ),
+        )
+    ]
+    blocks += _failed(rows, heads)
+    if any(spread.spread is not None for spread in grid.spreads):
+        blocks.append(_spreads(study, grid))
+    if grid.agreements:
+        blocks.append(_agreements(grid.agreements, heads, pairs=study.study != "seeds"))
+        if any(spread.mean is None for spread in grid.agreements):
+            blocks.append("no coefficient with a column in which all models score the same")
+    blocks += [grid.undefined] if grid.undefined else []
+    blocks += _remarks(grid)
+    return Section(_title(grid), tuple(blocks))
+
+
+def _title(grid: Grid) -> str:
+    better = "higher" if grid.higher_is_better else "lower"
+    sizes = sorted({cell.n for cell in grid.cells if cell.error is None})
+    n = "" if not sizes else f", n = {sizes[0]}"
+    n += f" to {sizes[-1]}" if len(sizes) > 1 else ""
+    return f"{grid.part} {grid.label} ({better} is better{n})"
+
+
+def _failed(rows: dict[str, list[StudyCell]], heads: dict[str, str]) -> Iterator[str | Table]:
+    """Table of chains that stopped, where any did."""
+    if any(cell.failures for row in rows.values() for cell in row):
+        counted = tuple((m, *(_count(cell) for cell in row)) for m, row in rows.items())
+        yield Table(("chains that stopped", *heads.values()), counted)
+
+
+def _count(cell: StudyCell) -> str:
+    return "-" if cell.error else str(sum(cell.failures.values()))
+
+
+def _spreads(study: Study, grid: Grid) -> Table:
+    intervals = study.study == "seeds"
+    rows: list[tuple[str, ...]] = []
+    for row in grid.spreads:
+        spread = row.spread
+        figures = (spread.mean, spread.std, spread.low, spread.high, spread.range) if spread else ()
+        ends = (row.low, row.high) if intervals else ()
+        rows.append((row.model, *map(number, figures or [None] * 5), *map(number, ends)))
+    means = ("mean of models", "", number(grid.mean_std), "", "", number(grid.mean_range))
+    rows.append((*means, *(("", "") if intervals else ())))
+    level = f"{study.confidence:.0%}"
+    bounds = (f"{level} from", "to") if intervals else ()
+    return Table(("model", "mean", "std", "min", "max", "range", *bounds), tuple(rows))
+
+
+def _agreements(
+    agreements: Sequence[VariantAgreement], heads: dict[str, str], *, pairs: bool
+) -> Table:
+    """One row per pair of variants with every coefficient, and their means."""
+    names = agreements[0].variants
+    rows = []
+    if pairs:
+        for i in range(len(names)):
+            for j in range(i):
+                cells = [_correlation(agreement.matrix[i][j]) for agreement in agreements]
+                rows.append((f"{heads[names[j]]} and {heads[names[i]]}", *cells))
+    rows.append(("mean of pairs", *(number(agreement.mean) for agreement in agreements)))
+    return Table(
+        ("correlation over models", *(agreement.method for agreement in agreements)), tuple(rows)
+    )
+
+
+def _correlation(correlation: Correlation | None) -> str:
+    """The coefficient with its interval, where it has one."""
+    if correlation is None:
+        return "-"
+    if correlation.low is None or correlation.high is None:
+        return number(correlation.value)
+    return f"{correlation.value:.4f} [{correlation.low:.2f}, {correlation.high:.2f}]"
+
+
+def _remarks(grid: Grid) -> Iterator[str]:
+    """Notes of the measurements, each once."""
+    yield from dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
+
+
+def _weighting(weighting: Weighting) -> Section:
+    rows = tuple(
+        (row.model, "error", "error", "-", "-", "-")
+        if row.error
+        else (
+            row.model,
+            number(row.weighted),
+            number(row.last),
+            str(row.chains),
+            _correlation(row.pearson),
+            _correlation(row.spearman),
+        )
+        for row in weighting.rows
+    )
+    blocks: list[str | Table] = [
+        Table(("model", weighting.weighted, weighting.last, "chains", "pearson", "spearman"), rows)
+    ]
+    if weighting.models:
+        over = tuple((c.method, str(c.n), _correlation(c)) for c in weighting.models)
+        blocks.append(Table(("correlation over models", "models", "coefficient"), over))
+    blocks += [weighting.undefined] if weighting.undefined else []
+    return Section(
+        f"{weighting.part} {weighting.weighted} against {weighting.last} ({weighting.metric})",
+        tuple(blocks),
+    )

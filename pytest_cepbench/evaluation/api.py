@@ -232,7 +232,7 @@ def _accept(
         except WriteError as error:
             problems.append(f"nothing was accepted: {error}")
         else:
-            from pytest_cepbench.gate.paths import baseline_path
+            from pytest_cepbench.gate.baseline import baseline_path
 
             return results, [baseline_path(baselines, change.key) for change in changes]
     return [replace(result, accepted=False) for result in results], []

@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
-from pytest_cepbench.gate.baseline import REMEDY, load_baseline
-from pytest_cepbench.gate.paths import ANCHORS, anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.suites import Case
@@ -72,22 +69,10 @@ def read_references(evaluator: Evaluator, case: Case) -> References:
     """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
     root = evaluator.settings.baselines
     return References(
-        _read(baseline_path(root, case.key), case),
-        _read(anchor_path(root, case.key), case),
+        read_baseline(baseline_path(root, case.key), case.key),
+        read_baseline(anchor_path(root, case.key), case.key),
         cast("Pairing", evaluator.settings.pairing),
     )
-
-
-def _read(path: Path, case: Case) -> Baseline | None:
-    name = f"{ANCHORS}/{path.name}" if path.parent.name == ANCHORS else path.name
-    try:
-        text = read_text(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"baseline {name} cannot be read: {error}; {REMEDY}"
-        raise BaselineError(msg) from error
-    return load_baseline(text, case.key, name)
 
 
 def evaluate_case(

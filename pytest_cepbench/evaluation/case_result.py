@@ -12,8 +12,7 @@ from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate import CaseKey, Policy, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import Loser
-from pytest_cepbench.gate.noise_model import tolerance_remark
-from pytest_cepbench.gate.sensitivity import remarks_on_accepting
+from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
 from pytest_cepbench.report import (
     AnchorShown,
     CaseResult,

@@ -21,7 +21,7 @@ from pytest_cepbench.evaluation.case_result import Attribution, CaseHeader, Case
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.pooled_verdict import pooled_verdict
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import why_not_accepted
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.suites import Case

@@ -10,15 +10,20 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from pytest_cepbench.errors import BaselineError, WriteError
-from pytest_cepbench.files import MOST_TEXT, read_regular, read_text
-from pytest_cepbench.gate.baseline import Baseline, dump_baseline, load_baseline
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.files import MOST_TEXT, read_regular
+from pytest_cepbench.gate.baseline import (
+    Baseline,
+    anchor_path,
+    baseline_path,
+    dump_baseline,
+    usable_baseline,
+)
 from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 
 AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
-"""What becomes of the anchor: there is none yet; it stays; what was accepted first becomes it; it
+"""Change of the anchor: there is none yet; it stays; what was accepted first becomes it; it
 moves to what is accepted now; its model was measured again."""
 
 
@@ -26,7 +31,8 @@ moves to what is accepted now; its model was measured again."""
 class Change:
     """A baseline before and after.
 
-    before: None for a new case, and for a file that could not be used. anchor: what becomes of it.
+    before: None for a new case, and for a file that could not be used.
+    anchor: what becomes of it.
     renewed: the anchor, where its model was measured again.
     """
 
@@ -45,13 +51,14 @@ class Change:
 def propose(
     key: CaseKey, after: Baseline, root: Path, *, move_anchor: bool = False
 ) -> Change | None:
-    """What accepting a measurement changes below the baseline folder; None where nothing would.
+    """Change below the baseline folder by accepting a measurement; None where nothing would change.
 
     The first baseline of a case is its anchor until a second one is accepted: then it is frozen. An
     anchor of something else (other samples, prompts, encoders), or one that cannot be read, can be
-    compared with nothing any more, and moves. A calibration stays for as long as what is measured is the same.
+    compared with nothing any more, and moves. A calibration stays for as long as what is measured
+    is the same.
     """
-    before = readable(baseline_path(root, key), key)
+    before = usable_baseline(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
     comparable = before is not None and before.identity == after.identity
     # A floor that only now is kept is no step away from what was accepted.
@@ -65,8 +72,10 @@ def propose(
 
 
 def _same(before: Baseline, after: Baseline) -> bool:
-    """Whether a file would say the same again, format, calibration and reason aside."""
-    first, second = (replace(one, noise=None, accepted={}, format=0) for one in (before, after))
+    """True where a file would hold the same, format, calibration and reason aside."""
+    first, second = (
+        replace(baseline, noise=None, accepted={}, format=0) for baseline in (before, after)
+    )
     return first == second
 
 
@@ -74,21 +83,13 @@ def _anchor_step(
     key: CaseKey, after: Baseline, root: Path, *, move: bool, freeze: bool
 ) -> AnchorStep:
     """move: whether that was asked for. freeze: whether what was there before can be the anchor."""
-    place = anchor_path(root, key)
-    anchor = readable(place, key)
+    path = anchor_path(root, key)
+    anchor = usable_baseline(path, key)
     if anchor is not None and anchor.identity == after.identity and not move:
         return "kept"
     if freeze and not move:
         return "frozen"
-    return "moved" if os.path.lexists(place) else "none"
-
-
-def readable(path: Path, key: CaseKey) -> Baseline | None:
-    """What a file holds; None where there is none, or nothing that could be compared."""
-    try:
-        return load_baseline(read_text(path), key, path.name)
-    except (OSError, UnicodeDecodeError, BaselineError):
-        return None
+    return "moved" if os.path.lexists(path) else "none"
 
 
 def apply(changes: Iterable[Change], root: Path) -> list[Path]:

@@ -1,7 +1,7 @@
-"""Baseline files: small TOML texts that people review as a diff.
+"""Baseline files: small TOML texts, reviewed as a diff.
 
-Written line by line so that the same measurement always gives the same bytes, one score a line; read
-back strictly, since a baseline that was edited into nonsense must not let a checkpoint pass.
+Written line by line so that the same measurement always gives the same bytes, one score a line;
+read back strictly, since a baseline that was edited into nonsense must not let a checkpoint pass.
 """
 
 from __future__ import annotations
@@ -9,20 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
-from pytest_cepbench.files import parse_toml
+from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
 
 FORMAT = 2
 """Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
-"""What to do with a baseline that cannot be used."""
+"""Remedy for a baseline that cannot be used."""
+
+SUFFIX = ".toml"
+"""Of baseline files."""
+
+ANCHORS = "anchors"
+"""Folder of anchors beside the baselines of a suite."""
 
 _HEAD = """\
 # Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.
@@ -32,10 +39,12 @@ _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded 
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a model differs from itself, found by `cepbench calibrate`.
+    """Noise of a model against itself, measured by `cepbench calibrate`.
 
-    seeds: how many were played. units: independent samples. sd: standard deviation of one unit's
-    difference between two seeds, in the metric's unit. value_sd: of the case's value over seeds.
+    seeds: how many were measured.
+    units: independent samples.
+    sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
+    value_sd: of the case's value over seeds.
     """
 
     seeds: int
@@ -48,9 +57,9 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An accepted measurement, as it is kept in a file, and a measurement as reports carry it.
 
     Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
-    accepted: how it came to be accepted, where `cepbench accept` wrote it. noise: where the model
-    was calibrated. floor: what chance alone gives; None in files of before it was kept, and where it
-    is not known.
+    accepted: how it came to be accepted, where `cepbench accept` wrote it.
+    noise: where the model was calibrated.
+    floor: what chance alone gives; None in files of before it was kept, and where it is not known.
     """
 
     format: int
@@ -70,6 +79,16 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accepted: dict[str, str] = {}
     noise: Noise | None = None
     floor: float | None = None
+
+
+def baseline_path(root: Path, key: CaseKey) -> Path:
+    """The file of a case's baseline below the baseline folder."""
+    return root / key.suite / f"{key.file_stem}{SUFFIX}"
+
+
+def anchor_path(root: Path, key: CaseKey) -> Path:
+    """The file of a case's anchor, the first baseline of a row of accepted ones."""
+    return root / key.suite / ANCHORS / f"{key.file_stem}{SUFFIX}"
 
 
 def record_of(measurement: Measurement) -> Baseline:
@@ -133,11 +152,36 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{kind}.{_quote(category)}", dict(sorted(parts[category].items()))
 
 
+def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
+    """The baseline or anchor of a case in a file; None where there is no file.
+
+    Raises BaselineError where it cannot be read, or as `load_baseline`.
+    """
+    name = f"{ANCHORS}/{path.name}" if path.parent.name == ANCHORS else path.name
+    try:
+        text = read_text(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"baseline {name} cannot be read: {error}; {REMEDY}"
+        raise BaselineError(msg) from error
+    return load_baseline(text, key, name)
+
+
+def usable_baseline(path: Path, key: CaseKey) -> Baseline | None:
+    """As `read_baseline`, and None for a file that cannot be used as well."""
+    try:
+        return read_baseline(path, key)
+    except BaselineError:
+        return None
+
+
 def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     """The baseline in a file's text.
 
-    where: names the file in errors. Raises BaselineError when it is not TOML, lacks or has fields
-    it should not, belongs to another case, is of a newer format, or contradicts itself.
+    where: names the file in errors.
+    Raises BaselineError when it is not TOML, lacks or has fields it should not, belongs to another
+    case, is of a newer format, or contradicts itself.
     """
     try:
         table = parse_toml(text)
@@ -155,20 +199,21 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
 
 def _refuse_newer(table: Any, where: str) -> None:
     """Before the fields are looked at: those of a newer format are not known here."""
-    found = table.get("format") if isinstance(table, dict) else None
-    if isinstance(found, int) and found < 1:
-        msg = f"baseline {where} has format {found}, which never was; {REMEDY}"
+    version = table.get("format") if isinstance(table, dict) else None
+    if isinstance(version, int) and version < 1:
+        msg = f"baseline {where} has format {version}, which never was; {REMEDY}"
         raise BaselineError(msg)
-    if isinstance(found, int) and found > FORMAT:
+    if isinstance(version, int) and version > FORMAT:
         msg = (
-            f"baseline {where} has format {found}, this version reads up to {FORMAT}: it was written by a newer "
-            "pytest-cepbench; install that one, or restore an earlier file from version control"
+            f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was "
+            "written by a newer pytest-cepbench; install that one, or restore an earlier file from "
+            "version control"
         )
         raise BaselineError(msg)
 
 
 def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
-    """What is wrong with a baseline of a case, in words that follow its name; None for a good one."""
+    """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
@@ -192,10 +237,10 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
     floor = baseline.floor
     if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
-    return None if baseline.noise is None else _impossible(baseline.noise)
+    return None if baseline.noise is None else _noise_contradiction(baseline.noise)
 
 
-def _impossible(noise: Noise) -> str | None:
+def _noise_contradiction(noise: Noise) -> str | None:
     if all(isfinite(sd) and sd >= 0 for sd in (noise.sd, noise.value_sd)):
         return None
     return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"

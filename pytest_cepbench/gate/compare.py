@@ -1,4 +1,4 @@
-"""From a measurement and its baseline to a verdict."""
+"""Comparison of a measurement with its baseline, and the verdict."""
 
 from __future__ import annotations
 
@@ -32,15 +32,20 @@ class Loser(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the gate says and why.
+    """Verdict of the gate, with its numbers and reasons.
 
     All differences are turned so that positive is better; None where nothing was compared.
-    baseline_value: over the samples that were compared. difference: mean paired difference.
+    baseline_value: over the samples that were compared.
+    difference: mean paired difference.
     low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
-    or none can be made. method: how they were made. units: independent samples. visible: the
-    smallest drop that so many units can see with 80 % power, at this spread.
-    reasons: sentences for people, why it does not pass. statements: what else they should know of
-    the comparison. losers: the samples that got worse, most first. since_anchor: the same against the anchor.
+    or none can be made.
+    method: how they were made.
+    units: independent samples.
+    visible: the smallest drop that so many units can see with 80 % power, at this spread.
+    reasons: why it does not pass, a sentence each.
+    statements: what else is to be known of the comparison, a sentence each.
+    losers: the samples that got worse, most first.
+    since_anchor: the same against the anchor.
     warnings: sentences on what the comparison cannot see, whatever its verdict.
     """
 
@@ -69,10 +74,11 @@ def judge(
     pairing: Pairing = "exact",
     partial: bool = False,
 ) -> Judgement:
-    """Compare a measurement with its baseline, sample by sample, and with the anchor if there is one.
+    """Compare a measurement with its baseline and its anchor, if it has one, sample by sample.
 
     Beside an anchor each of the two comparisons has half of alpha, so that the promise on it holds
-    for both together. pairing, partial: see `pair`.
+    for both together.
+    pairing, partial: see `pair`.
     Never raises: whatever cannot be compared has a verdict of its own, and none of them passes.
     """
     if baseline is None:
@@ -80,13 +86,13 @@ def judge(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
     judgement = _judge(measurement, baseline, policy, anchor, pairing, partial=partial)
-    return _as_far_as_seen(judgement, measurement, baseline, policy)
+    return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
-def _as_far_as_seen(
+def _limited_by_headroom(
     judgement: Judgement, measurement: Measurement, baseline: Baseline, policy: Policy
 ) -> Judgement:
-    """The same, but what cannot lose as much as is tolerated does not hold: nothing was excluded."""
+    """The judgement, inconclusive where the case cannot lose as much as is tolerated."""
     if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE):
         return judgement
     warnings = (*judgement.warnings, *remarks_on_comparing(measurement, baseline))
@@ -98,8 +104,8 @@ def _as_far_as_seen(
         return judgement
     end = "what chance gives" if not baseline.shares else "the worst there is"
     reason = (
-        f"the baseline of {value:.4g} can lose {most:.4g} down to {end}, and {policy.tolerance:g} is "
-        "tolerated: a regression could not be seen"
+        f"the baseline of {value:.4g} can lose {most:.4g} down to {end}, and {policy.tolerance:g} "
+        "is tolerated: a regression could not be seen"
     )
     reasons = (*judgement.reasons, reason)
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
@@ -168,10 +174,14 @@ def _compare(
         return replace(judgement, verdict=_by_threshold(difference, policy.tolerance))
     judgement = _with_bounds(judgement, both, measurement, policy)
     if _same_model(measurement, baseline) and both.largest_change <= _SAME * policy.tolerance:
-        said = "the same model as the baseline's gave the same scores"
+        statement = "the same model as the baseline's gave the same scores"
         if both.largest_change:
-            said += f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
-        return replace(judgement, verdict=Verdict.HELD, statements=(*judgement.statements, said))
+            statement += (
+                f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
+            )
+        return replace(
+            judgement, verdict=Verdict.HELD, statements=(*judgement.statements, statement)
+        )
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         remark = power_remark(both.differences.sd, judgement.units, policy)
@@ -187,9 +197,12 @@ def _by_threshold(difference: float, tolerance: float) -> Verdict:
 def verdict_of(
     difference: float, low: float | None, high: float | None, tolerance: float
 ) -> Verdict:
-    """What bounds say of a mean difference; all rounded as scores are, so that equal stays equal.
+    """Verdict from the bounds of a mean difference.
 
-    low, high: None where there are no bounds. tolerance: at least 0.
+    All are rounded as scores are, so that equal stays equal.
+
+    low, high: None where there are no bounds.
+    tolerance: at least 0.
     """
     if low is None or high is None:
         return Verdict.INCONCLUSIVE
@@ -206,8 +219,8 @@ def _with_bounds(
     judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
 ) -> Judgement:
     if not both.bounded:
-        said = "no blocks of samples were left out of both sets alike: there are no bounds"
-        return replace(judgement, alpha=policy.alpha, statements=(*judgement.statements, said))
+        reason = "no blocks of samples were left out of both sets alike: there are no bounds"
+        return replace(judgement, alpha=policy.alpha, statements=(*judgement.statements, reason))
     bounds: Bounds = mean_bounds(
         both.differences,
         policy.alpha,
@@ -240,7 +253,7 @@ def _known(value: float | None) -> float | None:
 
 
 def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
-    """Whether the weights and settings are the baseline's own."""
+    """True where weights and settings are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
 

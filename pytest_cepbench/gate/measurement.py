@@ -55,9 +55,11 @@ def mean_of_scores(scores: Mapping[str, Mapping[str, float]]) -> float:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured of one case.
+    """Measured scores of one case, with everything that they depend on.
 
-    key: the case. label: the metric's name for people. higher_is_better: its direction.
+    key: the case.
+    label: the metric's name in reports.
+    higher_is_better: its direction.
     scores: category -> sample id -> score; one category for a category's case, several for groups
     and the whole suite, whose value is the unweighted mean of their means.
     identity: what makes numbers comparable, field -> value (samples, prompts, lengths, encoders,
@@ -72,8 +74,8 @@ class Measurement:
     shares: whether scores are shares of right answers, in [0, 1], rather than points on a scale.
     clusters: sample id -> the cluster that it shares with others, where it does.
     notes: what else a reader should know, a sentence each.
-    floor: what chance alone gives: the value of samples against other samples' starts; None where it
-    is not known.
+    floor: what chance alone gives: the value of samples against other samples' starts; None where
+    it is not known.
     warnings: what makes the number mean less than it seems to, a sentence each; every report shows
     them.
     Raises ValueError when there is no score, or one that is not finite.

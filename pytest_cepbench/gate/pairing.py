@@ -1,4 +1,4 @@
-"""Putting a measurement beside its baseline: what makes them incomparable, else their differences."""
+"""Pairing of a measurement with its baseline: their differences, or why they are incomparable."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ Scores = Mapping[str, Mapping[str, float]]
 class Pair:
     """A measurement and its baseline over the same samples.
 
-    before, now: scores by category and sample. sign: 1 where higher is better, else -1.
-    differences: what statistics are made of. blocks: whether the scores are of whole sets, and the
-    differences of jackknife blocks. bounded: whether bounds can be made. dropped: how many samples only one of the two has.
+    before, now: scores by category and sample.
+    sign: 1 where higher is better, else -1.
+    differences: what statistics are made of.
+    blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
+    bounded: whether bounds can be made.
+    dropped: how many samples only one of the two has.
     """
 
     before: Scores
@@ -38,7 +41,7 @@ class Pair:
 
     @property
     def largest_change(self) -> float:
-        """How far the score that moved most has moved, in either direction; 0.0 if none did."""
+        """Largest change of a score, in either direction; 0.0 where none has changed."""
         return max(
             abs(round(score - self.before[category][sample], DECIMALS))
             for category, part in self.now.items()
@@ -90,7 +93,7 @@ def pair(
 def _differences(
     measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
 ) -> tuple[Differences, bool]:
-    """What bounds are made of, and whether any can be made."""
+    """Differences that bounds are made of, and True where bounds can be made."""
     turned = _turned(before, now, sign)
     if not measurement.sizes:
         return Differences.of(turned, measurement.clusters), True
@@ -114,9 +117,9 @@ def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
 def _turned(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
     return {
         name: {
-            one: round(sign * (value - before[name][one]), DECIMALS)
-            for one, value in part.items()
-            if one in before[name]
+            sample: round(sign * (value - before[name][sample]), DECIMALS)
+            for sample, value in part.items()
+            if sample in before[name]
         }
         for name, part in now.items()
         if name in before

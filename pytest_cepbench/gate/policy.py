@@ -1,4 +1,4 @@
-"""How a case is judged: the rule, what it tolerates, and its share of the error that a run may make."""
+"""Policy of a case: its rule, what it tolerates, and its share of the error that a run may make."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Pairing = Literal["exact", "common"]
 """Samples of a measurement and its baseline: the same ones, or those that both have."""
 
 ANCHOR_FACTOR = 2.0
-"""How much of the tolerance may be used up since the anchor, where nothing else is said."""
+"""Tolerance since the anchor, in tolerances, where nothing else is set."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a case is judged.
+    """Rule, tolerances and error of a case.
 
     gate: "regression" fails a drop that is larger than the tolerance and not noise,
     "noninferiority" passes only where a larger drop is excluded, "threshold" compares the mean
@@ -30,7 +30,7 @@ class Policy:
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
     bounds: how the confidence bounds are made.
     primary: whether the case can fail a run.
-    origins: setting -> who said so, for people.
+    origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
     """
 
@@ -57,7 +57,7 @@ class Policy:
 
     @property
     def statistical(self) -> bool:
-        """Whether the rule makes use of alpha."""
+        """True where the rule makes use of alpha."""
         return self.gate != "threshold"
 
 
@@ -69,9 +69,10 @@ def check_tolerance(value: float, name: str) -> None:
 
 
 def check_span(policy: Policy, span: float, what: str) -> None:
-    """Raise ValueError for a tolerance that no drop can exceed, naming who set it.
+    """Raise ValueError for a tolerance that no drop can exceed, naming where it came from.
 
-    span: how far apart the best and the worst value of the metric are. what: names the case.
+    span: how far apart the best and the worst value of the metric are.
+    what: names the case.
     """
     for name, value in (
         ("tolerance", policy.tolerance),
@@ -79,14 +80,14 @@ def check_span(policy: Policy, span: float, what: str) -> None:
     ):
         if value is not None and value >= span:
             msg = (
-                f"{name} = {value:g} from {policy.origins.get(name) or 'the defaults'}: {what} spans "
-                f"{span:g}, so no drop exceeds it; give one below {span:g}"
+                f"{name} = {value:g} from {policy.origins.get(name) or 'the defaults'}: {what} "
+                f"spans {span:g}, so no drop exceeds it; give one below {span:g}"
             )
             raise ValueError(msg)
 
 
 def check_alpha(value: float, name: str) -> None:
-    """Raise ValueError for an error probability that is none, or of which no bound could be made."""
+    """Raise ValueError for an error probability of which no bound could be made."""
     if not 0 < value <= 0.5:
         msg = f"{name} is a number over 0 and at most 0.5, got {value}"
         raise ValueError(msg)

@@ -1,15 +1,15 @@
-"""What a set-up can see: how far its value lies above what chance gives, and how much can be lost."""
+"""Sensitivity of a set-up: drops visible above chance, and above the noise of samples and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
-from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
-from pytest_cepbench.gate.noise_model import reach
 from pytest_cepbench.gate.policy import Policy
+from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
 from pytest_cepbench.gate.statistics.power import POWER
 
 BEST = 1.0
@@ -30,10 +30,34 @@ Record = Baseline | Measurement
 
 
 @dataclass(frozen=True)
-class Range:
-    """Where a value lies between what chance gives and the best there is, higher being better.
+class Reach:
+    """Smallest drop that a case can show, and the units that it needs.
 
-    value: of the case. floor: what chance gives.
+    visible: the smallest drop that so many units see (high bound below 0) with 80 % power.
+    needed: units that see a drop of the tolerance with 80 % power; None where no number does.
+    """
+
+    visible: float
+    needed: int | None
+
+
+def reach(sd: float, units: int, policy: Policy) -> Reach:
+    """Of a case whose unit differences scatter by sd, with so many independent samples."""
+    if sd == 0:
+        return Reach(0.0, 1)
+    visible = smallest_visible(sd, units, policy.alpha) if units > 1 else inf
+    needed = None
+    if policy.tolerance > 0:
+        needed = samples_needed(sd, policy.tolerance, policy.alpha)
+    return Reach(visible, needed)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Position of a value between what chance gives and the best there is, higher being better.
+
+    value: of the case.
+    floor: what chance gives.
     """
 
     value: float
@@ -46,15 +70,15 @@ class Range:
 
     @property
     def share(self) -> float:
-        """How much of the way from chance to the best it is; 0 where chance gives the best."""
+        """Share of the way from chance to the best; 0 where chance gives the best."""
         whole = BEST - self.floor
         return (self.value - self.floor) / whole if whole > _CEILING else 0.0
 
     def __str__(self) -> str:
-        said = f"{self.value:.4g} of a range from {self.floor:.4g} (chance) to {BEST:g}"
+        position = f"{self.value:.4g} of a range from {self.floor:.4g} (chance) to {BEST:g}"
         if not self.headroom:
-            return f"{said}: this set-up can see no drop"
-        return f"{said}: this set-up can see a drop of at most {self.headroom:.2g}"
+            return f"{position}: this set-up can see no drop"
+        return f"{position}: this set-up can see a drop of at most {self.headroom:.2g}"
 
 
 def range_of(record: Record, floor: float | None = None) -> Range | None:
@@ -67,9 +91,10 @@ def range_of(record: Record, floor: float | None = None) -> Range | None:
 
 
 def largest_drop(value: float, record: Record, floor: float | None) -> float | None:
-    """How much a value can lose: down to chance, or to none right; None where there is no such end.
+    """Largest possible drop of a value: to chance, or to none right; None without such an end.
 
-    record: says of which kind its scores are. floor: what chance gives, where it is known.
+    record: says of which kind its scores are.
+    floor: what chance gives, where it is known.
     """
     if record.shares:
         return round(value if record.higher_is_better else BEST - value, DECIMALS)
@@ -79,19 +104,19 @@ def largest_drop(value: float, record: Record, floor: float | None) -> float | N
 
 
 def why_not_accepted(record: Record) -> str | None:
-    """Why a measurement is not to become a baseline: its value is what chance gives. None if it may."""
-    found = range_of(record)
-    if found is None or found.share >= SMALLEST_SHARE:
+    """Reason why a measurement is no baseline: its value is what chance gives; else None."""
+    span = range_of(record)
+    if span is None or span.share >= SMALLEST_SHARE:
         return None
-    return f"{found}. A baseline below {SMALLEST_SHARE:.0%} of its range sees nothing"
+    return f"{span}. A baseline below {SMALLEST_SHARE:.0%} of its range sees nothing"
 
 
 def remarks_on_accepting(record: Record) -> Iterator[str]:
-    """What is to be known of a measurement that becomes a baseline, a sentence each."""
-    found = range_of(record)
-    if found is not None and found.share < SMALL_SHARE:
+    """Remarks on a measurement that becomes a baseline, a sentence each."""
+    span = range_of(record)
+    if span is not None and span.share < SMALL_SHARE:
         yield (
-            f"{found}. Below {SMALL_SHARE:.0%} of the range: look whether the models can read "
+            f"{span}. Below {SMALL_SHARE:.0%} of the range: look whether the models can read "
             "these samples at all"
         )
     bounded = record.floor is not None or record.shares
@@ -101,28 +126,42 @@ def remarks_on_accepting(record: Record) -> Iterator[str]:
 
 
 def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterator[str]:
-    """What is to be known where a value is close to what chance gives, a sentence each.
+    """Remarks on values close to what chance gives, a sentence each.
 
     A baseline of before floors were kept is seen with the floor of the measurement.
     """
     for name, record in (("baseline", baseline), ("measurement", measurement)):
-        found = range_of(record, measurement.floor)
-        if found is not None and found.share < SMALLEST_SHARE:
-            yield f"the {name} is close to what chance gives: {found}"
+        span = range_of(record, measurement.floor)
+        if span is not None and span.share < SMALLEST_SHARE:
+            yield f"the {name} is close to what chance gives: {span}"
 
 
 def power_remark(sd: float, units: int, policy: Policy) -> str | None:
     """A sentence where the samples cannot show a drop of the tolerance; None where they can.
 
-    sd: of a unit's difference. units: how many were compared.
+    sd: of a unit's difference.
+    units: how many were compared.
     """
     if sd <= 0 or units < 2 or not policy.statistical:
         return None
-    found = reach(sd, units, policy)
-    if not isfinite(found.visible) or found.visible <= policy.tolerance:
+    known = reach(sd, units, policy)
+    if not isfinite(known.visible) or known.visible <= policy.tolerance:
         return None
-    more = f": about {found.needed} would do" if found.needed else ""
+    more = f": about {known.needed} would do" if known.needed else ""
     return (
-        f"{units} independent samples show a drop of {found.visible:.4f} with {POWER:.0%} power, and "
-        f"the tolerance is {policy.tolerance:g}{more}"
+        f"{units} independent samples show a drop of {known.visible:.4f} with {POWER:.0%} power, "
+        f"and the tolerance is {policy.tolerance:g}{more}"
+    )
+
+
+def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:
+    """A sentence where the tolerance is smaller than what can be seen; else None."""
+    known = reach(noise.sd, units, policy)
+    if not isfinite(known.visible) or known.visible <= policy.tolerance:
+        return None
+    more = f": {known.needed} units would show it" if known.needed else ""
+    return (
+        f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can "
+        f"show above this model's own noise ({known.visible:.4f} with {POWER:.0%} power at alpha "
+        f"{policy.alpha:.2g}){more}"
     )

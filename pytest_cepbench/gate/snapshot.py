@@ -3,7 +3,8 @@
 What syrupy writes under `--snapshot-update` goes to a staging folder and no further; the controller
 accepts what was measured when the run is complete, and nothing when a worker died or a case is
 missing.
-Syrupy is told of no snapshot that it could find unused, so that no test run ever deletes a baseline.
+Syrupy gets to know no snapshot that it could call unused, so that no test run ever deletes a
+baseline.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from syrupy.location import PyTestLocation
 
 from pytest_cepbench.errors import UnfitFileError
 from pytest_cepbench.files import MOST_TEXT, read_regular
-from pytest_cepbench.gate.baseline import dump_baseline, record_of
-from pytest_cepbench.gate.paths import SUFFIX
+from pytest_cepbench.gate.baseline import SUFFIX, dump_baseline, record_of
 
 
 class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # syrupy is untyped here
@@ -34,8 +34,10 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
     def bind(cls, location: Path, staged: Path, *, passes: bool | None) -> type[BaselineExtension]:
         """An extension class for one case.
 
-        location: of its baseline. staged: where an update is written. passes: what the gate says of
-        the measurement beside its baseline; None while updating, when only equal text is the same.
+        location: of its baseline.
+        staged: where an update is written.
+        passes: what the gate says of the measurement beside its baseline; None while updating, when
+        only equal text is the same.
         """
         attributes = {"_location": location, "_staged": staged, "_passes": passes}
         return type("BoundBaselineExtension", (cls,), attributes)
@@ -48,7 +50,7 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         return dump_baseline(record_of(data)) if self._passes is None else ""
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
-        """Whether the gate passes, or, while updating, whether nothing would change."""
+        """True where the gate passes, or, while updating, where nothing would change."""
         return bool(serialized_data == snapshot_data) if self._passes is None else self._passes
 
     def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> str | None:
@@ -87,14 +89,14 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         snapshot_collection: SnapshotCollection,
         name_order: dict[str, int] | None = None,  # noqa: ARG003
     ) -> None:
-        """Stage the new baseline, so that syrupy counts it; the controller has it from the result."""
+        """Stage the new baseline for syrupy's counts; the controller has it from the result."""
         (snapshot,) = snapshot_collection
         cls._staged.parent.mkdir(parents=True, exist_ok=True)
         cls._staged.write_text(snapshot.data, encoding="utf-8")
 
     @classmethod
     def discovery_dirname(cls, *, test_location: PyTestLocation) -> str:  # noqa: ARG003
-        """Where syrupy may look for snapshots that nobody asked for; there are none."""
+        """Folder where syrupy may look for further snapshots; there are none."""
         return str(cls._location.parent)
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
@@ -102,4 +104,4 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         return SnapshotCollections()
 
     def delete_snapshots(self, **_: Any) -> None:
-        """Baselines are removed by people only."""
+        """Do nothing: a baseline is removed by `cepbench prune` or by hand only."""

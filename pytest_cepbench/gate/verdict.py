@@ -1,4 +1,4 @@
-"""The verdicts, and the one mapping that says what each means to pytest, to people and to CI."""
+"""The verdicts, and the one mapping of each to its meaning in pytest, reports and CI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 
 class Verdict(StrEnum):
-    """What the gate says of a measurement against its baseline (design 4)."""
+    """Outcome of comparing a measurement with its baseline."""
 
     IMPROVED = "improved"
     HELD = "held"
@@ -22,10 +22,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Presentation:
-    """How a verdict shows.
+    """Appearance of a verdict in pytest, reports and CI.
 
-    outcome: category in pytest's counts. letter: in the progress line. color: a pytest markup
-    name. exit_code: what the run ends with when this is its worst verdict. meaning: one sentence.
+    outcome: category in pytest's counts.
+    letter: in the progress line.
+    color: a pytest markup name.
+    exit_code: what the run ends with when this is its worst verdict.
+    meaning: one sentence.
     next_step: what to do about it.
     """
 
@@ -38,7 +41,7 @@ class Presentation:
 
     @property
     def passes(self) -> bool:
-        """Whether a case with this verdict lets the run pass."""
+        """True where a case with this verdict lets the run pass."""
         return self.outcome not in ("failed", "error")
 
 
@@ -125,15 +128,16 @@ REFUSED = Presentation(
     next_step="look at the chains in the HTML report: the models may not be able to read these samples, "
     "or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the same",
 )
-"""How a case shows whose measurement was to become the baseline and may not."""
+"""Of a case whose measurement was to become the baseline and may not."""
 
 
 def present(verdict: Verdict, *, primary: bool = True, strict: bool = False) -> Presentation:
-    """How a verdict of a case shows: the one place where a verdict becomes an outcome.
+    """Presentation of a case's verdict: the one place where a verdict becomes an outcome.
 
     primary: whether the case can fail a run; one that cannot is shown as `informational` where it
-    would have failed. strict: whether an inconclusive case fails: `--cep-inconclusive=fail`, and
-    the noninferiority gate, which passes only what it knows.
+    would have failed.
+    strict: whether an inconclusive case fails: `--cep-inconclusive=fail`, and the noninferiority
+    gate, which passes only what it knows.
     """
     shown = PRESENTATIONS[verdict]
     if verdict is Verdict.INCONCLUSIVE and strict:

@@ -1,4 +1,4 @@
-"""Answers that do not depend on what was asked: one vector, text, picture, box or verdict for all."""
+"""Answers that do not depend on the input: one vector, text, image, box or verdict for all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 SAME_VECTORS = 1e-4
 """Vectors that lie no farther from the first than this share of its length are one vector: every
-cosine among them is 1 in the six decimals that scores are kept with. The rounding of float32 moves a
-vector by about 2e-7, saving an image as JPEG by 1e-2 or more; docs/the-gate.md has the measurements."""
+cosine among them is 1 in the six decimals that scores are kept with. The rounding of float32 moves
+a vector by about 2e-7, saving an image as JPEG by 1e-2 or more; docs/the-gate.md has the
+measurements."""
 
 FEWEST_ANSWERS = 4
 """Different inputs that equal answers are remarkable of; two or three may be alike by right."""
@@ -28,7 +29,11 @@ _BLOCK = 1000  # rows widened to float64 at once
 
 @dataclass(frozen=True)
 class MostFrequentAnswer:
-    """The most frequent answer. count: how many inputs got it. of: how many different ones there were."""
+    """The most frequent answer.
+
+    count: number of inputs that got it.
+    of: number of different inputs.
+    """
 
     answer: Hashable
     count: int
@@ -36,7 +41,7 @@ class MostFrequentAnswer:
 
     @property
     def constant(self) -> bool:
-        """Whether nearly all inputs got it, and they were enough to remark on."""
+        """True where nearly all inputs got it, and they were enough to remark on."""
         return self.of >= FEWEST_ANSWERS and self.count > COMMON_SHARE * self.of
 
     def __str__(self) -> str:
@@ -63,7 +68,8 @@ def one_verdict(
 ) -> MostFrequentAnswer | None:
     """The verdict that nearly all battles got; None where a judge told them apart.
 
-    battles, verdicts: (n,), in the same order. Raises ValueError for different lengths.
+    battles, verdicts: (n,), in the same order.
+    Raises ValueError for different lengths.
     """
     common = most_common(zip(battles, verdicts, strict=True))
     return common if common is not None and common.constant else None
@@ -72,8 +78,8 @@ def one_verdict(
 def spread_of_directions(vectors: FloatArray) -> float:
     """Largest distance of the vectors, at length 1, from the first: what cosines can tell apart.
 
-    vectors: (n, d), n at least 1, none of length 0. Returns a number in [0, 2], 0 for equal
-    directions. No two are farther apart than twice as much.
+    vectors: (n, d), n at least 1, none of length 0.
+    Returns a number in [0, 2], 0 for equal directions. No two are farther apart than twice as much.
     """
     return max(_distances(vectors, of_length_1=True))
 
@@ -81,8 +87,8 @@ def spread_of_directions(vectors: FloatArray) -> float:
 def spread_of_vectors(vectors: FloatArray) -> float:
     """Largest distance of the vectors from the first, in its length: what distances can tell apart.
 
-    vectors: (n, d), n at least 1, the first not of length 0. Returns a number of at least 0, 0 for
-    equal vectors.
+    vectors: (n, d), n at least 1, the first not of length 0.
+    Returns a number of at least 0, 0 for equal vectors.
     """
     return max(_distances(vectors, of_length_1=False))
 

@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.ranks import average_ranks
-
+Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]
 
 Method = Literal["pearson", "spearman", "kendall"]
@@ -51,8 +50,9 @@ def correlation(
 ) -> Correlation | None:
     """Correlation of two columns of scores over the same models, or None where one is constant.
 
-    first, second: (n,) finite, n at least 2. method: "pearson", "spearman" (Pearson of average
-    ranks) or "kendall" (tau-b). confidence: level of the two-sided interval, in (0, 1).
+    first, second: (n,) finite, n at least 2.
+    method: "pearson", "spearman" (Pearson of average ranks) or "kendall" (tau-b).
+    confidence: level of the two-sided interval, in (0, 1).
 
     The interval is Fisher's: atanh(value) -+ z * se, turned back by tanh. se is 1/sqrt(n - 3) for
     Pearson, sqrt((1 + value^2/2) / (n - 3)) for Spearman (Bonett and Wright 2000) and
@@ -92,7 +92,8 @@ def correlation_matrix(
     """Correlation of every column with every column.
 
     columns: benchmark -> (n,) scores, the models in the same order in each.
-    Returns a symmetric matrix in the order of the columns. Raises as `correlation` does.
+    Returns a symmetric matrix in the order of the columns.
+    Raises as `correlation` does.
     """
     cells = tuple(
         tuple(correlation(first, second, method, confidence) for second in columns.values())
@@ -104,7 +105,8 @@ def correlation_matrix(
 def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     """Mean of a symmetric matrix over its pairs of different columns, each pair once.
 
-    matrix: (k, k) coefficients. Returns None where a pair has none, or where k < 2.
+    matrix: (k, k) coefficients.
+    Returns None where a pair has none, or where k < 2.
     Source: MMGenBench, Table 13, which averages its Tables 9-12 so.
     Raises ValueError when the matrix is not square.
     """
@@ -116,56 +118,30 @@ def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(pairs) else None
 
 
-def _pearson(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
-    return float(_direction(x) @ _direction(y))
+def _pearson(x: Array, y: Array) -> float:
+    from scipy.stats import pearsonr
+
+    # Less their first entry: SciPy's mean of scores that differ by little would round them away.
+    return float(pearsonr(x - x[0], y - y[0]).statistic)
 
 
-def _spearman(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
-    return _pearson(average_ranks(x), average_ranks(y))
+def _spearman(x: Array, y: Array) -> float:
+    from scipy.stats import rankdata
+
+    return _pearson(rankdata(x), rankdata(y))
 
 
-def _kendall(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
-    """Tau-b: pairs in the same order minus pairs in opposite order, corrected for ties."""
-    agreement = untied_x = untied_y = 0
-    for i in range(1, len(x)):
-        up_x, up_y = _order(x, i), _order(y, i)
-        agreement += int(up_x @ up_y)
-        untied_x += int(np.count_nonzero(up_x))
-        untied_y += int(np.count_nonzero(up_y))
-    return agreement / sqrt(untied_x * untied_y)
+def _kendall(x: Array, y: Array) -> float:
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(x, y).statistic)
 
 
-def _order(column: npt.NDArray[np.float64], i: int) -> npt.NDArray[np.int64]:
-    """1, 0 or -1 for each entry before i: below it, tied, above it."""
-    before = column[:i]
-    above: npt.NDArray[np.int64] = (before < column[i]).astype(np.int64) - (before > column[i])
-    return above
-
-
-_COEFFICIENTS: Mapping[str, Callable[[npt.NDArray[np.float64], npt.NDArray[np.float64]], float]] = {
+_COEFFICIENTS: Mapping[str, Callable[[Array, Array], float]] = {
     "pearson": _pearson,
     "spearman": _spearman,
     "kendall": _kendall,
 }
-
-
-def _direction(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The column less its mean, of length 1; all digits of scores that differ by little are kept."""
-    # By a power of two, which rounds nothing, so that no sum and no square overflows or vanishes.
-    scaled = _by_power_of_two(column)
-    # The first entry goes before the mean is formed: it takes off what all have in common, and the
-    # rounding of a large mean could be as large as the differences.
-    shifted = _by_power_of_two(scaled - scaled[0])
-    centred = shifted - shifted.mean()
-    unit: npt.NDArray[np.float64] = centred / np.linalg.norm(centred)
-    return unit
-
-
-def _by_power_of_two(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The column with its largest entry in [1/2, 1)."""
-    _, exponent = np.frexp(np.abs(column).max())
-    scaled: npt.NDArray[np.float64] = np.ldexp(column, -exponent)
-    return scaled
 
 
 def _interval(

@@ -26,10 +26,12 @@ _ROUNDING = 1e-12  # similarities are not told apart below this
 class DriftRate:
     """The fit of S(g) = a * exp(-b * g) + c to the curve of one mapping.
 
-    points: generations fitted. a, b, c: b is the rate per generation, c the level at the end, a
-    the height above it, extrapolated to g = 0; all None where the curve identifies no rate.
-    a_error, b_error, c_error: standard errors of the linearised fit. low, high: profile interval
-    of b at the level of confidence; an end is None where no rate on that side fits markedly worse.
+    points: generations fitted.
+    a, b, c: b is the rate per generation, c the level at the end, a the height above it,
+    extrapolated to g = 0; all None where the curve identifies no rate.
+    a_error, b_error, c_error: standard errors of the linearised fit.
+    low, high: profile interval of b at the level of confidence; an end is None where no rate on
+    that side fits markedly worse.
     residual: root mean square of what the best fit leaves, None where nothing was fitted.
     converged: whether the sum of squares has its minimum inside the bounds of b.
     reason: why there is no rate, in words; empty where there is one.
@@ -51,7 +53,7 @@ class DriftRate:
 
     @property
     def identified(self) -> bool:
-        """Whether the curve tells its rate."""
+        """True where the curve has a rate."""
         return self.b is not None
 
     def __str__(self) -> str:
@@ -69,8 +71,9 @@ def fit_drift_rate(
 ) -> DriftRate:
     """Least-squares fit of an exponential decay to S_delta(g), and whether it means anything.
 
-    generations: the mapping's scored generations, ascending, at least 0; see
-    `mapping_generations`. curve: the mean similarity at each, in [-1, 1]. confidence: in (0, 1).
+    generations: the mapping's scored generations, ascending, at least 0; see `mapping_generations`.
+    curve: the mean similarity at each, in [-1, 1].
+    confidence: in (0, 1).
 
     For a given b the best a and c follow from a linear fit, so only b is searched for: everywhere
     between its bounds, which leaves no starting value to depend on. The bounds are 0.01 / last
@@ -127,7 +130,7 @@ def fit_drift_rate(
 
 @dataclass(frozen=True)
 class _Profile:
-    """What an exponential leaves of the curve s(x) when a and c are best for its rate."""
+    """Residuals of the curve s(x) from an exponential whose a and c are best for its rate."""
 
     x: Array
     s: Array
@@ -184,7 +187,7 @@ def _crossing(profile: _Profile, inside: float, outside: float, allowed: float) 
 
 
 def _doubt(a: float, c: float, low: float | None, high: float | None) -> str:
-    """Why a fit tells no rate, or nothing."""
+    """Reason why a fit has no rate; empty where it has one."""
     doubts = (
         (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
         (a <= 0, "the curve rises: similarity grows with the generations"),

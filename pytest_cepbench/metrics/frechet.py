@@ -1,4 +1,4 @@
-"""Frechet distance of two sets of features, whole or less a block, and GC_FID, its sum over a chain."""
+"""Frechet distance of two sets of features, whole or less a block, and GC_FID over a chain."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ def frechet_distance(x: FeatureSet | FloatArray, y: FeatureSet | FloatArray) -> 
 def frechet_distances_without(
     x: FloatArray, y: FloatArray, x_blocks: Labels, y_blocks: Labels, count: int
 ) -> list[float]:
-    """`frechet_distance` of what is left of two sets when one block of samples is taken out of both.
+    """`frechet_distance` of the rest of two sets, one block of samples taken out of both.
 
-    x, y: (n, D) rows of any float type; n may differ. x_blocks, y_blocks: (n,) the block of each
-    row, 0 to count - 1. Returns one distance for each block, block 0 first; up to rounding those
-    that `frechet_distance` gives of the remaining rows.
+    x, y: (n, D) rows of any float type; n may differ.
+    x_blocks, y_blocks: (n,) the block of each row, 0 to count - 1.
+    Returns one distance for each block, block 0 first; up to rounding those that `frechet_distance`
+    gives of the remaining rows.
 
     Where no set has more rows than D, all products of a row of x with a row of y are formed once:
     what is left of them, centred again, has the singular values. Wider sets are gathered by halves:
@@ -81,7 +82,8 @@ def gc_fid_at_t(distances: FloatArray) -> float:
     """GenCeption score by Frechet distance.
 
     distances: (T,) distance between all start images and all images of iteration t, iteration 1
-    first. Returns sum_t t * fid(t) / sum_t t; lower is better; GC_FID@1 is fid(1).
+    first.
+    Returns sum_t t * fid(t) / sum_t t; lower is better; GC_FID@1 is fid(1).
     Source: GenCeption, Eq. 4, which measures on clean-fid's Inception features; the released code
     does not have it. The number of samples must be stated beside it, see `frechet_distance`.
     Raises ValueError when T is 0, the array is not one-dimensional or a distance is not finite.

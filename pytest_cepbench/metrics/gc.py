@@ -30,7 +30,8 @@ def gc_at_t(similarities: FloatArray) -> npt.NDArray[np.float64]:
 def mean_similarity(similarities: FloatArray) -> npt.NDArray[np.float64]:
     """The curve s(t): mean over chains of the similarity at each iteration.
 
-    similarities: (n_chains, T), n_chains at least 1. Returns (T,).
+    similarities: (n_chains, T), n_chains at least 1.
+    Returns (T,).
     Source: GenCeption, section 2; s(T) is the ablation without temporal weighting of Table 3.
     Raises ValueError when there is no chain or no iteration.
     """
@@ -47,8 +48,9 @@ def mean_of_categories(scores: Mapping[str, FloatArray]) -> float:
 
     Sums are rounded once, so that the order of samples and categories cannot change the last bit
     and a higher score never gives a lower mean.
-    scores: one (n_samples,) array per category, none empty. Source: the group and overall means of
-    GenCeption, Table 2. Raises ValueError when there is no category or an empty one.
+    scores: one (n_samples,) array per category, none empty.
+    Source: the group and overall means of GenCeption, Table 2.
+    Raises ValueError when there is no category or an empty one.
     """
     if not scores or any(len(values) == 0 for values in scores.values()):
         msg = "a mean of categories needs at least one category and one score in each"

@@ -22,10 +22,11 @@ def pseudo_values(
 ) -> npt.NDArray[np.float64]:
     """Jackknife pseudo-value of each block: B * whole - (B - 1) * without_j.
 
-    whole: the statistic of all samples. without: (B,) the statistic of all samples but those of
-    block j, B >= 2. Returns (B,): their spread is that of the statistic times sqrt(B), their mean
-    is the statistic less its bias to first order (for a plain mean, each is the mean of its block).
-    The blocks count as equally large; where sizes differ by one sample the error is of that order.
+    whole: the statistic of all samples.
+    without: (B,) the statistic of all samples but those of block j, B >= 2.
+    Returns (B,): their spread is that of the statistic times sqrt(B), their mean is the statistic
+    less its bias to first order (for a plain mean, each is the mean of its block). The blocks count
+    as equally large; where sizes differ by one sample the error is of that order.
     Source: Tukey, Bias and confidence in not quite large samples (abstract), 1958.
     Raises ValueError for fewer than two blocks or a number that is not finite.
     """
@@ -44,12 +45,14 @@ def pseudo_values(
 def blocks_of(units: Iterable[str], count: int = BLOCKS) -> dict[str, int]:
     """Which block each unit belongs to, by its name alone.
 
-    units: names of samples, or of clusters of them that must stay together; order and repetition
-    do not matter. count: most blocks, at least 2. Returns unit -> block, 0 to blocks - 1, dealt out
-    in the order of the names' digests: sizes differ by at most one, every block has at least two
-    units, and the order that a data set has (all of one category first) has no say. Empty where
-    there are fewer than four units. The same names always give the same blocks, so the blocks of a
-    baseline and of a candidate hold the same samples.
+    units: names of samples, or of clusters of them that must stay together; order and repetition do
+    not matter.
+    count: most blocks, at least 2.
+    Returns unit -> block, 0 to blocks - 1, dealt out in the order of the names' digests: sizes
+    differ by at most one, every block has at least two units, and the order that a data set has
+    (all of one category first) has no say. Empty where there are fewer than four units. The same
+    names always give the same blocks, so the blocks of a baseline and of a candidate hold the same
+    samples.
     Raises ValueError for a count below 2.
     """
     if count < 2:

@@ -23,7 +23,8 @@ def kernel_distance(x: FloatArray, y: FloatArray, *, block: int = _BLOCK) -> flo
     """Kernel inception distance: unbiased squared MMD with the kernel (a . b / D + 1)^3.
 
     x, y: (n, D) features of any float type, in the order of the samples; n at least 2 each, and
-    they may differ. block: samples of each set compared at once, at least 2.
+    they may differ.
+    block: samples of each set compared at once, at least 2.
     Returns the mean of the estimates of consecutive blocks, in float64. It is unbiased at any n, so
     it can be negative, and is about 0 for two samples of one distribution; lower is better.
     Source: Binkowski et al. 2018 (KID). Published values (clean-fid) are means over
@@ -47,9 +48,10 @@ class KernelBlocks:
 
     n_x, n_y: samples that will come in each set; they decide the blocks, see `kernel_distance`. A
     row is held until its block is complete in both sets: fed in step, that is about one block per
-    set. Raises ValueError for fewer than 2 samples or a block of fewer than 2.
+    set.
+    Raises ValueError for fewer than 2 samples or a block of fewer than 2.
 
-    Rows may be told in parts, each of which can be left out afterwards, for a jackknife: of every
+    Rows may be added in parts, each of which can be left out afterwards, for a jackknife: of every
     block the sums of its kernel between any two parts are kept.
     """
 
@@ -151,8 +153,9 @@ class KernelBlocks:
 class _Block:
     """One estimate, and what it is made of by parts.
 
-    sizes: (2, P) rows of each set in each part. x, y, across: (P, P) sums of the kernel over pairs
-    of rows of two parts, a row with itself left out.
+    sizes: (2, P) rows of each set in each part.
+    x, y, across: (P, P) sums of the kernel over pairs of rows of two parts, a row with itself left
+    out.
     """
 
     estimate: float

@@ -11,7 +11,8 @@ from math import fsum, sqrt
 class LengthBand:
     """A range of word counts that a describer is asked to stay in.
 
-    name: its name in tables. constraint: the part of the prompt that asks for it.
+    name: its name in tables.
+    constraint: the part of the prompt that asks for it.
     at_least, at_most: the word counts that keep it, both ends included; None is no limit.
     """
 
@@ -21,7 +22,7 @@ class LengthBand:
     at_most: int | None = None
 
     def holds(self, words: int) -> bool:
-        """Whether a description of so many words is inside the band."""
+        """True where a description of so many words is inside the band."""
         return self.at_least <= words and (self.at_most is None or words <= self.at_most)
 
 
@@ -36,9 +37,10 @@ paper does not print the wording of the others, which are worded alike."""
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """How long descriptions are.
+    """Statistics of the lengths of descriptions.
 
-    n: descriptions. mean, std: of their word counts; None of no description, and no std of one.
+    n: descriptions.
+    mean, std: of their word counts; None of no description, and no std of one.
     within: share of descriptions inside the band they were asked for, in [0, 1]; None where there
     is none or no band was given.
     """

@@ -19,8 +19,10 @@ Modality = Literal["image", "text"]
 def mapping_generations(start: Modality, compares: Modality, generations: int) -> tuple[int, ...]:
     """The generations that a mapping scores: those whose artifacts have the modality it compares.
 
-    start: what the chain starts from. compares: what is compared with that start. generations: G,
-    the length of the chain, at least 0; generation 0 is the start itself and is never scored.
+    start: what the chain starts from.
+    compares: what is compared with that start.
+    generations: G, the length of the chain, at least 0; generation 0 is the start itself and is
+    never scored.
     Returns them in ascending order, G included where it fits: the even ones up to G where both
     modalities are the same, the odd ones where they differ.
     Source: the Telephone Game, section 3.1 and Figure 6; its released code fixes G at 20.
@@ -40,8 +42,9 @@ def mcd_of_mapping(similarities: FloatArray) -> npt.NDArray[np.float64]:
     """MCD_delta of each sample: the mean similarity over the generations that the mapping scores.
 
     similarities: (n, k) cosine similarities to the start, in [-1, 1], one column for each of the
-    mapping's k generations. Returns (n,), in [-1, 1]; higher is less drift, despite the name. The
-    paper's MCD_delta is the mean over samples.
+    mapping's k generations.
+    Returns (n,), in [-1, 1]; higher is less drift, despite the name. The paper's MCD_delta is the
+    mean over samples.
     Source: the Telephone Game, Eq. 1 and 2. Eq. 2 divides a sum over g = 1..G by G, but every
     other generation has the other modality and no similarity in this mapping: divided by G the
     result would be half of what it is meant to be. Here, as in the released code, the mean is over

@@ -21,10 +21,12 @@ _LARGEST = 1e140  # sums of squares of larger values leave the range of float64
 class Moments:
     """Number, mean and spread of the features of one set.
 
-    n: samples. mean: (D,). spread: with centred features C (n, D), either a root, (k, D) with
-    k <= D and root^T root = C^T C, or, where `squared`, the scatter matrix C^T C itself, (D, D).
-    The covariance with ddof=1 is C^T C / (n - 1). A root keeps all digits of nearly dependent
-    features, of which a scatter matrix loses half.
+    n: samples.
+    mean: (D,).
+    spread: with centred features C (n, D), either a root, (k, D) with k <= D and root^T root = C^T
+    C, or, where `squared`, the scatter matrix C^T C itself, (D, D). The covariance with ddof=1 is
+    C^T C / (n - 1). A root keeps all digits of nearly dependent features, of which a scatter matrix
+    loses half.
     """
 
     n: int
@@ -74,7 +76,7 @@ class FeatureSet:
 
         features: (n, D), any float type, n may be 0. The array is copied.
         Raises ValueError, and adds nothing, for another shape, for anything but real numbers, and
-        for values that are NaN, infinite or beyond 1e140: whoever made them must count that sample
+        for values that are NaN, infinite or beyond 1e140: the caller must count that sample
         as failed.
         """
         rows = np.asarray(features)
@@ -110,7 +112,7 @@ class FeatureSet:
         self._held, self._n_held = [], 0
 
     def moments(self) -> Moments:
-        """What was gathered so far, as arrays of their own. Raises ValueError for an empty set."""
+        """Moments of the rows so far, as own arrays. Raises ValueError for an empty set."""
         if not self.n:
             msg = "an empty set of features has no mean; add at least one sample"
             raise ValueError(msg)

@@ -11,34 +11,21 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.floating[Any]]
 
 
-def average_ranks(values: FloatArray) -> npt.NDArray[np.float64]:
-    """Rank of each value from 1 for the smallest; tied values share the mean of their ranks.
-
-    values: (n,), finite. Returns (n,); the sum is n(n+1)/2 whatever the ties. The ranks that
-    Spearman's correlation is made of. Raises ValueError for another shape or a value that is not
-    finite.
-    """
-    array = _one_dimensional(values)
-    _, group, sizes = np.unique(array, return_inverse=True, return_counts=True)
-    last = np.cumsum(sizes)
-    ranks: npt.NDArray[np.float64] = (last - (sizes - 1) / 2)[group]
-    return ranks
-
-
 def shared_ranks(
     values: Sequence[float], *, higher_is_better: bool, decimals: int | None = None
 ) -> tuple[int, ...]:
     """Rank of each value as leaderboards print it: 1 is best, ties share the best of their ranks.
 
-    After two models that share rank 2 comes rank 4. decimals: values are rounded to so many digits
-    first, so that numbers that look the same rank the same; None ranks them as they are.
+    After two models that share rank 2 comes rank 4.
+    decimals: values are rounded to so many digits first, so that numbers that look the same rank
+    the same; None ranks them as they are.
     Source: GenCeption, Table 4, where the means are ranked as printed, with three decimals (GPT-4o
     and GPT-4V share rank 2 with Imagen 2, mPLUG-Owl2 and LLaVA-13B share rank 5). The two 5s in
     the visual MME ranks of Table 2 are no tie but a misprint: LLaVA-7B is 4th.
     Raises ValueError for values that are not a list of finite numbers.
     """
-    given = _one_dimensional(values).tolist()
-    shown = given if decimals is None else [round(value, decimals) for value in given]
+    numbers = _one_dimensional(values).tolist()
+    shown = numbers if decimals is None else [round(value, decimals) for value in numbers]
     ordered = sorted(shown, reverse=higher_is_better)
     return tuple(ordered.index(value) + 1 for value in shown)
 

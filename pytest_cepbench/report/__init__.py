@@ -1,4 +1,4 @@
-"""Reports: results of cases shown to people and machines. Nothing is computed here."""
+"""Reports: results of cases as text, HTML, Markdown, JSON and JUnit. Nothing is computed here."""
 
 from pytest_cepbench.report.result import (
     AnchorShown,

@@ -31,9 +31,9 @@ HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "tolerance", 
 
 
 def cells_of(result: CaseResult) -> tuple[str, ...]:
-    """A case as one row of a table. Distances, which are large, have two decimals there, not four."""
+    """Cells of a case in one row of a table; distances, which are large, have two decimals."""
     numbers = (result.value, result.baseline, result.difference, result.low, result.high)
-    decimals = 4 if all(abs(one) < 10 for one in numbers if one is not None) else 2
+    decimals = 4 if all(abs(value) < 10 for value in numbers if value is not None) else 2
     return (
         word_of(result),
         name_of(result),
@@ -47,7 +47,7 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
 
 
 def figures_of(result: CaseResult) -> Iterator[TableLine]:
-    """The comparison of a case with its baseline and its anchor; none where nothing was measured."""
+    """Comparison of a case with its baseline and its anchor; none where nothing was measured."""
     if result.value is None:
         return
     higher = result.higher_is_better
@@ -66,14 +66,14 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     if result.visible is not None:
         remark = "the smallest that so many samples see with 80 % power"
         yield TableLine("visible drop", number(result.visible), remark)
-    found = range_shown(result)
-    if found is not None:
-        yield TableLine("chance", number(found.floor), str(found))
+    span = range_shown(result)
+    if span is not None:
+        yield TableLine("chance", number(span.floor), str(span))
     yield from _since_anchor(result)
 
 
 def range_shown(result: CaseResult) -> Range | None:
-    """Where the baseline lies between chance and the best, or what is to become it.
+    """Range of the baseline between chance and the best, or of what is to become it.
 
     None where that is not known. A baseline of before floors were kept is seen with the floor now.
     """
@@ -95,7 +95,7 @@ def _bounds(result: CaseResult) -> str:
 
 
 def _division(result: CaseResult) -> str:
-    """What alpha is the error of: less of it is left for a bound at several looks or two baselines."""
+    """Share of alpha that a bound has: less at several looks or beside an anchor."""
     among = ["the looks"] if len(result.looks) > 1 or result.partial else []
     among += ["baseline and anchor"] if result.anchor is not None else []
     if not among:
@@ -120,7 +120,7 @@ def _since_anchor(result: CaseResult) -> Iterator[TableLine]:
 
 
 def settings_of(result: CaseResult) -> Iterator[TableLine]:
-    """How a case is judged; the remark names who said so, "default" where nobody did."""
+    """Settings that a case is judged by; the remark names where each came from."""
 
     def origin(setting: str) -> str:
         return printable(result.origins.get(setting, "")) or "default"
@@ -138,7 +138,7 @@ def settings_of(result: CaseResult) -> Iterator[TableLine]:
 
 
 def hops_of(result: CaseResult) -> Iterator[TableLine]:
-    """What each hop of the chain cost; the remark is its share of the whole cost, if one was lost."""
+    """Cost of each hop of the chain; the remark is its share of the whole cost."""
     whole = sum(hop.cost for hop in result.hops)
     several = len({hop.start for hop in result.hops}) > 1
     for hop in result.hops:
@@ -159,5 +159,5 @@ def looks_of(result: CaseResult) -> str:
 
 def failures_of(result: CaseResult) -> str:
     """The failed chains by kind; empty where none failed."""
-    found = sorted(result.failures.items())
-    return ", ".join(f"{count} x {printable(kind)}" for kind, count in found)
+    failures = sorted(result.failures.items())
+    return ", ".join(f"{count} x {printable(kind)}" for kind, count in failures)

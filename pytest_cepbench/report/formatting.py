@@ -1,4 +1,4 @@
-"""Single words of every report: numbers, bounds, shares, and text that came from elsewhere (`printable`)."""
+"""Formatting of every report: numbers, bounds, shares, and untrusted text (`printable`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def percent(share: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """How many of a thing there are: 1 case, 2 cases."""
+    """Number and noun: 1 case, 2 cases."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 

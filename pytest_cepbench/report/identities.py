@@ -1,4 +1,4 @@
-"""Whether one run knew one model by one name: results of two must not meet in one report."""
+"""Check that one run knew one model by one name: results of two must not meet in one report."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def two_identities(
             identities.setdefault((model.fingerprint, model.identity), []).append(result.nodeid)
     for (suite, seat, spec), identities in models.items():
         if len(identities) > 1:
-            each = (f"{line} in {names(tests)}" for (_, line), tests in identities.items())
+            lines = (f"{line} in {names(tests)}" for (_, line), tests in identities.items())
             fingerprints = {fingerprint for fingerprint, _ in identities}
             yield (
                 f"the {seat} {spec} of suite {suite} was not the same model in all cases: "
-                f"{'; '.join(each)}. {_CHANGED if len(fingerprints) > 1 else _SET_OTHERWISE}"
+                f"{'; '.join(lines)}. {_CHANGED if len(fingerprints) > 1 else _SET_OTHERWISE}"
             )

@@ -24,5 +24,5 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
         **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
         "primary": "true" if result.primary else "false",
     }
-    warnings = [("warning", printable(said, 700)) for said in result.warnings]
+    warnings = [("warning", printable(warning, 700)) for warning in result.warnings]
     return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]

@@ -28,27 +28,27 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
 
     Everything that models, files or users named is escaped.
     """
-    loud = [one for one in results if not _quiet(one)]
-    quiet = [one for one in results if _quiet(one)]
+    loud = [result for result in results if not _quiet(result)]
+    quiet = [result for result in results if _quiet(result)]
     lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
     lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
-    lines += [f"- {line}" for line in _said(results)]
+    lines += [f"- {line}" for line in _summary_lines(results)]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:
         lines += ["", _HEAD, *map(_row, loud)]
-    failing = [one for one in results if not one.passes]
+    failing = [result for result in results if not result.passes]
     if failing:
         lines += ["", "**What failed:**", ""]
-        lines += [f"- {escaped(one_line(one), 500)}" for one in failing]
+        lines += [f"- {escaped(one_line(result), 500)}" for result in failing]
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
-    ranges = [(one, found) for one in results if (found := range_shown(one)) is not None]
+    ranges = [(result, span) for result in results if (span := range_shown(result)) is not None]
     if ranges:
         lines += ["", "<details><summary>what the set-up can see</summary>", ""]
-        lines += [f"- {escaped(f'{name_of(one)}: {found}', 500)}" for one, found in ranges]
+        lines += [f"- {escaped(f'{name_of(result)}: {span}', 500)}" for result, span in ranges]
         lines += ["", "</details>"]
     lines += ["", effort_line(facts.efforts(results))] if results else []
     lines += ["", "**Set-up:**", "", *(f"- {escaped(line, 500)}" for line in facts.lines)]
@@ -59,7 +59,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
 def escaped(text: str, most: int = 200) -> str:
     """Untrusted text for the inside of a line of Markdown, which shows it and does nothing else.
 
-    No markup, table cells, HTML or links with a hidden address; nobody is mentioned by an `@`.
+    No markup, table cells, HTML or links with a hidden address; no user is mentioned by an `@`.
     """
     line = " ".join(printable(text, most).split())  # four spaces at its start would make it code
     marked = _MARKUP.sub(r"\\\g<0>", line)
@@ -71,7 +71,7 @@ def _quiet(result: CaseResult) -> bool:
     return result.accepted or result.verdict == Verdict.HELD
 
 
-def _said(results: Sequence[CaseResult]) -> Iterator[str]:
+def _summary_lines(results: Sequence[CaseResult]) -> Iterator[str]:
     if results:
         yield counts_line(results)
     yield from error_lines(results)

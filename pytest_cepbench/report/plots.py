@@ -20,8 +20,10 @@ _NEAREST, _FARTHEST = 2.0, 8.0
 class IntervalPlot:
     """A difference with its bounds; x in pixels from the left, better to the right.
 
-    zero: no difference. band: left edge and width of what is tolerated. point: the difference;
-    None where it lies outside. line: the bounds, as far as they are inside; None without bounds.
+    zero: no difference.
+    band: left edge and width of what is tolerated.
+    point: the difference; None where it lies outside.
+    line: the bounds, as far as they are inside; None without bounds.
     beyond_left, beyond_right: whether anything lies outside.
     """
 
@@ -50,7 +52,7 @@ def reach_of(results: Sequence[CaseResult]) -> float:
     In tolerances, since cases of different metrics have no other unit in common. At most 8: one
     case that is far off shall not make all the others a point.
     """
-    far = [abs(value) / _unit(one) for one in results for value in _values(one)]
+    far = [abs(value) / _unit(result) for result in results for value in _values(result)]
     return min(_FARTHEST, max([_NEAREST, *far]))
 
 
@@ -83,7 +85,7 @@ def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
 
 
 def _values(result: CaseResult) -> list[float]:
-    return [one for one in (result.low, result.difference, result.high) if one is not None]
+    return [value for value in (result.low, result.difference, result.high) if value is not None]
 
 
 def _unit(result: CaseResult) -> float:

@@ -1,4 +1,4 @@
-"""What is known of one case when it has been judged: the record that every report reads.
+"""Result of one judged case: the record that every report reads.
 
 It crosses from workers to the controller, so it is made of built-in types all the way down.
 """
@@ -39,9 +39,10 @@ class ChainShown(msgspec.Struct, frozen=True):
 
 
 class UsageTotals(msgspec.Struct, frozen=True):
-    """What judging a case took: models loaded, inputs given to models, results from the store.
+    """Usage of judging a case: models loaded, inputs given to models, results from the store.
 
-    seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers counted.
+    seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers
+    counted.
     worker: which of the run's it was; empty in a single process.
     """
 
@@ -67,7 +68,7 @@ class AnchorShown(msgspec.Struct, frozen=True):
 
 
 class HopShown(msgspec.Struct, frozen=True):
-    """What one hop cost: start of the chain, role, generation, and the drop that begins there."""
+    """Cost of one hop: start of the chain, role, generation, and the drop that begins there."""
 
     start: str
     role: str
@@ -158,14 +159,14 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def presentation(self) -> Presentation:
-        """How its verdict shows."""
+        """Presentation of its verdict."""
         if self.refused:
             return REFUSED
         return present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
 
     @property
     def passes(self) -> bool:
-        """Whether it lets the run pass."""
+        """True where it lets the run pass."""
         return self.accepted or self.presentation.passes
 
     @property
@@ -177,5 +178,5 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def gates(self) -> bool:
-        """Whether it was compared in a way that could have failed the run."""
+        """True where it was compared in a way that could have failed the run."""
         return self.primary and not self.accepted

@@ -38,7 +38,7 @@ _WIDTH = 100  # of sentences that are wrapped
 
 
 def explain(result: CaseResult) -> str:
-    """Why a case does not pass, and what to do next: the message of a failed test.
+    """Message of a failed test: why the case does not pass, and what to do next.
 
     In the manner of pytest-regressions: what was expected, what was obtained, how far they are
     apart; then the samples that differ most.
@@ -79,8 +79,8 @@ def _losers(result: CaseResult) -> Iterator[str]:
     yield f"  {'samples that lost most':40} {'baseline':>10} {'now':>10} {'change':>10}"
     for chain in result.chains:
         change = None if chain.baseline is None else chain.score - chain.baseline
-        said = chain.failure or chain.remark
-        note = f"  {printable(said, 60)}" if said else ""
+        remark = chain.failure or chain.remark
+        note = f"  {printable(remark, 60)}" if remark else ""
         yield (
             f"  {printable(chain.sample, 40):40} {number(chain.baseline):>10} "
             f"{number(chain.score):>10} {number(change, signed=True):>10}{note}"
@@ -95,9 +95,9 @@ def _ways_to_fail(result: CaseResult) -> Iterator[str]:
 
 
 def _attribution(result: CaseResult) -> Iterator[str]:
-    """Where it was lost: in words, and hop by hop."""
-    said = printable(result.attribution, 2000)
-    yield from textwrap.wrap(said, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    """Attribution of the drop, in words and hop by hop."""
+    sentences = printable(result.attribution, 2000)
+    yield from textwrap.wrap(sentences, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     hops = list(hops_of(result))
     if hops:
         width = max(len(hop.label) for hop in hops)
@@ -143,8 +143,8 @@ def summary_table(results: Sequence[CaseResult]) -> list[tuple[str, str]]:
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Verdict and case to the left, numbers to the right."""
     return " ".join(
-        cell.ljust(width) if place < 2 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if column < 2 else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
 
 
@@ -159,7 +159,7 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:
-    """What makes numbers mean less than they seem to: each sentence once, with its cases."""
+    """Warnings of all cases: each sentence once, with its cases."""
     cases: dict[str, list[str]] = {}
     for result in results:
         for warning in result.warnings:
@@ -179,14 +179,16 @@ def _several(names: Sequence[str]) -> str:
 
 
 def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
-    """For every case a line on how it is judged, each setting with who said so."""
+    """Line for every case with its settings, and where each came from."""
     if not results:
         return []
     lines = ["judged by (alpha: the share of the case):"]
     for result in results:
-        settings = [f"{one.label} {one.shown} ({one.remark})" for one in settings_of(result)]
-        found = range_shown(result)
-        settings += [] if found is None else [str(found)]
+        settings = [
+            f"{setting.label} {setting.shown} ({setting.remark})" for setting in settings_of(result)
+        ]
+        span = range_shown(result)
+        settings += [] if span is None else [str(span)]
         settings += [] if result.primary else ["informational"]
         lines.append(f"  {name_of(result)}: {', '.join(settings)}")
     return lines

@@ -1,4 +1,4 @@
-"""What the cases of a run come to together: how many of each verdict, and what is promised."""
+"""Totals of a run: cases by verdict, and what is promised of errors."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _ORDER = (
 )
 
 _PROMISES = {
-    "regression": "false failures at most {alpha} per run of checkpoints exchangeable with the baseline, over {cases}",
+    "regression": "false failures at most {alpha} per run of checkpoints exchangeable with the "
+    "baseline, over {cases}",
     "noninferiority": "a drop larger than tolerated passes in at most {alpha} of runs, over {cases}",
 }
 
 
 def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
-    """How many cases there are of each verdict, each case once; what there is none of is left out.
+    """Number of cases of each verdict, each case once; verdicts without a case are left out.
 
     A case that was accepted counts as "accepted", one that may not be as "refused", one that cannot
     fail the run as "informational", whatever its verdict is.
     """
-    found = Counter(_counts_as(result) for result in results)
-    return {str(name): found[name] for name in _ORDER if found[name]}
+    counts = Counter(_counts_as(result) for result in results)
+    return {str(name): counts[name] for name in _ORDER if counts[name]}
 
 
 def _counts_as(result: CaseResult) -> str:
@@ -68,38 +69,38 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
 
 def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
     return [
-        one
-        for one in results
-        if one.gates and one.alpha is not None and (one.part, one.metric) != POOLED
+        result
+        for result in results
+        if result.gates and result.alpha is not None and (result.part, result.metric) != POOLED
     ]
 
 
 def _sum(results: Sequence[CaseResult]) -> float | None:
     """Rounded, so that shares of 0.05 add up to it again."""
-    return round(fsum(one.alpha or 0.0 for one in results), 12) if results else None
+    return round(fsum(result.alpha or 0.0 for result in results), 12) if results else None
 
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
-    """What is promised of the run's errors, a line for each gate that its cases have."""
+    """Promises on the run's errors, a line for each gate that its cases have."""
     lines = []
     for gate, wording in _PROMISES.items():
-        own = [one for one in _promising(results) if one.gate == gate]
+        own = [result for result in _promising(results) if result.gate == gate]
         alpha = _sum(own)
         if alpha is None:
             continue
         line = wording.format(alpha=percent(alpha), cases=counted(len(own), "case"))
-        if gate == "regression" and any(one.strict for one in own):
+        if gate == "regression" and any(result.strict for result in own):
             line += "; inconclusive cases fail besides"
         lines.append(line)
-    plain = sum(one.gates and one.gate == "threshold" for one in results)
+    plain = sum(result.gates and result.gate == "threshold" for result in results)
     if plain:
         lines.append(f"no promise on error: {counted(plain, 'case')} judged by threshold alone")
     return lines
 
 
 def improvement_line(results: Sequence[CaseResult]) -> str | None:
-    """That baselines could be raised, where cases improved."""
-    improved = sum(one.verdict == Verdict.IMPROVED and not one.accepted for one in results)
+    """Advice to raise baselines, where cases improved."""
+    improved = sum(result.verdict == Verdict.IMPROVED and not result.accepted for result in results)
     if not improved:
         return None
     return (

@@ -1,4 +1,4 @@
-"""What a run took: the efforts of its cases, and of workers beside them, in sum."""
+"""Usage of a run: that of its cases, and of workers outside of cases, in sum."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def together(efforts: Iterable[UsageTotals]) -> UsageTotals:
     """All of them in one; of no worker."""
     efforts = list(efforts)
     roles: Counter[str] = Counter()
-    for one in efforts:
-        roles.update(one.roles)
+    for effort in efforts:
+        roles.update(effort.roles)
     return UsageTotals(
-        loads=sum(one.loads for one in efforts),
-        inputs=sum(one.inputs for one in efforts),
-        hits=sum(one.hits for one in efforts),
-        seconds=fsum(one.seconds for one in efforts),
-        model_seconds=fsum(one.model_seconds for one in efforts),
+        loads=sum(effort.loads for effort in efforts),
+        inputs=sum(effort.inputs for effort in efforts),
+        hits=sum(effort.hits for effort in efforts),
+        seconds=fsum(effort.seconds for effort in efforts),
+        model_seconds=fsum(effort.model_seconds for effort in efforts),
         roles=dict(roles),
-        usage=sum((one.usage for one in efforts), Usage()),
+        usage=sum((effort.usage for effort in efforts), Usage()),
     )
 
 
 def between(before: UsageTotals, now: UsageTotals, seconds: float, worker: str) -> UsageTotals:
-    """What was done since: the difference of two states of one process, of these seconds."""
+    """Usage between two states of one process, within these seconds."""
     roles = {role: count - before.roles.get(role, 0) for role, count in now.roles.items()}
     return UsageTotals(
         loads=now.loads - before.loads,
@@ -44,24 +44,24 @@ def between(before: UsageTotals, now: UsageTotals, seconds: float, worker: str) 
 
 
 def effort_line(efforts: Iterable[UsageTotals]) -> str:
-    """What the run took, in one sentence."""
+    """Usage of the run, in one sentence."""
     efforts = list(efforts)
     whole = together(efforts)
     return (
-        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
-        f"{whole.hits} results from the store{_usage(whole.usage)}"
+        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in "
+        f"models), {whole.hits} results from the store{_usage(whole.usage)}"
     )
 
 
 def usage_line(usage: Usage) -> str:
-    """What servers counted, in one sentence; empty where there was no request."""
+    """Requests, tokens and cost that servers counted, in one sentence; empty without a request."""
     if not usage.requests:
         return ""
-    again = f" ({usage.retries} of them again)" if usage.retries else ""
+    retries = f" ({usage.retries} of them again)" if usage.retries else ""
     images = f", {counted(usage.images, 'image')}" if usage.images else ""
     cost = f", cost {usage.cost:.4g}" if usage.cost else ""
     return (
-        f"{counted(usage.requests, 'request')}{again}, {usage.input_tokens} tokens in, "
+        f"{counted(usage.requests, 'request')}{retries}, {usage.input_tokens} tokens in, "
         f"{usage.output_tokens} out{images}{cost}"
     )
 
@@ -74,6 +74,6 @@ def _loads(efforts: list[UsageTotals], whole: UsageTotals) -> str:
     if not whole.roles:
         return f"{whole.loads} model loads, "
     by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
-    workers = {one.worker for one in efforts if one.loads and one.worker}
+    workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
     by = f" by {counted(len(workers), 'worker')}" if workers else ""
     return f"model loads: {by_role}{by}; "

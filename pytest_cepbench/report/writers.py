@@ -50,16 +50,19 @@ _FUNCTIONS = (
     between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
     number, reach_of, settings_of, word_of,
 )  # fmt: skip
-"""What the page is made with, each under its own name."""
+"""Functions of the page's template, each under its own name."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is said of a run beside its cases.
+    """Facts of a run beside its cases.
 
-    verdict: of the whole run. lines: who was gated against what. problems: why it is incomplete.
-    infrastructure: what went wrong with machines and was made good. beside: what its processes did
-    outside of cases. deaths: of workers.
+    verdict: of the whole run.
+    lines: the model under test, and what it is compared with.
+    problems: why it is incomplete.
+    infrastructure: what went wrong with machines and was made good.
+    beside: what its processes did outside of cases.
+    deaths: of workers.
     """
 
     verdict: str
@@ -119,13 +122,13 @@ def html_page(
 
     @cache  # a category's worst samples are its group's and often the whole suite's too
     def picture(digest: str) -> str | None:
-        found = image(digest)
-        return None if found is None else _data_uri(found)
+        artifact = image(digest)
+        return None if artifact is None else _data_uri(artifact)
 
     return template.render(
         facts=facts,
         results=results,
-        said=_said(facts, results),
+        said=_summary_lines(facts, results),
         picture=picture,
         course_size=COURSE,
         interval_size=INTERVAL,
@@ -140,20 +143,20 @@ def _displayed(value: object) -> object:
 
 
 def _calm(result: CaseResult) -> bool:
-    """Whether nothing happened: the chains of such a case are not shown, there can be thousands."""
+    """True where nothing happened: chains of such cases are not shown, there can be thousands."""
     return result.accepted or result.verdict == Verdict.HELD
 
 
 def _noteworthy(result: CaseResult) -> bool:
-    """Whether the details of a case are shown by themselves, rather than folded away with others."""
-    said = bool(
+    """True where the details of a case are shown by themselves, not folded away with others."""
+    remarkable = bool(
         result.reasons or result.notes or result.failures or result.warnings or result.refused
     )
-    return result.primary and (said or not _calm(result))
+    return result.primary and (remarkable or not _calm(result))
 
 
-def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
-    """What stands of the run below its verdict."""
+def _summary_lines(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
+    """Lines below the verdict of the run."""
     passed = sum(result.passes for result in results)
     lines = [
         f"{passed} of {len(results)} cases pass: {counts_line(results)}",
@@ -167,8 +170,8 @@ def _said(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
 def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
     """Write each text beside `path` under its suffix, each at once; returns the files.
 
-    stale: whether earlier ones stay where one cannot be written, or are removed. Raises WriteError
-    then.
+    stale: whether earlier ones stay where one cannot be written, or are removed.
+    Raises WriteError then.
     """
     targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}
@@ -191,7 +194,7 @@ def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) 
 
 
 def _remove(paths: Sequence[Path]) -> list[Path]:
-    """Those that are still there after it was tried."""
+    """Remove files; returns those that are still there."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from pytest_cepbench.gate import Measurement, Noise
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.conftest import Ended, Home
 
 MODEL = "shapes:?miss=0.3"

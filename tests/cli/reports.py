@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.gate import Measurement, dump_baseline, record_of
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import RunFacts, json_document
 from pytest_cepbench.store import Store

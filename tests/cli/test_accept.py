@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pytest_cepbench.gate import CaseKey, load_baseline, record_of
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.accepting import WORSE, accept, by_name, row
 from tests.cli.conftest import Home
 from tests.cli.reports import (

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from pytest_cepbench.gate import Noise
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.cli.accepting import WORSE, accept, row
 from tests.cli.conftest import Home
 from tests.cli.reports import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.calibrating import MODEL, calibrate, noise_in
 from tests.cli.conftest import Home
 from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy

@@ -14,7 +14,8 @@ from tests.studies.toy import TOY, write_suite
 MODULE = """\
 import signal
 
-from pytest_cepbench.models.rule_based import Degradation, ShapesDescriber
+from pytest_cepbench.datasets.shapes import Degradation
+from pytest_cepbench.models.rule_based import ShapesDescriber
 
 
 class Describer(ShapesDescriber):

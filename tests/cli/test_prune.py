@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.gate import CaseKey, Measurement
-from pytest_cepbench.gate.paths import ANCHORS, anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.report import CaseResult
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (

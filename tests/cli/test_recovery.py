@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.replacement import JOURNAL, replace_files
 from tests.cli.conftest import Home
 from tests.cli.reports import CASES, Measured, accept_by_hand, result_of, write_report

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, record_of
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     ModelPool,

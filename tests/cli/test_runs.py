@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.conftest import Home
 from tests.cli.reports import CASES, GATED, Measured
 from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly

@@ -209,7 +209,8 @@ def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) ->
     """A TOML file of any name will do, and modules beside it are found."""
     place: Path = tmp_path_factory.mktemp("suites")
     (place / "models_beside.py").write_text(
-        "from pytest_cepbench.models.rule_based import ShapesDescriber, Degradation\n"
+        "from pytest_cepbench.datasets.shapes import Degradation\n"
+        "from pytest_cepbench.models.rule_based import ShapesDescriber\n"
         "class Blind(ShapesDescriber):\n"
         "    fingerprint = 'blind/1'\n"
         "def blind():\n"

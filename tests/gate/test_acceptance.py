@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.gate import Baseline, CaseKey, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply, propose
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, measured
 from tests.gate.test_baseline_formats import FIRST_FORMAT
 from tests.plugin.project import contents

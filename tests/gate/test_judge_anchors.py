@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.gate import Baseline, Measurement, Policy, Verdict, judge, load_baseline
 from pytest_cepbench.gate.acceptance import apply, propose
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, bell, measured, scored
 
 N = 200

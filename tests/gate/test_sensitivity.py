@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import Baseline, Measurement, Policy, Verdict, judge, load_baseline
 from pytest_cepbench.gate.acceptance import propose
-from pytest_cepbench.gate.paths import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.policy import check_span
 from pytest_cepbench.gate.sensitivity import (
     Range,

@@ -9,7 +9,7 @@ import pytest
 from syrupy.data import Snapshot, SnapshotCollection
 
 from pytest_cepbench.gate import CaseKey, load_baseline, record_of
-from pytest_cepbench.gate.paths import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.gate.snapshot import BaselineExtension
 from tests.gate.build import KEY, measured
 

@@ -53,7 +53,8 @@ def noisy(seed: int, b: float, noise: float, generations: Array = EVEN) -> Array
 
 def test_the_fit_is_that_of_a_general_optimiser() -> None:
     """Parameters and standard errors agree with SciPy's, started at the truth."""
-    optimize = pytest.importorskip("scipy.optimize", reason="the reference is SciPy's curve_fit")
+    from scipy import optimize
+
     for seed in range(20):
         s = noisy(seed, 0.2, 0.01)
         expected, covariance = optimize.curve_fit(curve, EVEN, s, p0=(0.4, 0.2, 0.4))
@@ -193,3 +194,28 @@ def test_what_is_no_curve_is_refused(
     """A mistake of the caller is not a curve without a rate."""
     with pytest.raises(ValueError, match=message):
         fit_drift_rate(generations, similarities)
+
+
+@pytest.mark.parametrize(
+    ("rate", "converged"),
+    [(0.0005, False), (0.00055, True), (4.9, True), (5.1, False)],
+    ids=["slower", "slowest", "fastest", "faster"],
+)
+def test_rates_are_searched_between_their_bounds(rate: float, *, converged: bool) -> None:
+    """From 0.01 / 19, the last generation, to 10 / 2, the step, which is larger than the first."""
+    found = fit_drift_rate(ODD.tolist(), curve(ODD, 0.9, rate, 0.0).tolist())
+    assert found.converged is converged
+
+
+def test_the_first_generation_can_be_larger_than_a_step() -> None:
+    """Then it bounds the rates: no faster one leaves a trace in the curve."""
+    late = np.arange(4.0, 10.0)
+    assert fit_drift_rate(late.tolist(), curve(late, 0.9, 2.4, 0.1).tolist()).converged
+    assert not fit_drift_rate(late.tolist(), curve(late, 0.9, 2.6, 0.1).tolist()).converged
+
+
+def test_the_start_itself_can_be_fitted() -> None:
+    """Generation 0 is a generation, and its similarity is a + c."""
+    start = np.arange(0.0, 8.0)
+    found = fit_drift_rate(start.tolist(), curve(start, 0.4, 0.3, 0.5).tolist())
+    assert (found.a, found.b, found.c) == pytest.approx((0.4, 0.3, 0.5), rel=1e-6)

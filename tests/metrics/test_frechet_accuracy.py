@@ -104,7 +104,8 @@ def test_twelve_digits_are_right_after_folding(root_up_to: int) -> None:
 @BOTH_WAYS
 def test_it_is_the_formula_of_the_papers(n: int, root_up_to: int) -> None:
     """With more samples than dimensions scipy's matrix square root gives the same number."""
-    linalg = pytest.importorskip("scipy.linalg", reason="the plain reference is scipy's sqrtm")
+    from scipy import linalg
+
     x, y = pair(n, n, 40)
     sx, sy = np.cov(x.T), np.cov(y.T)
     apart = ((x.mean(axis=0) - y.mean(axis=0)) ** 2).sum()

@@ -15,7 +15,7 @@ from pytest_cepbench.metrics.geneval import (
     SelectionSettings,
     judge,
 )
-from pytest_cepbench.metrics.geneval.selection import keep_objects
+from pytest_cepbench.metrics.geneval.detections import keep_objects
 from tests.metrics.geneval_scenes import (
     DOG,
     RED_DOG,

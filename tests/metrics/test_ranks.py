@@ -1,27 +1,14 @@
-"""Ranks: as SciPy defines them, and as leaderboards print them."""
+"""Ranks as leaderboards print them."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.ranks import average_ranks, rank_table, shared_ranks
+from pytest_cepbench.metrics.ranks import rank_table, shared_ranks
 
 VALUES = st.lists(st.integers(-5, 5).map(lambda i: i / 4), min_size=1, max_size=12)
-
-
-@given(VALUES)
-def test_average_ranks_are_the_usual_ones(values: list[float]) -> None:
-    """Each is 1 plus the values below it plus half of the others that equal it; no rank is lost."""
-    found = average_ranks(np.array(values)).tolist()
-    expected = [
-        1 + sum(other < value for other in values) + (values.count(value) - 1) / 2
-        for value in values
-    ]
-    assert found == expected
-    assert sum(found) == len(values) * (len(values) + 1) / 2
 
 
 @given(values=VALUES, higher_is_better=st.booleans())
@@ -71,5 +58,3 @@ def test_what_cannot_be_ranked_is_refused(values: list[float]) -> None:
     """NaN has no place in an order, and a table is not a column."""
     with pytest.raises(ValueError, match="finite numbers to rank"):
         shared_ranks(values, higher_is_better=True)
-    with pytest.raises(ValueError, match="finite numbers to rank"):
-        average_ranks(np.array(values))

@@ -1,34 +1,40 @@
-"""One-sided confidence bounds of a mean paired difference, by the method that suits the data."""
+"""One-sided confidence bounds of a mean paired difference, by the method that suits the data.
+
+A lump is a set of differences most of which are alike, so that their mean has no bell shape.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite, sqrt
-from typing import Literal
+from math import ceil, isfinite, sqrt
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pytest_cepbench.gate.statistics.bca import bca_steps
-from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact
-from pytest_cepbench.gate.statistics.lump import find_lump
-from pytest_cepbench.gate.statistics.paired import Array, Differences
-from pytest_cepbench.gate.statistics.skewed_t import t_steps
-from pytest_cepbench.gate.statistics.symmetric import upper_symmetric
+from pytest_cepbench.gate.statistics.differences import Array, Differences
+from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact, upper_symmetric
+from pytest_cepbench.gate.statistics.spread_bounds import bca_steps, t_steps
 
 Method = Literal["auto", "t", "bca", "exact"]
 
 _GRID = 9  # decimals within which differences of six-decimal scores count as equal
+_HALF, _QUARTER = 0.5, 0.25  # of the other units: alike enough for a lump, and for none of it
+_FEW, _ENOUGH = 30, 45  # unlike units, too few for a bell shape, and enough for it
+_NEAR, _APART = 0.0005, 0.001  # of the span: counts as the same difference, and as another
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What can be said of the true mean difference.
+    """Confidence bounds of the true mean difference.
 
-    mean: of the pairs. low, high: one-sided bounds; the true mean is below low with probability at
-    most alpha, and above high with probability at most alpha. None, of a set metric only, where
-    nothing can be said. alpha: that probability. method: which bounds they are, "t", "BCa" or
-    "exact". units: clusters that they count. statement: a sentence where the data needed special
-    treatment, else "".
+    mean: of the pairs.
+    low, high: one-sided bounds; the true mean is below low with probability at most alpha, and
+    above high with probability at most alpha. None, of a set metric only, where nothing can be
+    said.
+    alpha: that probability.
+    method: which bounds they are, "t", "BCa" or "exact".
+    units: clusters that they count.
+    statement: a sentence where the data needed special treatment, else "".
     """
 
     mean: float
@@ -78,32 +84,34 @@ def mean_bounds(
         msg = f"span is the most that a sample can lose, above 0 and finite, got {span}"
         raise ValueError(msg)
     if blocks:
-        return _of_blocks(d, alpha)
+        return _block_bounds(d, alpha)
     if d.center is not None:
         msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         raise ValueError(msg)
     lump = find_lump(d, span)
     spread = d.units > 1 and _spreads(d.residuals)
     if method == "exact" or not spread or (method == "auto" and shares):
-        exact = _exact(d, alpha, span, lump.statement if lump.share == 1 and not shares else "")
+        exact = _exact_bounds(
+            d, alpha, span, lump.statement if lump.share == 1 and not shares else ""
+        )
         return exact if shares or method == "exact" else _symmetric_above(d, exact, span)
     if method != "auto" or not lump.share:
-        return _by_spread(d, alpha, "t" if method == "auto" else method, span)
-    exact = _symmetric_above(d, _exact(d, alpha, span, lump.statement), span)
+        return _spread_bounds(d, alpha, "t" if method == "auto" else method, span)
+    exact = _symmetric_above(d, _exact_bounds(d, alpha, span, lump.statement), span)
     if lump.share == 1:
         return exact
-    return _between(_by_spread(d, alpha, "t", span), exact, lump.share)
+    return _between(_spread_bounds(d, alpha, "t", span), exact, lump.share)
 
 
-def _by_spread(d: Differences, alpha: float, method: Method, span: float) -> Bounds:
-    low, high = _away(d, alpha, method)
+def _spread_bounds(d: Differences, alpha: float, method: Method, span: float) -> Bounds:
+    low, high = _distances(d, alpha, method)
     worst, best = _extremes(d, span)
     name = "BCa" if method == "bca" else "t"
     return Bounds(d.mean, max(d.mean - low, worst), min(d.mean + high, best), alpha, name, d.units)
 
 
 def _between(t: Bounds, exact: Bounds, share: float) -> Bounds:
-    """So much of the way from the one to the other: each errs as it says, and so does this."""
+    """Bounds between two kinds: each errs as it says, and so does the mixture."""
 
     def between(near: float | None, far: float | None) -> float:
         assert near is not None  # only blocks of a set metric have no bounds
@@ -118,18 +126,18 @@ def _spreads(residuals: Array) -> bool:
     return float(np.abs(residuals).max()) > 10.0**-_GRID
 
 
-def _of_blocks(d: Differences, alpha: float) -> Bounds:
+def _block_bounds(d: Differences, alpha: float) -> Bounds:
     if d.units < 2:
         statement = "one block of samples shows no spread: a set metric needs at least two"
         return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
     if not _spreads(d.residuals):
         statement = "all blocks of samples differ alike: their spread says nothing"
         return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
-    low, high = _away(d, alpha, "t")
+    low, high = _distances(d, alpha, "t")
     return Bounds(d.mean, d.mean - low, d.mean + high, alpha, "t", d.units)
 
 
-def _away(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
+def _distances(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
     if method == "bca":
         return bca_steps(d.residuals, alpha)
     error = d.sd / sqrt(d.units)
@@ -137,7 +145,7 @@ def _away(d: Differences, alpha: float, method: Method) -> tuple[float, float]:
     return low * error, high * error
 
 
-def _exact(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
+def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
     values = d.weighted()
     worst, best = _extremes(d, span)
     heaviest = float(d.weights().max())
@@ -156,7 +164,7 @@ def _exact(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
 
 
 def _symmetric_above(d: Differences, exact: Bounds, span: float) -> Bounds:
-    """With the upper bound by symmetry: no more than the span where there are too few units for one.
+    """Exact bounds with the upper one by symmetry: the span where there are too few units for one.
 
     One more unit that gained the whole span would hide every loss but the largest; without drift
     gains that large are no likelier than such losses.
@@ -174,3 +182,89 @@ def _by_symmetry(d: Differences, alpha: float, best: float) -> float:
 def _extremes(d: Differences, span: float) -> tuple[float, float]:
     """The least and the most that a mean can be: the span, or what a sample showed beyond it."""
     return min(-span, float(d.values.min())), max(span, float(d.values.max()))
+
+
+class Lump(NamedTuple):
+    """Degree to which differences are a lump.
+
+    share: 1 where they are one, 0 where not at all, and between as it dissolves.
+    statement: a sentence where they are, else "".
+    """
+
+    share: float
+    statement: str
+
+
+def find_lump(d: Differences, span: float) -> Lump:
+    """Lump that differences form, by how many units are alike and how many are not.
+
+    span: the most that a sample can lose or gain. A lump is full where at least half of the units
+    have the same difference and at most 30 another, and gone where fewer than a quarter have the
+    same or 45 another. Differences within 0.0005 of the span are the same, those 0.001 apart are
+    not: noise of such a size says nothing of what a sample may lose that no unit shows. Units whose
+    categories each have a difference of their own are alike as well. Between these numbers the
+    share falls evenly, so that no small change of the data changes the bounds much.
+    """
+    count = d.units
+    if count == 1:
+        statement = "one unit shows no spread: the bounds allow for whatever others may show"
+        return Lump(1.0, statement)
+    weights = d.weights()
+    values = np.sort(d.weighted() / weights)
+    apart = np.sort(d.residuals / weights)
+    least = max(ceil(_QUARTER * (count - 1)) + 1, count - _ENOUGH)
+    reach = 2 * _APART * span
+    if not any((x[least - 1 :] - x[: count - least + 1]).min() <= reach for x in (values, apart)):
+        return Lump(0.0, "")
+    alike = _count_alike(values, values, span)
+    within = float(_count_alike(apart, np.zeros(1), span)[0])
+    most = max(float(alike.max()), within)
+    falling = ((most - 1) / (count - 1) - _QUARTER) / (_HALF - _QUARTER)
+    share = _clipped(falling) * _clipped((_ENOUGH - (count - most)) / (_ENOUGH - _FEW))
+    if not share:
+        return Lump(0.0, "")
+    return Lump(share, _statement(values, float(values[int(alike.argmax())]), share, most, within))
+
+
+def _count_alike(values: Array, centers: Array, span: float) -> Array:
+    """(m,) how many values are the same as each center; those between near and apart in part.
+
+    values: (n,) rising.
+    centers: (m,).
+    """
+    sums = np.append(0.0, np.cumsum(values))
+
+    def tent(reach: float) -> Array:
+        """Sum over values of what their distance leaves of the reach."""
+        first = np.searchsorted(values, centers - reach, "left")
+        middle = np.searchsorted(values, centers, "left")
+        last = np.searchsorted(values, centers + reach, "right")
+        above = sums[last] - sums[middle] - centers * (last - middle)
+        below = centers * (middle - first) - (sums[middle] - sums[first])
+        return np.asarray(reach * (last - first) - above - below, np.float64)
+
+    wide, narrow = tent(_APART * span), tent(_NEAR * span)
+    return np.round((wide - narrow) / ((_APART - _NEAR) * span), 6)
+
+
+def _clipped(share: float) -> float:
+    return min(max(share, 0.0), 1.0)
+
+
+def _statement(values: Array, center: float, share: float, most: float, within: float) -> str:
+    count, same = len(values), round(most)
+    value = f"{round(center, _GRID) + 0.0:g}"
+    if float(values[-1] - values[0]) <= 10.0**-_GRID:
+        return f"all {count} differences are {value}: the bounds allow for rare others"
+    if within == count:
+        return "no category shows any spread: the bounds allow for rare others"
+    equal = np.abs(values - center) <= 10.0**-_GRID
+    if within == most and equal.sum() < same:
+        statement = f"{same} of {count} differences are those of their category"
+    elif equal.sum() == same:
+        statement = f"{same} of {count} differences are {value}"
+    else:
+        statement = f"{same} of {count} differences are {value} but for noise"
+    if share < 1:
+        return f"{statement}, few are others: the bounds lie between exact ones and t"
+    return f"{statement}, too few are others for a bell shape"

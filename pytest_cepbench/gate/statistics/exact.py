@@ -1,4 +1,4 @@
-"""Bounds of a mean whose worst possible value is known: no bell shape, no large sample needed."""
+"""Bounds without a bell shape: of a mean with a known worst value, and of symmetric differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _NORMAL = NormalDist()
 def lower_exact(values: Array, worst: float, alpha: float) -> float:
     """Lower bound at level alpha of a mean of values that are never below worst.
 
-    values: (n,) finite, n >= 1, none below worst. alpha: in (0, 0.5].
+    values: (n,) finite, n >= 1, none below worst.
+    alpha: in (0, 0.5].
     Returns the alpha-quantile of sum_i D_i z_i, where z are the values with one more at worst, and
     D is uniform on the simplex (Dirichlet with all parameters 1). Between worst and the largest
     value. On values of 0 and 1 with worst = 0 it is Clopper and Pearson's bound; for n equal values
@@ -38,21 +39,27 @@ def lower_exact(values: Array, worst: float, alpha: float) -> float:
     for small samples, ICML 2021.
     Raises ValueError for other numbers.
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or not len(given) or not (np.isfinite(given).all() and 0 < alpha <= 0.5):
-        msg = f"expected (n,) finite values and alpha in (0, 0.5], got {given.tolist()} and {alpha}"
+    numbers = np.asarray(values, dtype=np.float64)
+    if (
+        numbers.ndim != 1
+        or not len(numbers)
+        or not (np.isfinite(numbers).all() and 0 < alpha <= 0.5)
+    ):
+        msg = (
+            f"expected (n,) finite values and alpha in (0, 0.5], got {numbers.tolist()} and {alpha}"
+        )
         raise ValueError(msg)
-    if given.min() < worst:
-        msg = f"a value of {given.min()} is below the worst that was said to be possible, {worst}"
+    if numbers.min() < worst:
+        msg = f"a value of {numbers.min()} is below the worst that was said to be possible, {worst}"
         raise ValueError(msg)
-    span = float(given.max()) - worst
+    span = float(numbers.max()) - worst
     if span == 0:
         return worst
     points, counts = np.unique(
-        np.append(np.round((given - worst) / span, _GRID), 0.0), return_counts=True
+        np.append(np.round((numbers - worst) / span, _GRID), 0.0), return_counts=True
     )
     if len(points) == 2 and counts[0] == 1:
-        return worst + span * float(alpha ** (1 / len(given)))
+        return worst + span * float(alpha ** (1 / len(numbers)))
     return worst + span * _quantile(points, counts.astype(np.float64), alpha)
 
 
@@ -64,9 +71,9 @@ def upper_exact(values: Array, best: float, alpha: float) -> float:
 def _quantile(points: Array, counts: Array, alpha: float) -> float:
     """The q with P(sum D_i z_i <= q) = alpha, by Newton on the logarithm.
 
-    points: (m,) distinct, from 0 to 1. counts: (m,). The distribution is log-concave, so from
-    below Newton never steps past q; a step out of the interval that must hold q is replaced by
-    halving it.
+    points: (m,) distinct, from 0 to 1.
+    counts: (m,). The distribution is log-concave, so from below Newton never steps past q; a step
+    out of the interval that must hold q is replaced by halving it.
     """
     total = float(counts.sum())
     mean = float(points @ counts) / total
@@ -91,8 +98,9 @@ def _quantile(points: Array, counts: Array, alpha: float) -> float:
 def _probability(away: Array, counts: Array, tilt: float | None) -> tuple[float, float, float]:
     """P(sum_j G_j a_j <= 0), its derivative by the common shift of all a_j downward, and the tilt.
 
-    away: (m,) a_j, of both signs, the least first. counts: (m,) shapes of the independent Gamma
-    variables G_j. tilt: a first guess of the saddlepoint.
+    away: (m,) a_j, of both signs, the least first.
+    counts: (m,) shapes of the independent Gamma variables G_j.
+    tilt: a first guess of the saddlepoint.
     The integral 1 / (2 pi i) of prod (1 - a_j s)^-n_j / -s over the vertical line through the
     saddlepoint s = -tilt, by the trapezoid rule, which converges faster than any power of its step.
     Steps are even in u of y = width * sinh(u), since the tails of few variables are long, and are
@@ -117,8 +125,11 @@ def _probability(away: Array, counts: Array, tilt: float | None) -> tuple[float,
 class _Saddle:
     """The vertical line where the integrand is least on the real axis, at s = -tilt.
 
-    log_peak: of the integrand there. width: of its peak. ratios: (m,) a_j / (1 + a_j tilt), by
-    which each factor is 1 - i y r_j at height y, against its value at the peak. counts: (m,).
+    log_peak: of the integrand there.
+    width: of its peak.
+    ratios: (m,) a_j / (1 + a_j tilt), by which each factor is 1 - i y r_j at height y, against its
+    value at the peak.
+    counts: (m,).
     shifts: (m,) n_j / (1 + a_j tilt).
     """
 
@@ -166,3 +177,29 @@ def _saddle(away: Array, counts: Array, tilt: float | None) -> _Saddle:
         t -= slope / curve / (1 + decrement if decrement > 0.25 else 1)
     log_peak = -float(np.log1p(away * t) @ counts) - log(t)
     return _Saddle(t, log_peak, 1 / sqrt(curve), ratios, counts, counts / (1 + away * t))
+
+
+def upper_symmetric(values: Array, weights: Array, mean: float, alpha: float) -> float | None:
+    """Upper bound at level alpha of a weighted mean, of units that lie symmetrically about it.
+
+    values: (K,) of the units.
+    weights: (K,) above 0, of mean 1.
+    mean: theirs.
+    alpha: in (0, 0.5].
+    Returns mean + s sqrt(2 L / (K - 2 L q)) with L = log(1 / alpha), s the root mean square of the
+    weighted distances from the mean, and q the mean squared weight; None for 2 L q units or fewer,
+    which can show nothing at this level.
+    Without drift a candidate and its baseline could be exchanged, so that a difference and its
+    opposite are equally likely: whether the bound lies below 0 is then Hoeffding's bound of what
+    random signs make of the sum (of the sizes that were seen), which holds for every such law,
+    however lumped: twelve losses of twelve are evidence, also where all of them are equal.
+    Source: Hoeffding, Probability inequalities for sums of bounded random variables, 1963; Efron,
+    Student's t-test under symmetry conditions, 1969.
+    """
+    steps = -2 * log(alpha)
+    units = len(values)
+    left = units - steps * float(weights @ weights) / units
+    if left <= 0:
+        return None
+    apart = weights * (values - mean)
+    return mean + sqrt(float(apart @ apart) / units) * sqrt(steps / left)

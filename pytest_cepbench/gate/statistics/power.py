@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import ceil, isfinite, sqrt
 from statistics import NormalDist
 
-from pytest_cepbench.gate.statistics.skewed_t import careful_quantile, t_step
+from pytest_cepbench.gate.statistics.spread_bounds import careful_quantile, t_step
 from pytest_cepbench.metrics.student_t import t_upper_quantile
 
 POWER = 0.8
-"""How often a drop that is planned for shall be seen."""
+"""Share of runs in which a drop that is planned for shall be seen."""
 
 _NORMAL = NormalDist()
 _USUAL = 0.4  # standard errors by which bell-shaped samples are skewed to the bad side, on average
@@ -18,8 +18,10 @@ _USUAL = 0.4  # standard errors by which bell-shaped samples are skewed to the b
 def samples_needed(sd: float, drop: float, alpha: float, power: float = POWER) -> int:
     """Units needed to tell a drop from none, at least 2.
 
-    sd: standard deviation of a unit's difference (`Differences.sd`), above 0. drop: above 0, in the
-    same unit. alpha: error of a bound, in (0, 0.5]. power: in (0.5, 1).
+    sd: standard deviation of a unit's difference (`Differences.sd`), above 0.
+    drop: above 0, in the same unit.
+    alpha: error of a bound, in (0, 0.5].
+    power: in (0.5, 1).
     With so many, in a share `power` of runs, the drop is excluded when there is none (low > -drop)
     and seen when it is there (high < 0). The least n with sqrt(n) * drop / sd >= T + t, where T is
     what the gate's bound of bell-shaped differences uses (`t_step`), and t Student's quantile for
@@ -55,9 +57,11 @@ def smallest_visible(
 ) -> float:
     """The smallest true drop that the regression gate finds in a share `power` of runs.
 
-    sd, alpha, power: as in `samples_needed`. units: clusters compared, at least 2. tolerance: at
-    least 0. Found means mean < -tolerance and high < 0: the drop must be larger than the tolerance
-    and larger than the noise, whichever asks for more. Positive, in the unit of sd.
+    sd, alpha, power: as in `samples_needed`.
+    units: clusters compared, at least 2.
+    tolerance: at least 0.
+    Found means mean < -tolerance and high < 0: the drop must be larger than the tolerance and
+    larger than the noise, whichever asks for more. Positive, in the unit of sd.
     Raises ValueError for other numbers.
     """
     _check(sd, alpha, power)

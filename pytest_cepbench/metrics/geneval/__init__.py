@@ -6,7 +6,6 @@ color rule, `judge`; then the accuracies over all images.
 
 from pytest_cepbench.metrics.geneval.accuracy import (
     mgg,
-    mgg_of_prompts,
     micro_average,
     overall_accuracy,
     overall_by_generation,
@@ -19,15 +18,24 @@ from pytest_cepbench.metrics.geneval.colors import (
     crop_object,
     zero_shot_color,
 )
-from pytest_cepbench.metrics.geneval.detector_queries import (
+from pytest_cepbench.metrics.geneval.detections import (
+    GENEVAL,
+    MGG_CODE,
     QUERY_STYLES,
     DetectorQuery,
+    Found,
     QueryStyle,
+    SelectionSettings,
     objects_by_class,
     queries,
 )
-from pytest_cepbench.metrics.geneval.evaluator import PromptResult, ToColor, judge, objects_to_color
-from pytest_cepbench.metrics.geneval.relations import relations
+from pytest_cepbench.metrics.geneval.evaluator import (
+    PromptResult,
+    ToColor,
+    judge,
+    objects_to_color,
+    relations,
+)
 from pytest_cepbench.metrics.geneval.requirements import (
     RELATIONS,
     TASKS,
@@ -40,7 +48,6 @@ from pytest_cepbench.metrics.geneval.requirements import (
     parse_prompt,
     prompt_metadata,
 )
-from pytest_cepbench.metrics.geneval.selection import GENEVAL, MGG_CODE, Found, SelectionSettings
 
 __all__ = [
     "COLORS",
@@ -66,7 +73,6 @@ __all__ = [
     "crop_object",
     "judge",
     "mgg",
-    "mgg_of_prompts",
     "micro_average",
     "objects_by_class",
     "objects_to_color",

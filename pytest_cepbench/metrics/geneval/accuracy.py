@@ -1,4 +1,4 @@
-"""From right and wrong images to accuracies: per task, overall, per generation, MGG."""
+"""Accuracies from right and wrong images: per task, overall, per generation, MGG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def task_accuracies(correct: BoolArray, tasks: Sequence[str]) -> dict[str, float
 
     correct: (n,), one for every image that was to be made, or (n, G) for G generations, which are
     pooled. An image that is missing is wrong; the released evaluators of GenEval and MGG leave it
-    out of the number of images instead. tasks: the n images' tasks. Values in [0, 1].
+    out of the number of images instead.
+    tasks: the n images' tasks. Values in [0, 1].
     Raises ValueError where there is no image or the lengths differ.
     """
     return {task: fsum(part) / len(part) for task, part in _by_task(correct, tasks).items()}
@@ -28,8 +29,9 @@ def task_accuracies(correct: BoolArray, tasks: Sequence[str]) -> dict[str, float
 def overall_accuracy(correct: BoolArray, tasks: Sequence[str]) -> float:
     """GenEval's overall score: unweighted mean of the accuracies of the tasks that are there.
 
-    correct, tasks: as in `task_accuracies`. In [0, 1]. Source: GenEval's released summary; the
-    Telephone Game, section 3.2. For (n, G) this is MGG, see there.
+    correct, tasks: as in `task_accuracies`. In [0, 1].
+    Source: GenEval's released summary; the Telephone Game, section 3.2. For (n, G) this is MGG, see
+    there.
     """
     return mean_of_categories(
         {task: np.array(part) for task, part in _by_task(correct, tasks).items()}
@@ -40,15 +42,6 @@ def overall_by_generation(correct: BoolArray, tasks: Sequence[str]) -> FloatArra
     """GenEval's overall score at each generation: (n, G) -> (G,), in [0, 1]."""
     columns = _two_dimensional(correct).T
     return np.array([overall_accuracy(column, tasks) for column in columns])
-
-
-def mgg_of_prompts(correct: BoolArray) -> FloatArray:
-    """Each prompt's part in MGG: the share of its generations that are right, (n, G) -> (n,).
-
-    The unweighted mean over tasks of the means of these over prompts is MGG.
-    """
-    shares: FloatArray = _two_dimensional(correct).mean(axis=1)
-    return shares
 
 
 def mgg(correct: BoolArray, tasks: Sequence[str]) -> float:
@@ -64,8 +57,10 @@ def mgg(correct: BoolArray, tasks: Sequence[str]) -> float:
 def micro_average(correct: BoolArray) -> float:
     """Share of all images that are right, however many of them a task has, in [0, 1].
 
-    correct: (n,) or (n, G). Source: the "overall" of the Telephone Game's released code, which
-    pools images over tasks and generations. Raises ValueError where there is no image.
+    correct: (n,) or (n, G).
+    Source: the "overall" of the Telephone Game's released code, which pools images over tasks and
+    generations.
+    Raises ValueError where there is no image.
     """
     if not correct.size:
         msg = "the accuracy of no images is not defined"

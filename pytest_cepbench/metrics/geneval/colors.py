@@ -31,7 +31,7 @@ TEMPLATES = (
     "a photo of a {color}-colored {name}",
     "a photo of a {color} object",
 )
-"""What is asked of each color and class."""
+"""Texts of each color and class."""
 
 _CANVAS = (0x99, 0x99, 0x99)
 
@@ -46,10 +46,11 @@ def color_prompts(name: str) -> tuple[tuple[str, ...], ...]:
 def zero_shot_color(image_vectors: FloatArray, text_vectors: FloatArray) -> list[str]:
     """The color of each cut-out object.
 
-    image_vectors: (n, d) of the cut-outs (`crop_object`). text_vectors: (10, 3, d) of the texts of
-    their class (`color_prompts`); any lengths. A color's vector is the mean of its texts' unit
-    vectors, normalised again; the color of an object is the one of the largest cosine, the earlier
-    in `COLORS` where two are equal. Source: the GenEval evaluator as released.
+    image_vectors: (n, d) of the cut-outs (`crop_object`).
+    text_vectors: (10, 3, d) of the texts of their class (`color_prompts`); any lengths. A color's
+    vector is the mean of its texts' unit vectors, normalised again; the color of an object is the
+    one of the largest cosine, the earlier in `COLORS` where two are equal.
+    Source: the GenEval evaluator as released.
     Raises ValueError for other shapes and for vectors that are zero or not finite.
     """
     shape = (len(COLORS), len(TEMPLATES))

@@ -1,24 +1,28 @@
-"""Whether an image shows what its prompt asks for: GenEval's rules."""
+"""GenEval's rules: is an image right for its prompt, and if not, why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import hypot
 
 from pytest_cepbench.artifacts import Detection
-from pytest_cepbench.metrics.geneval.relations import relations
-from pytest_cepbench.metrics.geneval.requirements import Clause, Prompt
-from pytest_cepbench.metrics.geneval.selection import (
+from pytest_cepbench.metrics.geneval.detections import (
     GENEVAL,
+    Box,
     Found,
     SelectionSettings,
     keep_objects,
 )
+from pytest_cepbench.metrics.geneval.requirements import Clause, Prompt, Relation
+
+_NOWHERE = 1e-3
+"""An offset of less than this many pixels along both axes, net of the margin, is no relation."""
 
 
 @dataclass(frozen=True)
 class PromptResult:
-    """How an image was judged. reasons: one sentence for each demand that is not met."""
+    """Judgement of an image. reasons: one sentence for each demand that is not met."""
 
     correct: bool
     reasons: tuple[str, ...] = ()
@@ -35,7 +39,7 @@ class ToColor:
 def objects_to_color(
     prompt: Prompt, found: Found, settings: SelectionSettings = GENEVAL
 ) -> tuple[ToColor, ...]:
-    """The detections whose color `judge` needs and nobody has told yet, none twice.
+    """The detections whose color `judge` needs and does not have yet, none twice.
 
     These are the most confident `count` of each clause that has a color, where there are as many;
     detections that carry a color are left out. None in the variant "mgg-code".
@@ -57,14 +61,15 @@ def judge(
     colors: Mapping[ToColor, str],
     settings: SelectionSettings = GENEVAL,
 ) -> PromptResult:
-    """Whether everything included is there and nothing excluded.
+    """Judge an image: everything included must be there, and nothing excluded.
 
     found: class -> detections of that class (see `objects_by_class`).
     colors: the color of everything that `objects_to_color` names.
     Source: the GenEval evaluator as released, and for "mgg-code" the Telephone Game's; the latter's
     paper (section 3.2) refers to GenEval's rules and does not mention what its code changes. A
-    clause is judged by its most confident `count` detections alone: a further one of the right color
-    or in the right place does not help. A clause that fails in any way is no target for a later one.
+    clause is judged by its most confident `count` detections alone: a further one of the right
+    color or in the right place does not help. A clause that fails in any way is no target for a
+    later one.
     Raises ValueError where a color is needed that is neither in `colors` nor told by the detector.
     """
     kept = keep_objects(prompt, found, settings)
@@ -106,10 +111,10 @@ def _miscolored(
 ) -> str | None:
     if not _looks_at_color(clause, settings):
         return None
-    told = [_color(ToColor(clause.name, detection), colors) for detection in objects]
-    if told.count(str(clause.color)) >= clause.count:
+    colored = [_color(ToColor(clause.name, detection), colors) for detection in objects]
+    if colored.count(str(clause.color)) >= clause.count:
         return None
-    return f"{clause.count} {clause.color} {clause.name} expected, found {', '.join(told)}"
+    return f"{clause.count} {clause.color} {clause.name} expected, found {', '.join(colored)}"
 
 
 def _color(needed: ToColor, colors: Mapping[ToColor, str]) -> str:
@@ -154,3 +159,49 @@ def _relations(
         min_offset=settings.min_offset,
         in_pixels=settings.variant == "mgg-code",
     )
+
+
+def relations(
+    subject: Box,
+    target: Box,
+    *,
+    position_threshold: float = 0.1,
+    min_offset: float = 0.5,
+    in_pixels: bool = False,
+) -> frozenset[Relation]:
+    """The relations of a box to another: none, one, or two on a diagonal.
+
+    subject, target: left, top, right, bottom in pixels.
+    position_threshold: share of the summed widths (heights) that is taken off the centers' offset.
+    min_offset: what must be exceeded by the rest of the offset as a share of the centers' whole
+    distance.
+    Source: the GenEval evaluator as released.
+    in_pixels: compare the rest in pixels with min_offset, as the Telephone Game's released code
+    does: it never finds fewer relations between centers a pixel or more apart, and often finds more
+    (a box 300 pixels above and 6 to the left is "left of" as well). Its paper means GenEval's rule.
+    """
+    across = _beyond(subject[0], subject[2], target[0], target[2], position_threshold)
+    down = _beyond(subject[1], subject[3], target[1], target[3], position_threshold)
+    if abs(across) < _NOWHERE and abs(down) < _NOWHERE:
+        return frozenset()
+    unit = 1.0 if in_pixels else _distance(subject, target)
+    judged: tuple[tuple[Relation, float], ...] = (
+        ("left of", -across),
+        ("right of", across),
+        ("above", -down),
+        ("below", down),
+    )
+    return frozenset(relation for relation, offset in judged if offset / unit > min_offset)
+
+
+def _beyond(low: float, high: float, target_low: float, target_high: float, share: float) -> float:
+    """Offset of the centers along one axis, less the margin; 0 within it."""
+    offset = (low + high) / 2 - (target_low + target_high) / 2
+    rest = max(abs(offset) - share * ((high - low) + (target_high - target_low)), 0.0)
+    return rest if offset > 0 else -rest
+
+
+def _distance(subject: Box, target: Box) -> float:
+    across = (subject[0] + subject[2]) / 2 - (target[0] + target[2]) / 2
+    down = (subject[1] + subject[3]) / 2 - (target[1] + target[3]) / 2
+    return hypot(across, down)

@@ -1,4 +1,4 @@
-"""What a GenEval prompt asks for: its clauses, as the metadata of the prompt suite states them."""
+"""Requirements of a GenEval prompt: its clauses, as the suite's metadata states them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 Relation = Literal["left of", "right of", "above", "below"]
 
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
-"""Where one object can be relative to another, as seen in the image."""
+"""Position of one object relative to another, as seen in the image."""
 
 _CLAUSE_FIELDS = {"class", "count", "color", "position"}
 _EXCLUSION_FIELDS = {"class", "count"}
@@ -24,9 +24,10 @@ _EXCLUSION_FIELDS = {"class", "count"}
 
 @dataclass(frozen=True)
 class Position:
-    """Where an object must be.
+    """Required position of an object.
 
-    relation: of this object to its target. target: index of the target's clause, an earlier one.
+    relation: of this object to its target.
+    target: index of the target's clause, an earlier one.
     Raises ValueError for an unknown relation or an index that is not a whole number from 0.
     """
 
@@ -77,7 +78,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What an image must show to be right: all that is included, nothing that is excluded.
+    """Requirements of a right image: all that is included, nothing that is excluded.
 
     Raises ValueError for an unknown task, for no included clause, and for a position that points to
     its own or a later clause: a target is judged before what is placed by it.
@@ -97,8 +98,8 @@ class Prompt:
         for index, clause in enumerate(self.include):
             if clause.position is not None and clause.position.target >= index:
                 msg = (
-                    f"include[{index}]: position: clause {clause.position.target} is not an earlier "
-                    "one; the target stands before what is placed by it"
+                    f"include[{index}]: position: clause {clause.position.target} is not an "
+                    "earlier one; the target stands before what is placed by it"
                 )
                 raise ValueError(msg)
 
@@ -107,7 +108,8 @@ def parse_prompt(metadata: Mapping[str, Any]) -> Prompt:
     """The clauses in a prompt's metadata.
 
     metadata: as in a line of GenEval's `evaluation_metadata.jsonl`: "tag", "include" and, where
-    there is one, "exclude"; other fields are not read. Raises ValueError naming the field.
+    there is one, "exclude"; other fields are not read.
+    Raises ValueError naming the field.
     """
     if "tag" not in metadata:
         msg = f"tag: missing; one of {', '.join(TASKS)} is expected"
@@ -127,7 +129,9 @@ def prompt_metadata(prompt: Prompt) -> dict[str, Any]:
     """A prompt's metadata as built-in types, fields in the order of the published file."""
     metadata: dict[str, Any] = {"tag": prompt.task, "include": [*map(_clause, prompt.include)]}
     if prompt.exclude:
-        metadata["exclude"] = [{"class": one.name, "count": one.count} for one in prompt.exclude]
+        metadata["exclude"] = [
+            {"class": clause.name, "count": clause.count} for clause in prompt.exclude
+        ]
     return metadata
 
 
@@ -147,8 +151,8 @@ def _parse_clause(fields: object, where: str) -> Clause:
         msg = f"{where}: position: [relation, index of a clause] is expected, got {position!r}"
         raise ValueError(msg)
     try:
-        place = None if position is None else Position(*position)
-        return Clause(known["class"], known["count"], known.get("color"), place)
+        relation = None if position is None else Position(*position)
+        return Clause(known["class"], known["count"], known.get("color"), relation)
     except ValueError as error:
         msg = f"{where}: {error}"
         raise ValueError(msg) from error
@@ -181,8 +185,8 @@ def _fields(fields: object, allowed: set[str], where: str) -> Mapping[str, Any]:
 
 def _list(value: object, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
-        found = "missing" if value is None else f"got {value!r}"
-        msg = f"{where}: a list of clauses is expected, {found}"
+        actual = "missing" if value is None else f"got {value!r}"
+        msg = f"{where}: a list of clauses is expected, {actual}"
         raise ValueError(msg)  # noqa: TRY004 - as above
     return value
 

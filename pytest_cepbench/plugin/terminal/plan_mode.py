@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.gate.noise_model import reach
+from pytest_cepbench.gate.sensitivity import reach
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes

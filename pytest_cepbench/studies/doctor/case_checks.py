@@ -9,17 +9,16 @@ from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.gate import Noise
-from pytest_cepbench.gate.acceptance import readable
-from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.baseline import baseline_path, record_of, usable_baseline
 from pytest_cepbench.gate.measurement import DECIMALS
-from pytest_cepbench.gate.noise_model import Reach, reach
-from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.gate.sensitivity import (
     SMALL_SHARE,
     SMALLEST_SHARE,
     Range,
+    Reach,
     largest_drop,
     range_of,
+    reach,
 )
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.calibration import Calibrated
@@ -204,7 +203,7 @@ def _seen(calibrated: Calibrated, baselines: Path) -> _Seen:
     if calibrated.noise is not None and calibrated.noise.sd > 0:
         return _Seen(calibrated, calibrated.noise, "seeds")
     assert calibrated.measured is not None
-    kept = readable(baseline_path(baselines, calibrated.key), calibrated.key)
+    kept = usable_baseline(baseline_path(baselines, calibrated.key), calibrated.key)
     same = kept is not None and kept.identity == record_of(calibrated.measured).identity
     if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
         return _Seen(calibrated, kept.noise, "baseline")

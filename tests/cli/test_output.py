@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.cli.rendering import LONGEST_NAME, Section, Table, short, to_markdown, to_text
+from pytest_cepbench.cli.output import LONGEST_NAME, Section, Table, short, to_markdown, to_text
 
 CELLS = st.text(max_size=60)
 

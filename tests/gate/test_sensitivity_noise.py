@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Noise, Policy
-from pytest_cepbench.gate.noise_model import Reach, reach, tolerance_remark
+from pytest_cepbench.gate.sensitivity import Reach, reach, tolerance_remark
 from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
 
 SDS = st.floats(1e-4, 1.0)

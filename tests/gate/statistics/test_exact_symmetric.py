@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
-from pytest_cepbench.gate.statistics.symmetric import upper_symmetric
+from pytest_cepbench.gate.statistics.exact import upper_symmetric
 
 ALPHAS = (0.05, 0.05 / 14, 0.05 / 40)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
-from pytest_cepbench.gate.statistics.lump import find_lump
+from pytest_cepbench.gate.statistics.bounds import find_lump
 from tests.gate.statistics.build import Array, sample
 
 RNG = np.random.default_rng(8)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import bca
-from pytest_cepbench.gate.statistics.bca import bca_steps
+from pytest_cepbench.gate.statistics import spread_bounds
+from pytest_cepbench.gate.statistics.spread_bounds import bca_steps
 from tests.gate.statistics.build import Array, sample
 
 
@@ -16,7 +16,8 @@ from tests.gate.statistics.build import Array, sample
 @pytest.mark.parametrize("shape", ["normal", "skewed"])
 def test_bounds_are_those_of_scipy(shape: str, alpha: float) -> None:
     """Of the same values, within the noise of two sets of resamples."""
-    stats = pytest.importorskip("scipy.stats", reason="the reference is SciPy's bootstrap")
+    from scipy import stats
+
     rng = np.random.default_rng(2)
     values = rng.normal(size=50) if shape == "normal" else rng.exponential(size=50) ** 1.5
     d = sample(values)
@@ -65,5 +66,24 @@ def test_memory_is_bounded_and_the_draws_are_not_changed_by_it(
     """Drawn a few at a time, the resamples are the same."""
     residuals: Array = sample(np.random.default_rng(1).normal(size=30)).residuals
     whole = bca_steps(residuals, 0.05)
-    monkeypatch.setattr(bca, "_AT_ONCE", 1000)
+    monkeypatch.setattr(spread_bounds, "_AT_ONCE", 1000)
     assert bca_steps(residuals, 0.05) == whole
+
+
+@pytest.mark.parametrize(
+    ("seed", "count", "alpha", "below", "above"),
+    [
+        (0, 8, 0.05, 0.25911800859312706, 0.3122731375139037),
+        (1, 40, 0.05, 0.3101138669969861, 0.5595544157995116),
+        (2, 40, 0.001, 0.3055674192838556, 0.47358618259965163),
+        (3, 200, 0.5, 0.0, 0.0007174626073985711),
+        (4, 25, 0.01, 0.48621618224549995, 0.7395307356796962),
+    ],
+)
+def test_bounds_have_not_moved(
+    seed: int, count: int, alpha: float, below: float, above: float
+) -> None:
+    """The same resamples and percentiles as before SciPy made the normal quantiles."""
+    values = np.random.default_rng(seed).exponential(size=count)
+    found = bca_steps(values - values.mean(), alpha)
+    assert found == pytest.approx((below, above), rel=1e-9)

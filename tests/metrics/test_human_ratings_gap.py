@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.human_gap import human_gaps
+from pytest_cepbench.metrics.human_ratings import human_gaps
 
 SCORES = st.fixed_dictionaries({name: st.floats(0.01, 1) for name in ("scene", "code", "ocr")})
 GROUPS = {"visual": ["scene"], "textual": ["code", "ocr"], "all": ["scene", "code", "ocr"]}

@@ -18,7 +18,7 @@ _NO_CLUSTERS: Mapping[str, str] = {}
 
 
 class _Louder(NamedTuple):
-    """How many times the variance of a stratum may be what it showed, found by simulation.
+    """Most that a stratum's variance may exceed what it showed, found by simulation.
 
     1 + degrees / by, and no more than most. Few degrees ask for less: their own t is wide already.
     """
@@ -34,9 +34,10 @@ _LOUDER = _Louder(6.0, 3.0)
 class Differences:
     """Differences candidate - baseline of the same samples and seeds, positive is better.
 
-    values: (n,) one for each pair, finite, n >= 1. categories: (n,) which category a pair counts
-    in. clusters: (n,) pairs that share a label are not independent of each other: several seeds of
-    one sample, several images of one prompt, one sample in several categories.
+    values: (n,) one for each pair, finite, n >= 1.
+    categories: (n,) which category a pair counts in.
+    clusters: (n,) pairs that share a label are not independent of each other: several seeds of one
+    sample, several images of one prompt, one sample in several categories.
     center: an estimate that replaces the mean, of a set metric whose values are the differences of
     jackknife pseudo-values: its plain difference. Equal names of blocks in two categories then
     count as one cluster, as they should where both hold the same samples.
@@ -73,11 +74,12 @@ class Differences:
         clusters: Mapping[str, str] = _NO_CLUSTERS,
         center: float | None = None,
     ) -> Differences:
-        """From category -> sample -> difference.
+        """Differences from category -> sample -> difference.
 
-        clusters: sample -> the cluster that it shares with others; a sample that is not named is
-        a cluster of its own name, in all its categories. Sorted, so that the order of categories
-        and samples has no say. Raises ValueError as the class does.
+        clusters: sample -> the cluster that it shares with others; a sample that is not named is a
+        cluster of its own name, in all its categories. Sorted, so that the order of categories and
+        samples has no say.
+        Raises ValueError as the class does.
         """
         rows = [
             (number, clusters.get(sample, sample), value)
@@ -94,12 +96,12 @@ class Differences:
 
     @property
     def n(self) -> int:
-        """How many pairs."""
+        """Number of pairs."""
         return len(self.values)
 
     @property
     def units(self) -> int:
-        """How many clusters: what the bounds count, written K below."""
+        """Number of clusters, which the bounds count; written K below."""
         return self._layout.units
 
     @cached_property
@@ -176,10 +178,10 @@ class Differences:
         if len(self._layout.clusters_in) == 1 and weights.min() == weights.max():
             return max(self.units - 1, 1)
         stratum, spread = self.strata, _expected_spread(self.strata, weights)
-        found = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
+        variances = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
         louder = 1 + np.minimum(spread.free / _LOUDER.by, _LOUDER.most - 1)
-        whole = float(found.sum()) + np.append((louder - 1) * found, 0.0)
-        parts = found**2 / spread.free
+        whole = float(variances.sum()) + np.append((louder - 1) * variances, 0.0)
+        parts = variances**2 / spread.free
         noise = float(parts.sum()) + np.append((louder**2 - 1) * parts, 0.0)
         expected = spread.expected
         most = float(expected.sum()) ** 2 / float((expected**2 / spread.free).sum())
@@ -190,7 +192,7 @@ class Differences:
 
     @cached_property
     def effective_units(self) -> float:
-        """So many units of equal weight and spread would have as many degrees of freedom.
+        """Number of units of equal weight and spread with as many degrees of freedom.
 
         All of them in a plain sample; hardly more than the clusters of one stratum where the mean's
         spread is that stratum's alone.
@@ -229,9 +231,12 @@ class Differences:
 class _Layout:
     """Which pair is in which category and cluster, both numbered from 0.
 
-    category, cluster: (n,). pairs_in, clusters_in: (C,). home: (K,) first category of a cluster.
-    weights: (n,) K / (C n_c) of each pair. stretch: (n,) what makes up for a cluster's own part in
-    the mean of its category, see `Differences.centred`.
+    category, cluster: (n,).
+    pairs_in, clusters_in: (C,).
+    home: (K,) first category of a cluster.
+    weights: (n,) K / (C n_c) of each pair.
+    stretch: (n,) what makes up for a cluster's own part in the mean of its category, see
+    `Differences.centred`.
     """
 
     category: Labels
@@ -284,10 +289,11 @@ def _numbered(labels: Labels) -> tuple[Labels, int]:
 
 @dataclass(frozen=True, eq=False)
 class _Spread:
-    """What the jackknife finds in strata whose cluster means scatter alike, at any size.
+    """Jackknife variance of strata whose cluster means scatter alike, at any size.
 
-    free: (S,) degrees of freedom of each stratum's variance, at least 1. expected: (S,) the
-    variance that it is expected to add to that of the mean, in an arbitrary unit.
+    free: (S,) degrees of freedom of each stratum's variance, at least 1.
+    expected: (S,) the variance that it is expected to add to that of the mean, in an arbitrary
+    unit.
     """
 
     free: Array
@@ -295,7 +301,7 @@ class _Spread:
 
 
 def _expected_spread(stratum: Labels, weights: Array) -> _Spread:
-    """From the weight of each cluster, (K,) above 0.
+    """Spread expected from the weight of each cluster, (K,) above 0.
 
     In a stratum with shares w_k of its weight the jackknife variance is the quadratic form
     sum b_k (m_k - m)^2 of independent means m_k of equal variance, with b_k = (w_k / (1 - w_k))^2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.alignment import (
+from pytest_cepbench.metrics.human_ratings import (
     Choice,
     HumanAgreement,
     alignment,

@@ -1,0 +1,231 @@
+"""Output of a command: pages of headings, lines and tables for the terminal and as Markdown; files.
+
+Results go to stdout, progress and complaints to stderr. At a terminal tables are styled by rich; in
+a pipe or a file they are the same text without styles.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.escapes import one_line as printable
+
+NOT_DONE, MISTAKE, INTERRUPTED = 1, 2, 130
+"""Exit codes: something could not be measured, accepted or written; a mistake in what was asked;
+interrupted."""
+
+SCHEMA = 1
+"""Of JSON documents; raised when a field changes its meaning."""
+
+HOME = Path(".cepbench")
+"""Folder of everything that a command leaves behind by default, never to be committed."""
+
+LONGEST_NAME = 32
+"""Characters of a name in a table of the terminal; longer ones lose their beginning, since
+checkpoints of one run differ at their end."""
+
+_LONGEST_ERROR = 2000
+
+_COLUMNS = 100
+
+_GAP = 2  # spaces between columns
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a head; the first column names the row, all others hold numbers or short words."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title with lines and tables below it."""
+
+    title: str
+    blocks: tuple[str | Table, ...]
+
+
+def show(sections: Sequence[Section], *more: str) -> None:
+    """Print a page as wide as the terminal, and lines below it."""
+    width = shutil.get_terminal_size((_COLUMNS, 24)).columns
+    page = to_text(sections, width, styled=sys.stdout.isatty()) if sections else ""
+    _write(sys.stdout, page + "".join(f"{printable(line, _LONGEST_ERROR)}\n" for line in more))
+
+
+def show_document(text: str) -> None:
+    """Print a text for other programs as it is; it holds no characters that a terminal obeys."""
+    _write(sys.stdout, text)
+
+
+def tell(line: str) -> None:
+    """Print a line of progress."""
+    _write(sys.stderr, f"{printable(line)}\n")
+
+
+def complain(message: str, code: int) -> int:
+    """Print in one line what is wrong; returns the code."""
+    _write(sys.stderr, f"cepbench: {printable(message, _LONGEST_ERROR)}\n")
+    return code
+
+
+def write_and_show(
+    page: Sequence[Section], document: str, out: Path, name: str, *, what: str
+) -> int:
+    """Write the files, then show the page: results must not be lost to a closed terminal.
+
+    page: shown, and written as Markdown.
+    document: its data as JSON.
+    out: folder of the files.
+    name: of the files, without suffix.
+    what: names the content in a complaint.
+    Returns 0, or the exit code of files that could not be written.
+    """
+    from pytest_cepbench.files import keep_out_of_git
+    from pytest_cepbench.report.writers import write_reports
+
+    try:
+        files = {".json": document, ".md": to_markdown(page)}
+        written = write_reports(out / f"{name}.json", files)
+        keep_out_of_git(HOME, out)
+    except (OSError, WriteError) as error:
+        show(page)
+        return complain(f"the {what} could not be written to {str(out)!r}: {error}", NOT_DONE)
+    show(page, *(f"written: {path}" for path in written))
+    return 0
+
+
+def json_text(content: object, version: str, command: str) -> str:
+    """A study or a diagnosis as JSON text, with the fields of its class.
+
+    content: a data class or msgspec structure.
+    version: of this package.
+    command: the command line that made it.
+    """
+    import msgspec
+
+    document = {"schema": SCHEMA, "cepbench": version, "command": command}
+    document |= msgspec.to_builtins(content)
+    return escape_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+
+
+def to_text(sections: Sequence[Section], width: int, *, styled: bool = False) -> str:
+    """The page for a terminal of so many columns.
+
+    Lines are wrapped; a table that is too wide goes on below itself, with its first column again.
+    styled: with bold heads and coloured verdicts, as far as the terminal shows them.
+    """
+    lines: list[str] = []
+    for section in sections:
+        lines += [*_wrapped(section.title, width), ""]
+        for block in section.blocks:
+            if isinstance(block, Table):
+                lines += [*_text_table(block, width, styled=styled), ""]
+            else:
+                lines += _wrapped(block, width)
+        if lines[-1]:
+            lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(sections: Sequence[Section]) -> str:
+    """The page as Markdown; whatever models, files and data sets are called stands as it is."""
+    lines: list[str] = []
+    for number, section in enumerate(sections):
+        lines += [f"{'#' if number == 0 else '##'} {_escaped(section.title)}", ""]
+        for block in section.blocks:
+            if isinstance(block, Table):
+                lines += [*([""] if lines[-1] else []), *_markdown_table(block), ""]
+            else:
+                indent = "  " if block.startswith("  ") else ""
+                lines.append(f"{indent}- {_escaped(block)}")
+        lines += [""] if lines[-1] else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def short(name: str) -> str:
+    """A name on one line, from its end, as long as tables take it."""
+    clean = printable(name, 10_000)
+    return clean if len(clean) <= LONGEST_NAME else f"...{clean[3 - LONGEST_NAME :]}"
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    first, rest = ("  ", "    ") if line.startswith("  ") else ("", "")
+    return textwrap.wrap(
+        printable(line, 10_000),
+        max(width, 20),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+    ) or [""]
+
+
+def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
+    from rich import table as rich_table
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
+    from pytest_cepbench.gate import PRESENTATIONS
+
+    colors = {str(verdict): shown.color for verdict, shown in PRESENTATIONS.items()}
+    cells = [tuple(short(cell) for cell in row) for row in (table.head, *table.rows)]
+    widths = [max(cell_len(row[i]) for row in cells) for i in range(len(table.head))]
+    stream = io.StringIO()
+    # No narrower than its columns, which are chosen here: rich would shorten what finds no room.
+    room = max(width, widths[0] + _GAP + max(widths))
+    console = Console(file=stream, width=room, force_terminal=styled or None, highlight=False)
+    for number, columns in enumerate(_folded(widths, width)):
+        if number:
+            console.print()
+        part = rich_table.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+        for i in (0, *columns):
+            head = Text(cells[0][i])
+            part.add_column(head, justify="right" if i else "left", no_wrap=True)
+        for row in cells[1:]:
+            part.add_row(*(Text(row[i], style=colors.get(row[i], "")) for i in (0, *columns)))
+        console.print(part)
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def _folded(widths: Sequence[int], width: int) -> Iterator[list[int]]:
+    """The columns beside the first one, as many at a time as the width has room for."""
+    columns: list[int] = []
+    used = widths[0]
+    for i in range(1, len(widths)):
+        needed = _GAP + widths[i]
+        if columns and used + needed > width:
+            yield columns
+            columns, used = [], widths[0]
+        columns.append(i)
+        used += needed
+    yield columns
+
+
+def _markdown_table(table: Table) -> list[str]:
+    rule = ["---", *["---:"] * (len(table.head) - 1)]
+    rows = [[_escaped(cell) for cell in row] for row in (table.head, *table.rows)]
+    return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|#&~])", r"\\\1", printable(text, 10_000))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write what the terminal's encoding can, and question marks for the rest."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()
