@@ -40,6 +40,7 @@ from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
@@ -197,7 +198,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         given = {role: getattr(options, role) for role in ("describer", "generator", "encoder")}
-        specs = given if all(given.values()) else tiny_checkpoints(folder)
+        texts = given if all(given.values()) else tiny_checkpoints(folder)
+        specs = {role: parse_spec(text) for role, text in texts.items()}
         with Store(folder / "store") as store:
             roster = ModelPool(store, options.threads)
             crew = Team(
@@ -216,7 +218,7 @@ def main() -> None:
                 by_hand.append(bare(plan, samples, crew))
                 if not options.bare_only:
                     theirs.append(one_at_a_time(plan, samples, crew))
-    report(options, specs, ours, by_hand, theirs)
+    report(options, texts, ours, by_hand, theirs)
 
 
 def warm_up(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> None:

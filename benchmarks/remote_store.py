@@ -30,7 +30,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import ImageRef, Store, StoredResult
 from pytest_cepbench.store.export import export_store
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.remote.remotes import Place
+from pytest_cepbench.store.remote.remotes import Location
 from tests.store.filling import key_of
 from tests.store.remote.buckets import BUCKET, serving
 from tests.store.remote.slow import SlowFileSystem
@@ -89,7 +89,7 @@ def read(store: Store, samples: int) -> tuple[float, float]:
 
 
 @contextmanager
-def local_layer(home: Path, samples: int) -> Iterator[tuple[float, Place]]:
+def local_layer(home: Path, samples: int) -> Iterator[tuple[float, Location]]:
     """A frozen folder, as `cepbench store export` writes it."""
     with Store(home / "made") as store:
         seconds = compute(store, samples)
@@ -98,11 +98,11 @@ def local_layer(home: Path, samples: int) -> Iterator[tuple[float, Place]]:
     yield seconds, home / "frozen"
 
 
-def published(place: Callable[[Path], Place]) -> Callable[[Path, int], Any]:
+def published(place: Callable[[Path], Location]) -> Callable[[Path, int], Any]:
     """A shared store of objects."""
 
     @contextmanager
-    def made(home: Path, samples: int) -> Iterator[tuple[float, Place]]:
+    def made(home: Path, samples: int) -> Iterator[tuple[float, Location]]:
         where = place(home)
         with Store(home / "made", publish=where) as store:
             seconds = compute(store, samples)
@@ -121,8 +121,8 @@ def main() -> None:
     given = parser.parse_args()
     count = 0
 
-    def prefix(start: str) -> Callable[[Path], Place]:
-        def place(_: Path) -> Place:
+    def prefix(start: str) -> Callable[[Path], Location]:
+        def place(_: Path) -> Location:
             nonlocal count
             count += 1
             return f"{start}/{count}"

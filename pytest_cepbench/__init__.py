@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_cepbench._version import __version__ as __version__
     from pytest_cepbench.artifacts import Detection as Detection
     from pytest_cepbench.artifacts import Detections as Detections
     from pytest_cepbench.artifacts import Failure as Failure
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult as CaseResult
     from pytest_cepbench.suites import Case as Case
 
-__version__ = "0.1.0"
 
 _EXPORTS = {
+    "_version": ("__version__",),
     "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact"),
     "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "Sample"),
     "errors": ("CepError", "InconclusiveWarning"),
@@ -59,7 +60,7 @@ _EXPORTS = {
 
 _HOMES = {name: module for module, names in _EXPORTS.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - made of the table above
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - made of the table above
 
 
 def __getattr__(name: str) -> Any:

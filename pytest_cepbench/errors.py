@@ -1,14 +1,14 @@
-"""Every exception the project raises on purpose.
+"""Every exception of the package, below one base.
 
-Each message names what was given, what was expected and what to do next. `CepError` is a user's or
-an environment's fault and is shown without a traceback; anything else that escapes is a bug of ours.
+Each message names what was given, what was expected and what to do next. A `CepError` is shown without a
+traceback; anything else that escapes is a bug of this package. Signals between modules are
+handled before a user would see them.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
 
 
 class CepError(Exception):
@@ -48,15 +48,27 @@ class ImageError(CepError):
 
 
 class DatasetError(CepError):
-    """A data set is absent, empty, or holds something that cannot be used."""
+    """A data set is empty, or holds something that cannot be used."""
+
+
+class DataAbsentError(CepError):
+    """The data set of a suite is not on this machine: its cases are skipped with this reason."""
 
 
 class SuiteError(CepError):
     """A suite's TOML file is wrong."""
 
 
+class SuiteNotApplicableError(CepError):
+    """A suite has no role for the models that were named: its cases are skipped with this reason."""
+
+
 class StoreError(CepError):
     """The store cannot be used."""
+
+
+class DamagedIndexError(StoreError):
+    """The store's database file is damaged; what can be read of it can be saved."""
 
 
 class StoreVersionError(StoreError):
@@ -67,10 +79,15 @@ class StoreFullError(StoreError):
     """The store could not write: no space left."""
 
 
-class UnfitFileError(OSError):
-    """What lies under a name is no regular file, or larger than what is expected there.
+class NotInStoreError(CepError):
+    """A step of a baseline's model is not in the store, and the model is not there to be asked."""
 
-    An error of the file system to whoever reads: each says of which file it is, in its own kind.
+
+class UnfitFileError(OSError):
+    """A path holds no regular file, or one that is larger than expected.
+
+    The one exception that is no `CepError`: whoever reads a file handles it with the other errors of
+    the file system, in a message that names the file.
     """
 
     def __init__(self, words: str) -> None:
@@ -96,9 +113,91 @@ class InconclusiveWarning(UserWarning):
     """A case passed although its samples do not tell; turn it into an error to make such runs fail."""
 
 
+class IncomparableError(CepError):
+    """A measurement and its baseline are of different things.
+
+    reasons: one sentence for each thing that differs.
+    """
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+class TooFewError(CepError, ValueError):
+    """A set has fewer samples than a distance, or one without a block of them, needs."""
+
+
+class StoppedError(CepError):
+    """The run is ending, and the result is not needed any more."""
+
+
+# -- signals between modules -------------------------------------------------------------------------
+
+
+class DamagedInputsError(CepError):
+    """Stored images that steps start from are damaged.
+
+    indices: of those steps, among the steps that were asked for.
+    """
+
+    def __init__(self, indices: Sequence[int]) -> None:
+        super().__init__(f"{len(indices)} stored inputs are damaged")
+        self.indices = tuple(indices)
+
+
+class DamagedChainsError(CepError):
+    """Stored images of chains are damaged, and the chains have to be grown again.
+
+    keys: of the steps that made the images.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(f"{len(keys)} images are damaged")
+        self.keys = tuple(keys)
+
+
+class NoAnswerError(CepError):
+    """A response of a server that is not what was asked for; asking again may help."""
+
+
+class PointerError(CepError):
+    """A response that points to the image instead of holding it."""
+
+
+class RedirectError(CepError):
+    """A server redirects; the message says where to, as far as it may be shown."""
+
+
+class ActorLostError(CepError):
+    """An actor of a cluster died over a batch."""
+
+
+# -- names that are not known ------------------------------------------------------------------------
+
+
+def nearest_name(given: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is most like a given one, upper and lower case being alike; None if none is.
+
+    cutoff: least likeness, in [0, 1], as `difflib` measures it.
+    """
+    from difflib import get_close_matches  # only where a name is wrong
+
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(given.lower(), names, n=1, cutoff=cutoff)
+    return names[close[0]] if close else None
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A question that follows a sentence, after a space; empty where no known name is alike."""
+    name = nearest_name(given, known)
+    return "" if name is None else f" Did you mean {name!r}?"
+
+
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
     """Sentence for a name that is not known: what was given, the nearest match, all that exist."""
     names = sorted(known)
-    close = get_close_matches(given, names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"unknown {what} {given!r}.{hint} Known: {', '.join(names) or '(none)'}."
+    return (
+        f"unknown {what} {given!r}.{did_you_mean(given, names)} "
+        f"Known: {', '.join(names) or '(none)'}."
+    )

@@ -1,8 +1,8 @@
-r"""Text from models, data sets, files and servers where people look at it: nothing in it is hidden.
+r"""Safe display of text from models, data sets, files and servers: nothing in it stays hidden.
 
-Standard library only. A terminal obeys control characters, and everything that lays out text obeys
-those that turn its direction; others take no room at all, so that two names look like one. Wherever
-people look, such a character is shown as its escape: `\x1b`, `\u202e`.
+A terminal obeys control characters, and everything that lays out text obeys those that turn its
+direction; others have no width, so that two names look alike. Reports and messages show such a
+character as its escape: `\x1b`, `\u202e`. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,28 +10,31 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from urllib.parse import urljoin, urlsplit
 
 _NOT_ASCII = re.compile(r"[^ -~]")
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
-"""Characters that Python calls printable and that show nothing: fillers, the empty braille cell, and
-the selectors of variants that no emoji needs."""
+"""Characters that Python calls printable and that show nothing: fillers, the empty braille cell,
+and the selectors of variants that no emoji needs."""
 
-_BETWEEN_WORDS = "\t\n\v\f\r"  # what is a space where text is put on one line
+_BETWEEN_WORDS = "\t\n\v\f\r"  # become spaces where text is put on one line
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    """The text with every character that does not show itself as its escape.
+    """The text with its invisible characters as escapes.
 
-    These are control characters, those that direct or join others (U+202E, U+200B, U+200D), fillers,
-    what is not assigned, and halves of surrogate pairs. A space of any width is a space. keep:
-    characters that stay as they are.
+    These are control characters, those that direct or join others (U+202E, U+200B, U+200D),
+    fillers, unassigned code points, and halves of surrogate pairs. A space of any width becomes a
+    space.
+
+    keep: characters that stay as they are.
     """
     if text.isascii() and text.isprintable():  # most texts by far
         return text
 
-    def shown(found: re.Match[str]) -> str:
-        char = found[0]
+    def shown(match: re.Match[str]) -> str:
+        char = match[0]
         if char in keep or _shows(char):
             return char
         return " " if _is_space(char) else char.encode("unicode_escape").decode("ascii")
@@ -40,13 +43,16 @@ def visible(text: str, keep: str = "\n\t") -> str:
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """`visible` text on one line, words apart by one space; cut with dots where it is too long."""
+    """`visible` text on one line with single spaces.
+
+    most: characters, after which the text is cut with dots.
+    """
     line = " ".join(visible(text, _BETWEEN_WORDS).split())
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def escape_json(document: str) -> str:
-    """The JSON document with such characters as JSON's escapes: programs read the same from it.
+    """The JSON document with invisible characters as JSON escapes; its meaning does not change.
 
     Line ends, which lie between its strings, stay.
     """
@@ -60,16 +66,35 @@ def escape_json(document: str) -> str:
 
 
 def escape_toml(document: str) -> str:
-    """The same for a TOML document whose strings are basic ones."""
+    """The TOML document, of basic strings only, with invisible characters as TOML escapes."""
     return _escape_quoted(
         document,
         lambda char: f"\\u{ord(char):04x}" if char < "\U00010000" else f"\\U{ord(char):08x}",
     )
 
 
+def redirect_target(location: str, base: str) -> str:
+    """Scheme and host that a redirect points to; user, path and query may hold anything.
+
+    location: the server's `Location` header.
+    base: the URL of the request.
+    """
+    try:
+        target, asked = urlsplit(urljoin(base, location)), urlsplit(base)
+        ports = target.port, asked.port
+    except ValueError:
+        return "an address that cannot be read"
+    if not target.hostname:
+        return "an address without a host"
+    if (target.scheme, target.hostname, ports[0]) == (asked.scheme, asked.hostname, ports[1]):
+        return "another path of the same server"
+    port = f":{ports[0]}" if ports[0] else ""
+    return one_line(f"{target.scheme}://{target.hostname}{port}")
+
+
 def _escape_quoted(document: str, shown: Callable[[str], str]) -> str:
     return _NOT_ASCII.sub(
-        lambda found: found[0] if found[0] == "\n" or _shows(found[0]) else shown(found[0]),
+        lambda match: match[0] if match[0] == "\n" or _shows(match[0]) else shown(match[0]),
         document,
     )
 

@@ -1,8 +1,8 @@
-"""Reading files that somebody else made: regular ones only, and no more than fits.
+"""Small files: safe reading of files from outside, and whole writing.
 
-A data set, a shared folder or a baseline may hold a named pipe, a link to a device, or a sparse file
-of many gigabytes: to open the first waits for ever, to read the others never ends. Standard library
-only, so that every floor can read this way.
+Reading accepts regular files of a limited size only. A data set, a shared folder or a baseline may
+hold a named pipe, a link to a device, or a sparse file of many gigabytes: to open the first blocks
+for ever, to read the others never ends. Standard library only, so that every floor can use it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import errno
 import json
 import os
 import stat
-import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from pytest_cepbench.errors import UnfitFileError
 
 MOST_TEXT = 64 * 2**20
-"""Bytes of a file that people or this package write: suites, baselines, configurations."""
+"""Limit in bytes for files that people or this package write: suites, baselines, configurations."""
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "a named pipe"),
@@ -32,16 +32,17 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BufferedReader:
-    """Open a regular file for reading, as `path.open("rb")` does, and wait for nothing.
+    """Open a regular file for reading, as `path.open("rb")` does, without ever blocking.
 
-    most: bytes that it may have; None for any number, where it is read in parts. links: whether the
-    name may be a symbolic link, which is followed. Raises OSError, `UnfitFileError` among its kinds.
+    most: largest size in bytes; None for no limit, where the file is read in parts.
+    links: whether the name may be a symbolic link, which is followed.
+    Raises OSError; UnfitFileError, a kind of it, for what is not regular or too large.
     """
     if "\0" in str(path):
         msg = "a name with a NUL byte is none that a file can have"
         raise UnfitFileError(msg)
     follow = 0 if links else os.O_NOFOLLOW
-    # Looked at before it is opened as well: to open a pipe or a device can already change something.
+    # Checked before the file is opened as well: opening a pipe or a device can change something.
     _check(path.stat(follow_symlinks=links), most)
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | follow)
     try:
@@ -56,9 +57,8 @@ def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> 
 def read_regular(path: Path, most: int, *, links: bool = True) -> bytes:
     """The bytes of a regular file. Parameters and errors as of `open_regular`."""
     with open_regular(path, most, links=links) as stream:
-        data = stream.read(
-            most + 1
-        )  # it may grow, and files of the kernel's own say that they are empty
+        # The size at opening proves nothing: a file may grow, and /proc reports a size of 0.
+        data = stream.read(most + 1)
     if len(data) > most:
         raise UnfitFileError(_too_large(f"more than {most:,}", most))
     return data
@@ -70,7 +70,9 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
 
 
 def parse_toml(data: bytes | str) -> dict[str, Any]:
-    """The tables of a TOML text. Raises ValueError in one line for whatever is none."""
+    """The tables of a TOML text. Raises ValueError, in one line, where it is not valid."""
+    import tomllib  # here, since the plugin imports this module in every run of pytest
+
     text = data.decode("utf-8") if isinstance(data, bytes) else data
     try:
         return tomllib.loads(text)
@@ -79,7 +81,7 @@ def parse_toml(data: bytes | str) -> dict[str, Any]:
 
 
 def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """The value of a JSON text. Raises ValueError in one line for whatever is none.
+    """The value of a JSON text. Raises ValueError, in one line, where it is not valid.
 
     pairs: makes an object of its keys and values; a dict by default.
     """
@@ -89,12 +91,33 @@ def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None =
         raise ValueError(_why(error)) from error
 
 
+def write_small(path: Path, text: str) -> None:
+    """Write a small file that is not there yet; on an error no part of it is left."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def keep_out_of_git(home: Path, path: Path) -> None:
+    """Put a `.gitignore` into the folder for everything that runs leave behind.
+
+    home: that folder.
+    path: what was written; nothing is done where it lies outside of the folder.
+    """
+    ignore = home / ".gitignore"
+    if path.absolute().is_relative_to(home.absolute()) and not ignore.exists():
+        write_small(ignore, "*\n")
+
+
 def _why(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    words = str(error)
-    # Python's own words go on with how a program could allow it.
-    return "a number has thousands of digits" if "integer string conversion" in words else words
+    message = str(error)
+    # Python's message goes on with a setting by which a program could allow it.
+    return "a number has thousands of digits" if "integer string conversion" in message else message
 
 
 def _check(status: os.stat_result, most: int | None) -> None:

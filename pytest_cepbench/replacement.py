@@ -1,8 +1,8 @@
-"""Replacing several files at once: whenever it ends, all of them are new, or all of them are old.
+"""Replacement of several files at once: whenever it ends, all of them are new, or all are old.
 
-Everything is written beside its place and brought to the disk before the first name changes. A
-journal in the folder says what is under way: an error is undone at once, and what a process leaves
-behind that is killed is undone by `recover`. Standard library only.
+New contents are written to temporary files and synced before the first name changes. A journal in
+the folder lists the changes: an error is undone at once, and `recover` undoes what a killed process
+left behind. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,70 +23,76 @@ from pytest_cepbench.errors import UnfitFileError, WriteError
 from pytest_cepbench.files import MOST_TEXT, parse_json, read_regular
 
 JOURNAL = ".cepbench-replacing"
-"""Lies in the folder until all names have changed: what it lists is to be undone."""
+"""The journal until all names have changed: `recover` undoes what it lists."""
 
 DONE = ".cepbench-replaced"
-"""The journal once they have: what was kept for undoing is to be removed."""
+"""The journal after that: the copies of old files that it lists are to be removed."""
 
 _BEGUN = f"{JOURNAL}.new"
 
-_PATIENCE = 10.0  # seconds for another process that replaces files there, which takes it far less
+_PATIENCE = 10.0  # seconds for another process to replace files there, which needs far less
 
-_LOOK = 0.05
+_POLL_SECONDS = 0.05
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EINVAL)
 
 
 @dataclass(frozen=True)
 class _Change:
-    """One file. digest: of its new content, None where it is removed. had: whether it was there."""
+    """The change of one file.
+
+    target: the file.
+    digest: of its new content; None where the file is removed.
+    existed: whether the file existed before.
+    """
 
     target: Path
     digest: str | None
-    had: bool
+    existed: bool
 
     @property
-    def fresh(self) -> Path:
-        """Where the new content waits."""
+    def new(self) -> Path:
+        """Temporary file with the new content."""
         return self.target.with_name(f".{self.target.name}.new")
 
     @property
-    def kept(self) -> Path:
-        """Where the old file waits."""
+    def old(self) -> Path:
+        """Second name of the old file."""
         return self.target.with_name(f".{self.target.name}.old")
 
 
 def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
     """Give files new contents, all or none.
 
-    root: a folder that all of them lie below, made where it is absent. contents: by path; None
-    removes the file. Raises WriteError, after everything was put back.
+    root: a folder that contains all of them; created where it is absent.
+    contents: by path; None removes the file.
+    Raises WriteError, after everything was restored.
     """
-    wanted = {path: data for path, data in contents.items() if not _is_so(path, data)}
+    wanted = {path: data for path, data in contents.items() if not _has_content(path, data)}
     if not wanted:
         return
     folders = sorted({path.parent for path, data in wanted.items() if data is not None})
-    made: list[Path] = []
+    created: list[Path] = []
     done = False
     try:
         for folder in (root, *folders):
-            with _named(folder):
-                _make_folder(folder, made)
+            with _write_errors(folder):
+                _make_folder(folder, created)
         with _locked(root):
             _finish_earlier(root)
             _replace(root, wanted)
         done = True
     finally:
-        for folder in () if done else reversed(made):
+        for folder in () if done else reversed(created):
             with suppress(OSError):
                 folder.rmdir()
 
 
 def recover(root: Path) -> str | None:
-    """Put right what a process left behind that ended while it replaced files below a folder.
+    """Undo what a killed process left half done while it replaced files below a folder.
 
-    Returns what was done, as a sentence; None where nothing was to do. Raises WriteError where it
-    cannot be put right, or another process replaces files there and does not come to an end.
+    Returns a sentence about it; None where there was nothing to do.
+    Raises WriteError where it cannot be undone, or another process goes on replacing files there.
     """
     if not any(os.path.lexists(root / name) for name in (_BEGUN, JOURNAL, DONE)):
         return None
@@ -94,34 +100,35 @@ def recover(root: Path) -> str | None:
         return _finish_earlier(root)
 
 
-# -- forth -------------------------------------------------------------------------------------------
+# -- replacement -----------------------------------------------------------------------------------
 
 
 def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
     changes = [_change(path, data) for path, data in contents.items()]
-    at = root
+    path = root  # of the current step, for the error
     try:
         _write_journal(root, changes)
         for change in changes:
-            at = change.target
-            _prepare(change, contents[at])
+            path = change.target
+            _prepare(change, contents[path])
         _sync_folders(changes)
         for change in changes:
-            at = change.target
+            path = change.target
             if change.digest is None:
-                change.target.rename(change.kept)
+                change.target.rename(change.old)
             else:
-                change.fresh.replace(change.target)
+                change.new.replace(change.target)
         _sync_folders(changes)
-        at = root
+        path = root
         (root / JOURNAL).rename(root / DONE)
     except BaseException as error:
-        left = _undo(root, changes)
+        failed = _undo(root, changes)
         if isinstance(error, OSError):
-            raise _failed(at, error, len(changes), left) from error
+            raise _write_error(path, error, len(changes), failed) from error
         raise
-    with suppress(OSError):  # all are new: what is left over goes with the next that writes here
-        _sync(root)  # or after a power cut the journal could be back, and some of what it needs not
+    with suppress(OSError):  # all are new, and the next process that writes here cleans up
+        # Without it, a power cut could bring back the journal, without the files that it lists.
+        _sync(root)
         _clean(root, changes)
 
 
@@ -131,23 +138,23 @@ def _change(path: Path, data: bytes | None) -> _Change:
 
 
 def _prepare(change: _Change, data: bytes | None) -> None:
-    """Write the new content beside its place; keep the old file under a second name."""
+    """Write the new content to a temporary file; give the old file a second name."""
     if change.target.is_dir() and not change.target.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    for left in (change.fresh, change.kept):  # by an earlier version, or by hand
-        left.unlink(missing_ok=True)
+    for path in (change.new, change.old):  # of an earlier version, or made by hand
+        path.unlink(missing_ok=True)
     if data is None:
         return
-    _write(change.fresh, data)
-    if change.had:
+    _write(change.new, data)
+    if change.existed:
         try:
-            os.link(change.target, change.kept, follow_symlinks=False)
+            os.link(change.target, change.old, follow_symlinks=False)
         except (OSError, NotImplementedError):  # a file system without links
-            shutil.copy2(change.target, change.kept, follow_symlinks=False)
+            shutil.copy2(change.target, change.old, follow_symlinks=False)
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A new file, on the disk when this returns."""
+    """Write a new file and sync it."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with os.fdopen(file, "wb") as stream:
         stream.write(data)
@@ -156,36 +163,35 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _write_journal(root: Path, changes: Sequence[_Change]) -> None:
-    files = [[_inside(root, one.target), one.digest, one.had] for one in changes]
-    fresh = root / _BEGUN
-    _write(fresh, json.dumps({"format": 1, "files": files}).encode())
-    fresh.rename(root / JOURNAL)
+    files = [
+        [change.target.relative_to(root).as_posix(), change.digest, change.existed]
+        for change in changes
+    ]
+    begun = root / _BEGUN
+    _write(begun, json.dumps({"format": 1, "files": files}).encode())
+    begun.rename(root / JOURNAL)
     _sync(root)
 
 
-def _inside(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix()
-
-
-# -- back --------------------------------------------------------------------------------------------
+# -- undoing ---------------------------------------------------------------------------------------
 
 
 def _finish_earlier(root: Path) -> str | None:
-    """Undo what a process began that is no more; see `recover`."""
+    """Undo what a killed process began; see `recover`."""
     if os.path.lexists(root / DONE):
-        with _named(root / DONE):
+        with _write_errors(root / DONE):
             _clean(root, _read_journal(root / DONE, root))
-    with _named(root / _BEGUN):
-        (root / _BEGUN).unlink(missing_ok=True)  # nothing has happened before it has its name
+    with _write_errors(root / _BEGUN):
+        (root / _BEGUN).unlink(missing_ok=True)  # nothing has changed before it is renamed
     if not os.path.lexists(root / JOURNAL):
         return None
     changes = _read_journal(root / JOURNAL, root)
-    left = _undo(root, changes)
-    if left is not None:
-        path, error = left
+    failed = _undo(root, changes)
+    if failed is not None:
+        path, error = failed
         msg = (
-            f"a process ended while it replaced {len(changes)} files below {root}, and they cannot be "
-            f"put back ({path}: {_words(error)}): mend that, or restore the folder from version "
+            f"a process ended while it replaced {len(changes)} files below {root}, and they cannot "
+            f"be restored ({path}: {_reason(error)}): fix that, or restore the folder from version "
             f"control and delete {root / JOURNAL}"
         )
         raise WriteError(msg) from error
@@ -196,36 +202,36 @@ def _finish_earlier(root: Path) -> str | None:
 
 
 def _undo(root: Path, changes: Iterable[_Change]) -> tuple[Path, OSError] | None:
-    """Put everything back as it was. Returns what could not be, with the reason; the journal stays."""
-    left = None
+    """Restore the old files. Returns the first that failed and its error; the journal stays."""
+    failed = None
     for change in changes:
         try:
-            _put_back(change)
+            _restore(change)
         except OSError as error:
-            left = left or (change.target, error)
-    if left is None:
+            failed = failed or (change.target, error)
+    if failed is None:
         try:
             for name in (JOURNAL, _BEGUN):
                 (root / name).unlink(missing_ok=True)
         except OSError as error:
-            left = root / JOURNAL, error
-    return left
+            failed = root / JOURNAL, error
+    return failed
 
 
-def _put_back(change: _Change) -> None:
-    """What somebody else has put there since is left alone."""
-    if not change.had:
-        if not change.fresh.exists() and _is_new(change):
+def _restore(change: _Change) -> None:
+    """Restore one file, unless it has been changed by others since."""
+    if not change.existed:
+        if not change.new.exists() and _is_new(change):
             change.target.unlink()
-    elif os.path.lexists(change.kept) and _is_new(change):
-        change.kept.replace(change.target)
-    for path in (change.kept, change.fresh):
-        if path.is_symlink() or not path.is_dir():  # a folder was in the way
+    elif os.path.lexists(change.old) and _is_new(change):
+        change.old.replace(change.target)
+    for path in (change.old, change.new):
+        if path.is_symlink() or not path.is_dir():  # a folder stood there before
             path.unlink(missing_ok=True)
 
 
 def _is_new(change: _Change) -> bool:
-    """Whether what lies there is what was to come there."""
+    """True where the file has its new content, or is removed as planned."""
     if change.digest is None:
         return not os.path.lexists(change.target)
     try:
@@ -237,23 +243,23 @@ def _is_new(change: _Change) -> bool:
 
 def _clean(root: Path, changes: Iterable[_Change]) -> None:
     for change in changes:
-        change.kept.unlink(missing_ok=True)
+        change.old.unlink(missing_ok=True)
     (root / DONE).unlink(missing_ok=True)
 
 
 def _read_journal(path: Path, root: Path) -> list[_Change]:
     try:
-        told = parse_json(read_regular(path, MOST_TEXT, links=False).decode())
-        found = [
-            _Change(_below(root, name), digest, bool(had)) for name, digest, had in told["files"]
+        journal = parse_json(read_regular(path, MOST_TEXT, links=False).decode())
+        return [
+            _Change(_below(root, name), digest, bool(existed))
+            for name, digest, existed in journal["files"]
         ]
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = (
-            f"{path} is no journal of replaced files ({error}): restore the folder from version control "
-            "and delete it"
+            f"{path} is no journal of replaced files ({error}): restore the folder from version "
+            "control and delete it"
         )
         raise WriteError(msg) from error
-    return found
 
 
 def _below(root: Path, name: str) -> Path:
@@ -264,11 +270,11 @@ def _below(root: Path, name: str) -> Path:
     return root / inner
 
 
-# -- folders, locks, words ---------------------------------------------------------------------------
+# -- folders, locks, errors ------------------------------------------------------------------------
 
 
-def _is_so(path: Path, data: bytes | None) -> bool:
-    """Whether a file has this content already."""
+def _has_content(path: Path, data: bytes | None) -> bool:
+    """True where a file has this content already; None for absence."""
     if data is None:
         return not os.path.lexists(path)
     try:
@@ -277,15 +283,15 @@ def _is_so(path: Path, data: bytes | None) -> bool:
         return False
 
 
-def _make_folder(folder: Path, made: list[Path]) -> None:
-    """With what it lies in. made: is told which ones were not there."""
+def _make_folder(folder: Path, created: list[Path]) -> None:
+    """Create a folder with its parents. created: receives those that did not exist."""
     if folder.is_dir():
         return
     if folder.parent != folder:
-        _make_folder(folder.parent, made)
-    with suppress(FileExistsError):  # by another process; what else it may be shows later
+        _make_folder(folder.parent, created)
+    with suppress(FileExistsError):  # created by another process, or a file: that shows later
         folder.mkdir()
-        made.append(folder)
+        created.append(folder)
 
 
 def _sync_folders(changes: Iterable[_Change]) -> None:
@@ -294,7 +300,7 @@ def _sync_folders(changes: Iterable[_Change]) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Bring the names of a folder to the disk, where its file system can do that for folders."""
+    """Sync the names in a folder, where its file system can."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)
@@ -307,11 +313,11 @@ def _sync(folder: Path) -> None:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """One process at a time; the lock ends with the process, however that ends."""
-    with _named(root):
+    """A lock for one process at a time, which ends with the process."""
+    with _write_errors(root):
         file = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _named(root):
+        with _write_errors(root):
             _lock(file, root)
         yield
     finally:
@@ -326,41 +332,42 @@ def _lock(file: int, root: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 msg = (
-                    f"another process is replacing files below {root} and has not ended within "
+                    f"another process is replacing files below {root} and has not finished within "
                     f"{_PATIENCE:g} s: wait for it, or end it, and try again"
                 )
                 raise WriteError(msg) from None
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            return  # some network file systems have none for folders
+            return  # some network file systems cannot lock folders
         else:
             return
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     """Turn errors of the file system into WriteError."""
     try:
         yield
     except OSError as error:
-        msg = f"{path} could not be written: {_words(error)}; nothing was changed"
+        msg = f"{path} could not be written: {_reason(error)}; nothing was changed"
         raise WriteError(msg) from error
 
 
-def _failed(at: Path, error: OSError, number: int, left: tuple[Path, OSError] | None) -> WriteError:
-    said = f"{at} could not be written: {_words(error)}"
-    if left is None:
-        return WriteError(
-            f"{said}; {'it was not changed' if number == 1 else f'none of the {number} files was changed'}"
-        )
-    path, why = left
+def _write_error(
+    path: Path, error: OSError, number: int, unrestored: tuple[Path, OSError] | None
+) -> WriteError:
+    fact = f"{path} could not be written: {_reason(error)}"
+    if unrestored is None:
+        rest = "it was not changed" if number == 1 else f"none of the {number} files was changed"
+        return WriteError(f"{fact}; {rest}")
+    changed, reason = unrestored
     return WriteError(
-        f"{said}; and what was changed before could not be put back ({path}: {_words(why)}): the next "
-        "run that can write there does it"
+        f"{fact}; and files that were changed before could not be restored "
+        f"({changed}: {_reason(reason)}): the next run that can write there restores them"
     )
 
 
-def _words(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return error.strerror or str(error)

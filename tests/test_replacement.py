@@ -81,6 +81,7 @@ def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> N
     assert ends == told == {True, False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
 def test_an_error_leaves_all_old_or_all_new(tmp_path: Path, code: int) -> None:
     """At its first, second, ... change: WriteError where all is old; nothing is left over."""
@@ -132,7 +133,7 @@ def test_what_cannot_be_put_back_is_named_and_put_back_later(tmp_path: Path) -> 
 
         sys.addaudithook(watch)
         sys.addaudithook(refuse)
-        said = r"could not be put back \(.*: Read-only file system\)"
+        said = r"could not be restored \(.*: Read-only file system\)"
         with pytest.raises(WriteError, match=said) as refused:
             replace_files(tmp_path, wanted(tmp_path))
         raise refused.value

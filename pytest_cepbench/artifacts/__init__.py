@@ -1,4 +1,4 @@
-"""Texts, images, detections and failures: the immutable things that chains are made of, and their digests."""
+"""Texts, images, detections and failures: the immutable parts of chains, and their digests."""
 
 from pytest_cepbench.artifacts.detection import Detection, Detections, Mask
 from pytest_cepbench.artifacts.digest import canonical_json, digest_bytes, digest_json, digest_text

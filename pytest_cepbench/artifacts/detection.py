@@ -1,4 +1,4 @@
-"""What a detector finds in an image: labelled boxes, with masks where it draws them."""
+"""Detections in an image: labelled boxes, with masks where the detector gives them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import numpy.typing as npt
 class Mask:
     """The pixels of an object, run-length encoded.
 
-    height, width: of the whole image. runs: lengths of alternating runs of pixels outside and
-    inside the object, row by row, beginning with outside (0 where the first pixel is inside).
+    height, width: of the whole image, in pixels.
+    runs: lengths of alternating runs of pixels outside and inside the object, row by row, beginning
+        with outside (0 where the first pixel is inside).
     Raises ValueError when the runs do not add up to the image.
     """
 
@@ -47,12 +48,14 @@ class Mask:
 
 @dataclass(frozen=True)
 class Detection:
-    """One object that was found.
+    """One detected object.
 
-    query: the query that it answers, as it was asked. score: the detector's confidence in [0, 1].
-    box: left, top, right, bottom in pixels of the image, right and bottom at or beyond left and top;
-    may reach over the image's edge. mask: where the detector draws one. color: where the detector
-    tells colors by itself.
+    query: the query to the detector that it answers.
+    score: the detector's confidence, in [0, 1].
+    box: left, top, right, bottom in pixels; right and bottom at or beyond left and top. It may
+        reach over the image's edge.
+    mask: its pixels, where the detector gives them.
+    color: where the detector names colors itself.
     Raises ValueError for a score outside [0, 1] or a box that is not one.
     """
 
@@ -74,11 +77,14 @@ class Detection:
 
 @dataclass(frozen=True)
 class Detections:
-    """Everything that was found in one image, most confident first (ties as they were found)."""
+    """All detections in one image.
+
+    found: most confident first, ties in the detector's order.
+    """
 
     found: tuple[Detection, ...] = ()
 
     @classmethod
     def sort(cls, found: Sequence[Detection]) -> Detections:
-        """The detections in the order of their confidence."""
+        """The detections in the order of their confidence, highest first."""
         return cls(tuple(sorted(found, key=lambda detection: -detection.score)))

@@ -1,4 +1,4 @@
-"""Digests: one way to name a text, some bytes or a structure by its content."""
+"""Digests of texts, bytes and structures, which name them by their content."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Images: decoding with limits, one pixel format, lossless storage.
 
-An image is its 8-bit RGB pixels. Files are turned upright by their EXIF orientation, transparency is
-laid over white, 16-bit greys are scaled to 8 bits, palettes and CMYK are converted by Pillow. What
-has no single meaning (an animation) or is not safe to decode (a decompression bomb) is refused.
+An image is its 8-bit RGB pixels. Files are turned upright by their EXIF orientation, transparency
+is laid over white, 16-bit greys are scaled to 8 bits, palettes and CMYK are converted by Pillow.
+Animations and files that are not safe to decode (decompression bombs) are refused.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_PIXELS = 89_478_485
 """Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
 
 MOST_BYTES = 8 * MAX_PIXELS + 2**20
-"""Largest file that is decoded: 16 bits of four channels for every pixel, and what comes before them."""
+"""Largest file that is decoded, in bytes: four channels of 16 bits for every pixel, and headers."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
-"""Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) stay shut."""
+"""Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) are not used."""
 
 DECODER = f"1 pillow/{_pillow}"
-"""Version of the rules above and of the decoders: what a file's remembered pixels depend on."""
+"""Version of the rules above and of the decoders, on which remembered digests of pixels depend."""
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
 
@@ -106,7 +106,7 @@ def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
 
 
 def encode_image(image: ImageArtifact) -> bytes:
-    """Lossless bytes: WebP (method 0, effort 0: fast and smaller than PNG), PNG past 16,383 pixels."""
+    """Lossless bytes: WebP (method 0, effort 0: fast, smaller than PNG), PNG past 16,383 pixels."""
     stream = io.BytesIO()
     if max(image.size) > _WEBP_MAX_SIDE:
         image.to_pil().save(stream, "PNG", compress_level=1)

@@ -1,4 +1,4 @@
-"""What a step gives when it gives no artifact."""
+"""The failure of a step, which takes the place of its artifact."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FAILURE_KINDS: frozenset[str] = frozenset(get_args(FailureKind))
 class Failure:
     """A step that failed: part of the measurement, never dropped.
 
-    kind: what went wrong, one of `FAILURE_KINDS`.
+    kind: one of `FAILURE_KINDS`.
     detail: one line for the reader; untrusted where it quotes a model.
-    Raises ValueError for another kind: the store could not give it back.
+    Raises ValueError for another kind, which the store could not return.
     """
 
     kind: FailureKind

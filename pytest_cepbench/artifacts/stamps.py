@@ -1,4 +1,4 @@
-"""A file's stamp: tells without reading it whether a file was written to since its content was read."""
+"""Stamps of files: they show that a file was written to, without reading it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Self
 
 RACY_NS = 2_000_000_000
-"""Age in nanoseconds from which a stamp is trusted: clocks of file systems tick every 2 s at worst."""
+"""Age in nanoseconds from which a stamp is trusted: file systems tick every 2 s at worst."""
 
 
 @dataclass(frozen=True)
 class FileStamp:
-    """What changes when a file is written to, or another file takes its place.
+    """Properties that change when a file is written to, or another file replaces it.
 
-    Take it before the content is read: what is written meanwhile then shows in the next stamp.
+    Take it before the content is read: a write meanwhile then shows in the next stamp.
 
     size: bytes.
-    modified_ns: mtime, nanoseconds since the epoch; anybody can set it back.
+    modified_ns: mtime, nanoseconds since the epoch; any user can set it back.
     changed_ns: ctime, nanoseconds since the epoch, which moves even then.
-    inode: of the file; another file that was renamed to this name has another one.
-    taken_ns: when it was looked at.
+    inode: of the file; a file that was renamed to this name has another one.
+    taken_ns: time of the stamp, nanoseconds since the epoch.
     """
 
     size: int
@@ -39,11 +39,11 @@ class FileStamp:
 
     @property
     def settled(self) -> bool:
-        """Whether a later write must leave another stamp.
+        """True where any later write changes the stamp.
 
-        A file written within the clock's tick in which its stamp was taken can be written once more
-        in the same tick, and keep size and stamp: such a stamp says nothing, and the content has to be
-        read again. Git treats the entries of its index so, and calls them racily clean.
+        A file that was written within the clock's tick of its stamp can be written once more in the
+        same tick, and keep size and stamp: its content has to be read again. Git treats the entries
+        of its index so, and calls them racily clean.
         """
         return self.taken_ns - self.modified_ns > RACY_NS
 

@@ -2,13 +2,7 @@
 
 from pytest_cepbench.chains.batching import CallCounts, total
 from pytest_cepbench.chains.caption_cleanup import CaptionRules
-from pytest_cepbench.chains.chain import (
-    Chain,
-    DamagedChainsError,
-    Link,
-    load_link,
-    naming_damage,
-)
+from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_group import ChainGroup, grow_together
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality
 from pytest_cepbench.chains.features import Trace, boxes, store_vectors, trace, vectors
@@ -24,7 +18,6 @@ __all__ = [
     "ChainGroup",
     "ChainModels",
     "ChainPlan",
-    "DamagedChainsError",
     "Link",
     "Modality",
     "PendingChain",

@@ -8,13 +8,9 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.artifacts import canonical_json
-from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
-
-
-class NotInStoreError(CepError):
-    """A step of a remembered model is not in the store, and there is no model to ask."""
 
 
 class _Remembered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

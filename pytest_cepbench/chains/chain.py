@@ -9,9 +9,8 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains.chain_plan import Modality
-from pytest_cepbench.chains.role_runner import DamagedInputsError
 from pytest_cepbench.datasets.sample import Sample, SeedImage
-from pytest_cepbench.errors import ImageError
+from pytest_cepbench.errors import DamagedChainsError, DamagedInputsError, ImageError
 from pytest_cepbench.store import Store
 
 
@@ -54,14 +53,6 @@ class Chain:
         return generation < len(self.links) and self.links[generation].recorded
 
 
-class DamagedChainsError(Exception):
-    """Images that chains need are damaged; keys: of the steps that made them."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        super().__init__(f"{len(keys)} images are damaged")
-        self.keys = tuple(keys)
-
-
 def load_link(chain: Chain, index: int, store: Store) -> Any:
     """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
 
@@ -71,7 +62,7 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    image = store.recent.get(link.digest)
+    image = store.image_cache.get(link.digest)
     if image is None and link.source is None:
         image = store.get_image(link.digest)
     elif image is None and link.source is not None:
@@ -88,7 +79,7 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
             raise ImageError(msg)
     if image is None:
         return None
-    store.recent.add(image)
+    store.image_cache.add(image)
     return image.to_pil()
 
 

@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pytest_cepbench.chains.chain import Chain, DamagedChainsError
+from pytest_cepbench.chains.chain import Chain
 from pytest_cepbench.chains.chain_plan import ChainPlan
 from pytest_cepbench.chains.growth import ChainModels, ask, start_chains
 from pytest_cepbench.chains.replay import replay_chains
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import StoreError
+from pytest_cepbench.errors import DamagedChainsError, StoreError
 
 LANE = 32
 """Chains that are asked for together, or as many as a batch of who plays holds: while the artifacts of
@@ -88,7 +88,7 @@ class ChainGroup:
                 self._abandon()
                 raise
             finally:
-                store.recent.clear()
+                store.image_cache.clear()
         msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 

@@ -115,7 +115,7 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
 
     def pixels() -> str:
         loaded = load_seed_image(sample)
-        store.recent.add(loaded)
+        store.image_cache.add(loaded)
         return loaded.digest
 
     image = sample.image

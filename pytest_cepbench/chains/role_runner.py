@@ -28,7 +28,7 @@ from pytest_cepbench.chains.validation import (
     admit_vectors,
     admit_winner,
 )
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
     Battle,
@@ -55,14 +55,6 @@ _QUICK = (
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and gives one for each step. The model has been asked before."""
-
-
-class DamagedInputsError(Exception):
-    """Stored images that steps start from are damaged; indices: which steps."""
-
-    def __init__(self, indices: Sequence[int]) -> None:
-        super().__init__(f"{len(indices)} stored inputs are damaged")
-        self.indices = tuple(indices)
 
 
 def codes_of(provenances: Mapping[str, str]) -> set[str]:

@@ -27,7 +27,7 @@ class Throughput:
 def habit_of(bound: BoundRole, store: Store) -> Throughput | None:
     """What was found, None where nothing was or the note cannot be read."""
     name = _name(bound)
-    text = store.noted([name]).get(name)
+    text = store.notes([name]).get(name)
     if text is None:
         return None
     try:

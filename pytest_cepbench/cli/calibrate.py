@@ -16,13 +16,13 @@ from pytest_cepbench.cli.measurement_session import measured
 from pytest_cepbench.cli.parsing import read_trial
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.cli.terminal import NOT_DONE, show, tell
-from pytest_cepbench.errors import BaselineError, WriteError
+from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import REMEDY
 from pytest_cepbench.gate.measurement import Measurement
-from pytest_cepbench.gate.pairing import IncomparableError, pair
+from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.gate.paths import baseline_path
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import (

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pytest_cepbench import __version__
+from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.documents import doctor_json, write_and_show
 from pytest_cepbench.cli.home import import_from
 from pytest_cepbench.cli.measurement_session import measured

@@ -11,9 +11,9 @@ import msgspec
 from pytest_cepbench.cli.home import HOME
 from pytest_cepbench.cli.rendering import Section, to_markdown
 from pytest_cepbench.cli.terminal import NOT_DONE, complain, show
-from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.studies import Study
 from pytest_cepbench.studies.doctor import Diagnosis

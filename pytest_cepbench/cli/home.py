@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.store import Store
 
 HOME = Path(".cepbench")

@@ -9,8 +9,7 @@ from typing import TypeVar
 from pytest_cepbench.cli.home import open_store
 from pytest_cepbench.cli.terminal import INTERRUPTED, MISTAKE, NOT_DONE, complain
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.suites import ModelPool, SuiteNotApplicableError
-from pytest_cepbench.suites.data import DataAbsentError
+from pytest_cepbench.suites import ModelPool
 
 Q = TypeVar("Q")
 P = TypeVar("P")
@@ -36,7 +35,7 @@ def measured(
         roster = ModelPool(opened)
         try:
             ready = get_ready(question, roster)
-        except (CepError, DataAbsentError, SuiteNotApplicableError) as error:
+        except CepError as error:
             return complain(str(error), MISTAKE)
         except KeyboardInterrupt:
             return complain("interrupted before anything was measured", INTERRUPTED)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_cepbench.conventions import at_least_one, named_specs, split_name, split_pair
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
+from pytest_cepbench.option_values import at_least_one, named_specs, split_name, split_pair
 from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
 from pytest_cepbench.suites import RoleChoices

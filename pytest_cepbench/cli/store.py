@@ -30,16 +30,16 @@ from pytest_cepbench.cli.terminal import (
 )
 from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.report.formatting import counted
-from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import Wanted, export_store
 from pytest_cepbench.store.gc import GcCriteria, choose, collect
-from pytest_cepbench.store.merge import merge
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.merge import FolderSource, TarSource, merge
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import ObjectStore
 from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
-from pytest_cepbench.store.sources import FolderSource, TarSource
-from pytest_cepbench.store.stats import models_in, survey
+from pytest_cepbench.store.side_tables import today
+from pytest_cepbench.store.stats import models_in, summarize
 from pytest_cepbench.store.store import Store
 from pytest_cepbench.store.verify import inspect, repair
 
@@ -77,7 +77,7 @@ def _reader(folder: Path) -> ReadonlyStore:
 
 def _stats(given: Namespace) -> int:
     with _reader(given.store) as reader:
-        found = survey(reader)
+        found = summarize(reader)
     if given.json:
         show_document(survey_json(given.store, found))
     else:
@@ -136,7 +136,7 @@ def _gc(given: Namespace) -> int:
             ask = GcCriteria(ask.unused_for, ask.max_size, needed)
         going = choose(folder, reader.read, ask, days=reader.has("used"))
     page = collection_page(folder, going, ask)
-    if not (going.going or going.unused):
+    if not (going.entries or going.unused):
         show([page])
         return 0
     if not given.delete:

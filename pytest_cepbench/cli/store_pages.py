@@ -12,10 +12,10 @@ import msgspec
 from pytest_cepbench.cli.number_format import show_day, show_size
 from pytest_cepbench.cli.rendering import Section, Table
 from pytest_cepbench.report.formatting import counted
-from pytest_cepbench.store.access_log import DAY_SECONDS
 from pytest_cepbench.store.gc import Collection, GcCriteria, GcSummary
 from pytest_cepbench.store.merge import MergeSummary
 from pytest_cepbench.store.remote.sync import PushSummary, RemoteReport
+from pytest_cepbench.store.side_tables import DAY_SECONDS
 from pytest_cepbench.store.stats import StoreShare, StoreStats, count
 from pytest_cepbench.store.verify import VerifyReport
 
@@ -50,32 +50,32 @@ def findings_page(folder: Path, found: VerifyReport) -> Section:
         ("index", found.index),
         ("result that does not match its seal", [key[:12] for key in found.rows]),
         ("remembered file that does not match its seal", found.files),
-        ("damaged image", [f"{digest[:12]}: {why}" for digest, why in found.pictures]),
+        ("damaged image", [f"{digest[:12]}: {why}" for digest, why in found.damaged_images]),
         ("result whose image is not there", [key[:12] for key in found.lost]),
     ):
         lines += _some(what, names)
     lines.append("sound" if found.sound else "damaged")
-    if found.away:
-        images = counted(len(found.away), "image")
+    if found.remote:
+        images = counted(len(found.remote), "image")
         lines.append(
             f"{images} in a shared store, fetched when looked at: cepbench store pull takes all"
         )
     if found.unused:
         images = counted(len(found.unused), "image")
         lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
-    lines += _some("no image of a store, left alone", [str(path) for path in found.strangers])
+    lines += _some("no image of a store, left alone", [str(path) for path in found.foreign])
     return Section(f"store {folder}", tuple(lines))
 
 
 def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section:
     """What goes of a store, by the model that made it, and what stays."""
     blocks: list[str | Table] = []
-    if going.going:
-        blocks.append(_shares("model", count(going.going, {})[1], "in the index"))
-    goes = f"goes: {counted(len(going.going), 'result')}"
+    if going.entries:
+        blocks.append(_shares("model", count(going.entries, {})[1], "in the index"))
+    goes = f"goes: {counted(len(going.entries), 'result')}"
     if going.unused:
         goes += f", {counted(len(going.unused), 'image')} that no result refers to"
-    anything = going.going or going.unused
+    anything = going.entries or going.unused
     freed = f"{goes}; about {show_size(going.bytes)} with images"
     blocks.append(freed if anything else "nothing goes")
     stays = (
@@ -112,7 +112,7 @@ def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> 
     """What became of another store's results."""
     yield (
         f"{counted(merged.results, 'result')} and {counted(merged.images, 'image')} imported into "
-        f"{folder}; {merged.there:,} were there already"
+        f"{folder}; {merged.present:,} were there already"
     )
     for why, number in sorted(merged.refused.items()):
         yield f"refused: {counted(number, 'result')}: {why}"
@@ -122,7 +122,7 @@ def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> 
 def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
     """What became of results that were to be uploaded."""
     yield (
-        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.there:,} were there already"
+        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.present:,} were there already"
     )
     for why, number in sorted(Counter(pushed.failed.values()).items()):
         yield f"not uploaded: {counted(number, 'result')}: {why}"

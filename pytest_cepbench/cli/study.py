@@ -6,7 +6,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 
-from pytest_cepbench import __version__
+from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.documents import study_json, write_and_show
 from pytest_cepbench.cli.home import import_from
 from pytest_cepbench.cli.measurement_session import measured

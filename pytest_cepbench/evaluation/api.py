@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import (
+    DataAbsentError,
     SpecError,
     StoreError,
     SuiteError,
+    SuiteNotApplicableError,
     WriteError,
     unknown_name,
 )
@@ -28,14 +30,13 @@ from pytest_cepbench.evaluation.run_result import (
     write_run_reports,
 )
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
-from pytest_cepbench.models.spec import PRESET, parse_spec
+from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.identities import two_identities
 from pytest_cepbench.report.writers import RunFacts
-from pytest_cepbench.suites import Case, SuiteNotApplicableError
+from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.data import DataAbsentError
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
 
@@ -214,7 +215,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
 def _bind_models(evaluator: Evaluator) -> None:
     """Bind the models that the options name, so that a mistake costs a second, not a night."""
     for seat in evaluator.suites.choices.seats.values():
-        if parse_spec(seat.spec).scheme != PRESET:  # which model a preset is, each suite says
+        if seat.spec.scheme != PRESET:  # which model a preset is, each suite says
             evaluator.models.runner(seat)
 
 
@@ -243,7 +244,7 @@ def _facts(
     problems: Sequence[str],
     infrastructure: Sequence[str],
 ) -> RunFacts:
-    from pytest_cepbench import __version__
+    from pytest_cepbench._version import __version__
 
     first = results[0]
     return RunFacts(

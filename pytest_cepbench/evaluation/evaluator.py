@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.progress import Progress
-from pytest_cepbench.conventions import keep_out_of_git
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
 from pytest_cepbench.evaluation.model_identity import identities_of
 from pytest_cepbench.evaluation.run_context import RunContext, StopFlag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.evaluation.usage_meter import UsageMeter
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores

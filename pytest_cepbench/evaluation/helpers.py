@@ -113,7 +113,7 @@ def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:
     """Whether all models of a suite are small and on the CPU."""
     lineup = suites.get(path).lineup
     return lineup.replay is None and all(
-        models.runner(seat).bound.small or seat.spec.startswith("shapes:")
+        models.runner(seat).bound.small or seat.spec.scheme == "shapes"
         for seat in lineup.seats.values()
     )
 

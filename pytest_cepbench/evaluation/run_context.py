@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from pytest_cepbench.conventions import keep_out_of_git, write_whole
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.files import keep_out_of_git, write_small
 
 STOP = "stop"
 """Written by the controller when the run is to stop."""
@@ -104,5 +104,5 @@ def make_folder(home: Path, folder: Path) -> Path:
 def write_message(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder at once: no process reads a part of it."""
     fresh = folder / f".{name}.{os.getpid()}"
-    write_whole(fresh, text)
+    write_small(fresh, text)
     fresh.replace(folder / name)

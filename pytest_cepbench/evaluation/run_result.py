@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.conventions import keep_out_of_git
+from pytest_cepbench.files import keep_out_of_git
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact

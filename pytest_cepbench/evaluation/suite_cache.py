@@ -75,7 +75,7 @@ class SuiteCache:
     def get(self, path: Path) -> LoadedSuite:
         """A suite, its data set listed.
 
-        Raises kinds of CepError, DataAbsentError, and SuiteNotApplicableError.
+        Raises CepError kinds: DataAbsentError and SuiteNotApplicableError where its cases are skipped.
         """
         if path not in self._loaded:
             suite = load_suite(path)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
-from pytest_cepbench.gate.pairing import IncomparableError, Pair, pair
+from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import Pairing, Policy
 from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, remarks_on_comparing
 from pytest_cepbench.gate.statistics import Bounds, mean_bounds, smallest_visible

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement, mean_of_scores
 from pytest_cepbench.gate.policy import Pairing
@@ -16,14 +17,6 @@ _SAID_BY_SAMPLES = ("samples", "data", "clauses")
 _NAMED = 3
 
 Scores = Mapping[str, Mapping[str, float]]
-
-
-class IncomparableError(Exception):
-    """The two numbers mean different things; reasons: one sentence for each thing that differs."""
-
-    def __init__(self, reasons: tuple[str, ...]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.moments import FeatureSet, Moments, TooFewError
+from pytest_cepbench.errors import TooFewError
+from pytest_cepbench.metrics.moments import FeatureSet, Moments
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.moments import TooFewError
+from pytest_cepbench.errors import TooFewError
 
 Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]

@@ -17,10 +17,6 @@ _STRIP = 256  # rows of the scatter matrix updated at once: what lies above its 
 _LARGEST = 1e140  # sums of squares of larger values leave the range of float64
 
 
-class TooFewError(ValueError):
-    """A set has fewer samples than a distance, or one without a block of them, needs."""
-
-
 @dataclass(frozen=True)
 class Moments:
     """Number, mean and spread of the features of one set.

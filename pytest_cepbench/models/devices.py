@@ -58,7 +58,8 @@ def visible_devices() -> tuple[Device, ...]:
 
 
 def device_name(device: str) -> str:
-    """What `device` (cpu, mps, cuda or cuda:N, as torch counts) is here: an accelerator by its name.
+    """What `device` (cpu, mps, cuda or cuda:N, as torch counts) is here: an accelerator by its
+    name.
 
     "cpu" and "mps" are named so; "cuda" is what remains where nobody says more.
     """
@@ -88,7 +89,8 @@ def _chosen(tokens: Sequence[str], here: Sequence[Device], variable: str) -> Ite
         yield replace(known, token=token, variable=variable)
 
 
-# -- NVIDIA ------------------------------------------------------------------------------------------
+# -- NVIDIA
+# ------------------------------------------------------------------------------------------
 
 
 @cache
@@ -141,7 +143,8 @@ def _bytes(mebibytes: str) -> int | None:
     return int(mebibytes) * _MIB if mebibytes.isdecimal() else None
 
 
-# -- AMD ---------------------------------------------------------------------------------------------
+# -- AMD
+# ---------------------------------------------------------------------------------------------
 
 
 @cache

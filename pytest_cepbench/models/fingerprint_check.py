@@ -1,7 +1,8 @@
 """What is loaded is what was fingerprinted: the files of a model, looked at again around loading.
 
-A fingerprint is taken when a run starts, weights are read when they are first needed, and a trainer may
-write into the folder meanwhile. Answers of one checkpoint would then be stored under another's name.
+A fingerprint is taken when a run starts, weights are read when they are first needed, and a trainer
+may write into the folder meanwhile. Answers of one checkpoint would then be stored under another's
+name.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _REMEDY = (
 class CoveredFiles:
     """The files that a model's fingerprint covers.
 
-    place: folder or file of the model, for people. hash_file: the digest of a file. identify: lists the
-    files, has each hashed by what it is given, and makes one digest of them; called again whenever the
-    files are looked at again, so that what appears or vanishes counts. Raises what `identify` raises.
+    place: folder or file of the model, for people. hash_file: the digest of a file. identify: lists
+    the files, has each hashed by what it is given, and makes one digest of them; called again
+    whenever the files are looked at again, so that what appears or vanishes counts. Raises what
+    `identify` raises.
     """
 
     def __init__(
@@ -45,11 +47,14 @@ class CoveredFiles:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The digest when it was first asked for. Raises IdentityError where a file vanishes meanwhile."""
+        """The digest at the first request. Raises IdentityError where a file vanishes meanwhile."""
         try:
             digest, self._seen = self._look({})
         except OSError as error:
-            msg = f"{self._place}: its files changed while they were fingerprinted ({error}). {_REMEDY}"
+            msg = (
+                f"{self._place}: its files changed while they were fingerprinted "
+                f"({error}). {_REMEDY}"
+            )
             raise IdentityError(msg) from error
         return digest
 
@@ -82,7 +87,7 @@ class CoveredFiles:
         self._seen = seen
 
     def _look(self, known: _Seen) -> tuple[str, _Seen]:
-        """The digest as it is now, and each file's stamp and digest; known: those of the last look."""
+        """The digest now, and each file's stamp and digest; known: those of the last time."""
         seen: dict[Path, tuple[FileStamp, str]] = {}
 
         def digest_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A checkpoint on its way to a bound role: what the adapters of all libraries do alike at binding."""
+"""Binding a checkpoint, as the adapters of all libraries do it: parameters, device, identity."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SMALL_BYTES = 64 << 20
 overhead of each operation, which a larger batch shares and more threads do not."""
 
 _SMALL_BATCH = 32
-"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that it
-writes is a call of all its layers."""
+"""Inputs in one call of a small describer on the CPU, where nobody says how many: each token that
+it writes is a call of all its layers."""
 
 
-class CheckpointParams(Protocol):
-    """The parameters that every adapter of checkpoints knows."""
+class Placement(Protocol):
+    """The parameters that say where and how a model runs."""
 
     @property
     def device(self) -> str:
@@ -52,15 +52,37 @@ class CheckpointParams(Protocol):
         """Most inputs in one call."""
 
 
-P = TypeVar("P", bound=CheckpointParams)
+@dataclass(frozen=True)
+class CheckpointParams:
+    """Parameters that the spec of every checkpoint can carry.
+
+    device: auto, cpu, cuda, cuda:N or mps.
+    dtype: auto, float32, float16 or bfloat16.
+    batch_size: most inputs in one call.
+    revision: commit, tag or branch of a hub id.
+    allow_pickle: read pickled weights where there are no others.
+    Raises ValueError for a value outside these.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_size: int = 8
+    revision: str | None = None
+    allow_pickle: bool = False
+
+    def __post_init__(self) -> None:
+        check_placement(self)
+
+
+P = TypeVar("P", bound=Placement)
 
 
 @dataclass(frozen=True)
 class LoadPlan(Generic[P]):
     """What loading a checkpoint for a role needs, all of it decided at binding.
 
-    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that its
-    fingerprint covers.
+    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that
+    its fingerprint covers.
     """
 
     role: RoleName
@@ -147,13 +169,13 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     return sum(sizes)
 
 
-def check_placement(device: str, dtype: str, batch_size: int) -> None:
+def check_placement(params: Placement) -> None:
     """Raise ValueError for a device, precision or batch size that no adapter knows.
 
     For the `__post_init__` of an adapter's parameters, so that a wrong one fails at binding.
     """
-    resolve_device(device)
-    resolve_dtype(dtype, "cpu", {})
-    if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}"
+    resolve_device(params.device)
+    resolve_dtype(params.dtype, "cpu", {})
+    if params.batch_size < 1:
+        msg = f"batch_size must be at least 1, got {params.batch_size}"
         raise ValueError(msg)

@@ -8,7 +8,7 @@ means that the whole batch failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -27,8 +27,14 @@ ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 """What a unified model plays: it describes and generates."""
 
+
+def is_unified(roles: Collection[RoleName]) -> bool:
+    """Whether a model with these roles describes and generates."""
+    return set(UNIFIED_ROLES) <= set(roles)
+
+
 SHORT_FINGERPRINT = 16
-"""Digits of a fingerprint that tell models apart for people, baselines and the store's housekeeping."""
+"""Digits of a fingerprint that tell models apart for people, baselines and the store."""
 
 CODE = "code"
 """In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
@@ -167,7 +173,7 @@ Winner = Literal["A", "B", "Tie(A)", "Tie(B)"]
 
 @dataclass(frozen=True)
 class Battle:
-    """Two answers to a question, each a sequence of texts and RGB images in the order of reading."""
+    """Two answers to a question, each a sequence of texts and RGB images in reading order."""
 
     question: Sequence[Piece]
     first: Sequence[Piece]
@@ -206,10 +212,12 @@ class BindContext:
 
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
+    force: whether a checkpoint is tried in a role that detection does not give it.
     """
 
     hash_file: Callable[[Path], str]
     threads: int | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -229,17 +237,18 @@ class BoundRole:
         key, and equal inputs share one result.
     batch_size: most inputs in one call.
     grows: whether more may be tried where there is memory for it: nobody asked for a size.
-    small: whether it is a small model on the CPU, so that copies of it in other processes cost little.
+    small: whether it is a small model on the CPU, so that copies of it in other processes cost
+        little.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
     lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
-    shares: names what is loaded where several roles of one spec are one model, loaded once for all of
-        them: whichever of them loads it first; empty for a model of its own.
+    shares: names what is loaded where several roles of one spec are one model, loaded once for all
+        of them: whichever of them loads it first; empty for a model of its own.
     provenance: kept beside results, never in a key (device, library versions).
     load: makes the model; called again only where it was let go of in between. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
     files: those that the fingerprint covers; None for a model that has none, or names none.
-    warn: what people are to be told of results by what is kept beside them, a sentence each; also of
-        results that an earlier run stored. None where there is nothing to tell.
+    warn: what people are to be told of results by what is kept beside them, a sentence each; also
+        of results that an earlier run stored. None where there is nothing to tell.
     """
 
     role: RoleName

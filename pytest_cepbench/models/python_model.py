@@ -10,10 +10,11 @@ role's Protocol. The object states its identity itself, by these attributes:
     queries: str            what a detector may be asked: "free-text" (default), or "classes", the
                             plain names of those that it knows
     batch_size: int         most inputs in one call (default: 8)
-    device: str             where it works, as torch names it (default: "cpu"); with --cep-residency=swap
-                            its method `move(device)`, if it has one, is told "cpu" and this in turn
-    files: Sequence         paths of the files that the fingerprint covers (default: none known); they are
-                            looked at again before and after the first answers
+    device: str             where it works, as torch names it (default: "cpu"); with
+                            --cep-residency=swap its method `move(device)`, if it has one, is told
+                            "cpu" and this in turn
+    files: Sequence         paths of the files that the fingerprint covers (default: none known);
+                            they are looked at again before and after the first answers
     what: str               a name for people (default: the spec's target)
 """
 
@@ -29,7 +30,7 @@ from typing import Any, get_args
 
 from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.detectors.detector_params import Queries
+from pytest_cepbench.models.detectors.transformers_detector import Queries
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.protocols import (
     CODE,
@@ -43,9 +44,11 @@ from pytest_cepbench.models.protocols import (
     Judge,
     Model,
     RoleName,
+    is_unified,
 )
+from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.source_code import source_of
-from pytest_cepbench.models.spec import ModelSpec, parse_spec
+from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "python/1"
 
@@ -112,11 +115,11 @@ def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFil
     """The files that the model says its fingerprint covers; None where it names none."""
     named = getattr(model, "files", ())
     try:
-        paths = [Path(os.fspath(one)).absolute() for one in named]
+        paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
         msg = (
-            f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the files "
-            f"that its fingerprint covers, got {named!r}"
+            f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the "
+            f"files that its fingerprint covers, got {named!r}"
         )
         raise SpecError(msg) from error
     if not paths:
@@ -144,12 +147,11 @@ def make_model(spec: ModelSpec) -> Model:
     spec is made once per process: detection and two roles of one model share the object, which may
     hold weights. Raises SpecError saying which part failed.
     """
-    return _make(spec.text)
+    return _make(spec)
 
 
 @functools.cache
-def _make(text: str) -> Model:
-    spec = parse_spec(text)
+def _make(spec: ModelSpec) -> Model:
     made = _import(spec)
     if isinstance(made, type) or not roles_of(made):
         if not callable(made):
@@ -181,7 +183,7 @@ def _import(spec: ModelSpec) -> Any:
             0, here
         )  # as `python -m` does: the user's module often lies beside the tests
     try:
-        found = importlib.import_module(module_name)
+        imported = importlib.import_module(module_name)
     except Exception as error:
         # Importing runs the user's module, which can raise anything.
         msg = (
@@ -190,12 +192,14 @@ def _import(spec: ModelSpec) -> Any:
         )
         raise SpecError(msg) from error
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            known = ", ".join(sorted(n for n in vars(found) if not n.startswith("_"))) or "nothing"
+        if not hasattr(imported, name):
+            known = (
+                ", ".join(sorted(n for n in vars(imported) if not n.startswith("_"))) or "nothing"
+            )
             msg = f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}"
             raise SpecError(msg)
-        found = getattr(found, name)
-    return found
+        imported = getattr(imported, name)
+    return imported
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
@@ -214,20 +218,22 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
     given = getattr(model, "fingerprint", None)
     if not isinstance(given, str) or not given:
         msg = (
-            f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty text, "
-            f"got {given!r}. Results are stored under it: without one, the stored answers of other "
-            "weights would be served as this model's. Give a digest of the weights and of the code "
-            "version"
+            f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
+            f"text, got {given!r}. Results are stored under it: without one, the stored answers of "
+            "other weights would be served as this model's. Give a digest of the weights and of "
+            "the code version"
         )
         raise SpecError(msg)
-    # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at all.
+    # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
+    # all.
     return given if len(given) <= SHORT_FINGERPRINT else digest_text(given)
 
 
 def _batch_size(spec: ModelSpec, model: object) -> int:
     size: int = _attribute(spec, model, "batch_size", int, 8)
     if size < 1:
-        msg = f"model spec {spec.text!r}: {type(model).__name__}.batch_size must be 1 or more, got {size}"
+        name = type(model).__name__
+        msg = f"model spec {spec.text!r}: {name}.batch_size must be 1 or more, got {size}"
         raise SpecError(msg)
     return size
 
@@ -236,7 +242,8 @@ def _queries(spec: ModelSpec, model: object) -> str:
     given: str = _attribute(spec, model, "queries", str, "free-text")
     if given not in get_args(Queries):
         known = " or ".join(map(repr, get_args(Queries)))
-        msg = f"model spec {spec.text!r}: {type(model).__name__}.queries must be {known}, got {given!r}"
+        name = type(model).__name__
+        msg = f"model spec {spec.text!r}: {name}.queries must be {known}, got {given!r}"
         raise SpecError(msg)
     return given
 
@@ -261,3 +268,11 @@ def _plain(spec: ModelSpec, params: dict[str, Any]) -> dict[str, Any]:
         )
         raise SpecError(msg) from error
     return params
+
+
+def _detect(spec: ModelSpec) -> DetectedModel:
+    roles = roles_of(make_model(spec))
+    return DetectedModel(spec.target, roles, unified=is_unified(roles))
+
+
+PROVIDER = Provider(detect=_detect, bind=bind_python)

@@ -1,34 +1,33 @@
-"""From a model spec to the roles it can play, and to one role bound and ready to load."""
+"""The schemes of model specs, and the provider that answers for each.
+
+`SCHEMES` is the one table: parsing, binding, `--help`, docs and tests read it. A provider's module
+is imported when a spec of its scheme is first used. To add a provider, write a module that ends in
+`PROVIDER = Provider(...)` and enter it here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.checkpoints import (
-    Checkpoint,
-    complete_checkpoint,
-    inspect_checkpoint,
-)
-from pytest_cepbench.models.protocols import (
-    UNIFIED_ROLES,
-    BindContext,
-    BoundRole,
-    Model,
-    RoleName,
-)
-from pytest_cepbench.models.spec import API, ENCODER_SCHEMES, ModelSpec
-from pytest_cepbench.models.torch_runtime import require
+from pytest_cepbench.errors import CepError, SpecError
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+    from pytest_cepbench.models.spec import ModelSpec
+
+PRESET, REPLAY = "preset", "replay"
 
 
 @dataclass(frozen=True)
 class DetectedModel:
-    """What a model spec was taken for.
+    """A model as its spec or its configuration tells, before it is bound.
 
     what: architecture, pipeline class or factory, for people.
-    roles: the roles it can play; empty where that could not be told.
+    roles: the roles it can play; empty where its configuration tells none.
     because: why these roles or why none, completing the sentence "it ..."; may be empty.
     unified: whether it is one model that describes and generates, so that both are under test.
     """
@@ -39,38 +38,136 @@ class DetectedModel:
     unified: bool = False
 
 
+def _target_name(spec: ModelSpec) -> str:
+    return spec.target.rstrip("/").rpartition("/")[2].rpartition(":")[2] or spec.scheme
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The functions that answer for the specs of one scheme, none of which loads a model.
+
+    detect: names the model and its roles; raises as `detect`.
+    bind: resolves a spec for a role; raises as `bind`.
+    check_installed: raises MissingDependencyError where a library is missing that every model
+        needs.
+    weights_bytes: bytes of the loaded weights on a device (cpu, cuda; None: the spec's own); None
+        where they are unknown. May raise CepError, OSError and ValueError for a spec that is wrong.
+    features_name: a short name of an encoder's features, for labels.
+    weights_present: whether an encoder can be used without a step that only its user can take.
+    """
+
+    detect: Callable[[ModelSpec], DetectedModel]
+    bind: Callable[[ModelSpec, RoleName, BindContext], BoundRole]
+    check_installed: Callable[[ModelSpec], None] = lambda _: None
+    weights_bytes: Callable[[ModelSpec, str | None], int | None] = lambda _spec, _device: None
+    features_name: Callable[[ModelSpec], str] = _target_name
+    weights_present: Callable[[ModelSpec], bool] = lambda _: True
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What is known of a scheme without importing its provider.
+
+    name: what a spec begins with, before the colon; empty for folders and hub ids.
+    example: a spec, for `--help` and docs.
+    summary: what such a spec names, for people.
+    roles: that its models can play, all together.
+    module: defines PROVIDER; empty where a suite replaces the spec before any model is bound.
+    served: whether its models work on a server: they need no device, and their key is here.
+    """
+
+    name: str
+    example: str
+    summary: str
+    roles: tuple[RoleName, ...]
+    module: str = ""
+    served: bool = False
+
+    @cached_property
+    def provider(self) -> Provider:
+        """The provider; imports its module. Raises SpecError where there is none."""
+        if not self.module:
+            msg = f"{self.name}: names {self.summary}, which no model can be bound to by itself"
+            raise SpecError(msg)
+        provider: Provider = importlib.import_module(self.module).PROVIDER
+        return provider
+
+
+_HERE = "pytest_cepbench.models"
+
+SCHEMES: Mapping[str, Scheme] = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme(
+            "",
+            "checkpoints/step-8000",
+            "a checkpoint: a folder, or the id of one on the Hugging Face hub",
+            ("describer", "generator", "encoder", "detector"),
+            f"{_HERE}.checkpoint_provider",
+        ),
+        Scheme(
+            "shapes",
+            "shapes:?miss=0.1",
+            "the built-in rule-based models of the shapes world, exact or degraded by known "
+            "amounts",
+            ("describer", "generator", "encoder", "detector"),
+            f"{_HERE}.rule_based",
+        ),
+        Scheme(
+            "python",
+            "python:package.module:factory",
+            "a model of your own: an object that satisfies a role's Protocol",
+            ("describer", "generator", "encoder", "detector", "judge"),
+            f"{_HERE}.python_model",
+        ),
+        Scheme(
+            "openai",
+            "openai:MODEL?base_url=URL&weights=FOLDER",
+            "a model behind an OpenAI-compatible server",
+            ("describer", "generator", "judge"),
+            f"{_HERE}.api.provider",
+            served=True,
+        ),
+        Scheme(
+            "unicom",
+            "unicom:FP16-ViT-L-14-336px.pt?allow_pickle=true",
+            "Unicom's released weights, one file without a configuration",
+            ("encoder",),
+            f"{_HERE}.encoders.unicom_encoder",
+        ),
+        Scheme(
+            "cleanfid",
+            "cleanfid:?weights=PATH",
+            "clean-fid's Inception, one file without a configuration",
+            ("encoder",),
+            f"{_HERE}.encoders.inception_encoder",
+        ),
+        Scheme(PRESET, "preset:sd3-5", "settings of a suite for a generator", ("generator",)),
+        Scheme(
+            REPLAY,
+            "replay:FOLDER",
+            "chains that were made elsewhere, in the place of describer and generator",
+            (),
+        ),
+    )
+}
+
+
+def list_schemes() -> Iterator[str]:
+    """One line for each scheme: an example, what it names and its roles; for `--help` and docs."""
+    width = max(len(scheme.example) for scheme in SCHEMES.values())
+    for scheme in SCHEMES.values():
+        roles = f" ({', '.join(scheme.roles)})" if scheme.roles else ""
+        yield f"{scheme.example:{width}}  {scheme.summary}{roles}"
+
+
 def detect(spec: ModelSpec) -> DetectedModel:
     """Find out what a spec names and which roles it can play, without loading a model.
 
     Raises CheckpointError when there is nothing to detect, SpecError for a `python:` model that
-    cannot be imported.
+    cannot be imported and for a scheme that names no model.
     """
-    if spec.scheme == "shapes":
-        from pytest_cepbench.models.rule_based import SHAPES_ROLES
-
-        return DetectedModel("the built-in world of shapes", SHAPES_ROLES)
-    if spec.scheme == API:
-        from pytest_cepbench.models.api import API_ROLES, detect_api
-
-        # A name tells no role: which one is under test, the user says or the other options leave.
-        return DetectedModel(detect_api(spec), API_ROLES)
-    if spec.scheme == "python":
-        from pytest_cepbench.models.python_model import make_model, roles_of
-
-        model = make_model(spec)
-        roles = roles_of(model)
-        return DetectedModel(spec.target, roles, unified=_does_both(roles))
-    if spec.scheme in ENCODER_SCHEMES:
-        from pytest_cepbench.models.encoders import describe_encoder_scheme
-
-        return DetectedModel(describe_encoder_scheme(spec), ("encoder",), "embeds images")
-    checkpoint = inspect_checkpoint(spec)
-    roles = checkpoint.roles
-    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified=_does_both(roles))
-
-
-def _does_both(roles: tuple[RoleName, ...]) -> bool:
-    return set(UNIFIED_ROLES) <= set(roles)
+    return SCHEMES[spec.scheme].provider.detect(spec)
 
 
 def bind(
@@ -82,7 +179,8 @@ def bind(
     Raises RoleError when the model cannot play the role, CheckpointError for damaged or missing
     files, SpecError for parameters that are unknown or wrong.
     """
-    bound = _resolve(spec, role, context, force=force)
+    context = replace(context, force=force)
+    bound = SCHEMES[spec.scheme].provider.bind(spec, role, context)
     files, load = bound.files, bound.load
     if files is None:
         return bound
@@ -94,86 +192,38 @@ def bind(
     return replace(bound, load=load_unchanged)
 
 
-def _resolve(spec: ModelSpec, role: RoleName, context: BindContext, *, force: bool) -> BoundRole:
-    """As `bind`; what the adapter gives loads whatever lies there by then."""
-    if spec.scheme == "shapes":
-        from pytest_cepbench.models.rule_based import bind_shapes
+def check_installed(spec: ModelSpec) -> None:
+    """Raise MissingDependencyError where a library is missing that every model of the scheme needs.
 
-        return bind_shapes(spec, role)
-    if spec.scheme == API:
-        from pytest_cepbench.models.api import bind_api
-
-        return bind_api(spec, role, context)
-    if spec.scheme == "python":
-        from pytest_cepbench.models.python_model import bind_python
-
-        return bind_python(spec, role, context)
-    if spec.scheme in ENCODER_SCHEMES:
-        from pytest_cepbench.models.encoders import bind_encoder_scheme
-
-        return bind_encoder_scheme(spec, role, context)
-    if role == "judge":
-        msg = (
-            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can serve a "
-            "checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own (python:)"
-        )
-        raise RoleError(msg)
-    checkpoint = inspect_checkpoint(spec)
-    if role not in checkpoint.roles and not force:
-        raise RoleError(_wrong_role(spec, role, checkpoint))
-    complete_checkpoint(spec, checkpoint)
-    return _adapter(role, checkpoint)(spec, checkpoint, context)
-
-
-def require_libraries(spec: ModelSpec) -> None:
-    """Raise MissingDependencyError where a spec names a checkpoint and torch is not installed.
-
-    What else its library needs is known only when it is bound, for which its weights are read. A
-    served model needs the client alone.
+    The other libraries of a checkpoint are known only when it is bound, for which its weights are
+    read. A served model needs the client alone.
     """
-    if spec.scheme == API:
-        from pytest_cepbench.models.api import require_client
-
-        require_client(spec)
-    elif spec.scheme not in ("shapes", "python"):
-        require("torch")
+    SCHEMES[spec.scheme].provider.check_installed(spec)
 
 
-def _adapter(
-    role: RoleName, checkpoint: Checkpoint
-) -> Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]:
-    # Each role's libraries are its own: a describer must bind where diffusers is not installed.
-    if role in UNIFIED_ROLES and (
-        _does_both(checkpoint.roles) or (role == "generator" and "describer" in checkpoint.roles)
-    ):
-        from pytest_cepbench.models.unified import bind_unified
+def weights_bytes(spec: ModelSpec, device: str | None = None) -> int | None:
+    """Bytes that a model's weights take once they are loaded in the precision of its spec.
 
-        return partial(bind_unified, role)
-    if role == "describer":
-        from pytest_cepbench.models.describers import bind_describer
-
-        return bind_describer
-    if role == "generator":
-        from pytest_cepbench.models.generators import bind_generator
-
-        return bind_generator
-    if role == "detector":
-        from pytest_cepbench.models.detectors import bind_detector
-
-        return bind_detector
-    from pytest_cepbench.models.encoders import bind_encoder
-
-    return bind_encoder
+    device: where it will run (cpu or cuda), instead of the one that follows from the spec. None
+        where
+    they are unknown: for `python:` models, built-in and served ones, for weights that are not here
+    yet, and for a spec that is wrong: binding explains that.
+    """
+    try:
+        return SCHEMES[spec.scheme].provider.weights_bytes(spec, device)
+    except (CepError, OSError, ValueError):
+        return None
 
 
-def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
-    found = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
-    if checkpoint.roles:
-        able = " and ".join(checkpoint.roles)
-        return (
-            f"{found}, so it can be the {able}, not the {role}. Give it as --{checkpoint.roles[0]}"
-        )
-    return (
-        f"{found}, so no role could be told from its configuration, and not that of the {role}. "
-        f"To try it all the same, name the role: --{role}, or --model with --cep-role={role}"
-    )
+def features_name(spec: ModelSpec) -> str:
+    """A short name of an encoder's features, for labels: "Inception", "clip-vit-base-patch32"."""
+    return SCHEMES[spec.scheme].provider.features_name(spec)
+
+
+def weights_present(spec: ModelSpec) -> bool:
+    """Whether an encoder can be used without a step that only its user can take.
+
+    False only for clean-fid's Inception without its weights, which a site of their own gives out;
+    what libraries fetch or a folder lacks shows at binding. Raises SpecError.
+    """
+    return SCHEMES[spec.scheme].provider.weights_present(spec)

@@ -35,11 +35,12 @@ from pytest_cepbench.models.protocols import (
     Model,
     RoleName,
 )
+from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 ADAPTER = "shapes/1"
 
-SHAPES_ROLES: tuple[RoleName, ...] = ("describer", "generator", "encoder", "detector")
+_ROLES = SCHEMES["shapes"].roles
 
 _BATCH = 64
 
@@ -131,8 +132,8 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
     number, out of [0, 1], or given to the encoder or the detector, which have none; RoleError for a
     role that this world does not have.
     """
-    if role not in SHAPES_ROLES:
-        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(SHAPES_ROLES)}"
+    if role not in _ROLES:
+        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(_ROLES)}"
         raise RoleError(msg)
     if spec.target:
         msg = (
@@ -164,3 +165,9 @@ def _loader(role: RoleName, knobs: Degradation) -> Callable[[], Model]:
     if role == "generator":
         return lambda: ShapesGenerator(knobs)
     return ShapesDetector if role == "detector" else ShapesEncoder
+
+
+PROVIDER = Provider(
+    detect=lambda _: DetectedModel("the built-in world of shapes", _ROLES),
+    bind=lambda spec, role, _: bind_shapes(spec, role),
+)

@@ -1,8 +1,8 @@
 """Loading a checkpoint through somebody else's library: its faults in words, its gaps found out.
 
 Libraries fill a tensor that a checkpoint lacks with random numbers, leave out one that they do not
-know, and log a line about it. A number measured with such weights looks like any other, so here both
-are errors.
+know, and log a line about it. A number measured with such weights looks like any other, so here
+both are errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from pytest_cepbench.models.torch_runtime import (
     set_threads,
 )
 
-# Where transformers and diffusers log that tensors were missing or left over, and their words for it.
+# Where transformers and diffusers log that tensors were missing or left over, and their words for
+# it.
 _DIFFUSERS = "diffusers.models.modeling_utils"
 _REPORTING_LOGGERS = ("transformers.modeling_utils", _DIFFUSERS)
 _MISSING_WORDS = "newly initialized"
@@ -71,8 +72,8 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
         # A damaged or foreign checkpoint makes these libraries raise anything, KeyError included.
         if is_out_of_memory(error):
             msg = (
-                f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({_line(error)}). Give "
-                "dtype=bfloat16, --cep-residency=swap or a larger device"
+                f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({_line(error)}). "
+                "Give dtype=bfloat16, --cep-residency=swap or a larger device"
             )
             raise DeviceMemoryError(msg) from error
         msg = (
@@ -85,7 +86,8 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
 def from_pretrained(
     model_class: Any, checkpoint: Checkpoint, **options: Any
 ) -> tuple[Any, dict[str, set[str]]]:
-    """The model of a transformers checkpoint, and the names of its `missing_keys` and `unexpected_keys`.
+    """The model of a transformers checkpoint, and the names of its `missing_keys` and
+    `unexpected_keys`.
 
     Raises CheckpointError naming the tensors whose shapes are not those of the configuration; what
     else the library raises is left to `explained`.
@@ -104,8 +106,8 @@ def from_pretrained(
             for name, stored, built in info["mismatched_keys"]
         ]
         msg = (
-            f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. Save "
-            "both again"
+            f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. "
+            "Save both again"
         )
         raise CheckpointError(msg) from error
     return model, info
@@ -179,16 +181,16 @@ class _Watch(logging.Handler):
 
 def _random(checkpoint: Checkpoint, what: str) -> str:
     return (
-        f"{checkpoint.path}: tensors of {checkpoint.what} are missing from the weights and would be "
-        f"random numbers: {what}. Save the whole model again"
+        f"{checkpoint.path}: tensors of {checkpoint.what} are missing from the weights and would "
+        f"be random numbers: {what}. Save the whole model again"
     )
 
 
 def _unused(checkpoint: Checkpoint, what: str) -> str:
     return (
-        f"{checkpoint.path}: {checkpoint.what} does not know tensors that lie in the weights and would "
-        f"leave them out: {what}. An adapter that was not merged looks like this. Save the whole model "
-        "again, or add allow_unused=true to its spec where they are not needed"
+        f"{checkpoint.path}: {checkpoint.what} does not know tensors that lie in the weights and "
+        f"would leave them out: {what}. An adapter that was not merged looks like this. Save the "
+        "whole model again, or add allow_unused=true to its spec where they are not needed"
     )
 
 

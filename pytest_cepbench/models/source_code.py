@@ -1,7 +1,8 @@
 """The code of a `python:` model: a digest of its module and of what that imports from beside it.
 
-A model of the user's own states its identity itself. Where its code changes and the stated fingerprint
-does not, stored answers of the code before are served as if nothing had happened. The digest is kept
+A model of the user's own states its identity itself. Where its code changes and the stated
+fingerprint does not, stored answers of the code before are served as if nothing had happened. The
+digest is kept
 beside results, never in a key: a comment that changes must not cost a night.
 """
 
@@ -26,9 +27,9 @@ _DIGITS = 16
 def source_of(*modules: str) -> str:
     """File and digest of imported modules, in one phrase: `models.py 0123456789abcdef`.
 
-    modules: names as in `sys.modules`; the first one gives the file. What they import from the folder
-    that their package lies in is read as well, as far as it is written in Python; of an installed
-    package the package alone. Empty where no module has a file of source code.
+    modules: names as in `sys.modules`; the first one gives the file. What they import from the
+    folder that their package lies in is read as well, as far as it is written in Python; of an
+    installed package the package alone. Empty where no module has a file of source code.
     """
     files: dict[str, str] = {}
     first = ""
@@ -51,7 +52,8 @@ def _file_of(module: str) -> Path | None:
 
 
 def _read(module: str, root: Path, package: str) -> Iterator[tuple[str, str]]:
-    """Name below the root and digest of a module's file, and of those that it imports; itself first.
+    """Name below the root and digest of a module's file, and of those that it imports; itself
+    first.
 
     package: whose modules alone are read; any below the root where empty.
     """

@@ -1,11 +1,6 @@
-"""Model specs: the string a user types for a model, taken apart.
+"""Model specs: the string a user types for a model, taken apart: `SCHEME:TARGET?NAME=VALUE&...`.
 
-checkpoints/step-8000                          a folder
-org/model?revision=v2&dtype=bfloat16           a hub id, with parameters
-shapes:?miss=0.1                               a scheme
-openai:model?base_url=URL&revision=v2          a model behind a server
-unicom:PATH                                    a file of weights that no configuration describes
-python:package.module:factory?temperature=0    anything that satisfies a role's Protocol
+Without a scheme the target is a folder or a hub id; `registry.SCHEMES` lists the others.
 """
 
 from __future__ import annotations
@@ -15,26 +10,12 @@ import os
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pytest_cepbench.errors import SpecError, unknown_name
-
-ENCODER_SCHEMES = ("unicom", "cleanfid")
-"""Schemes that name an encoder and nothing else: files of weights with no configuration."""
-
-PRESET = "preset"
-
-REPLAY = "replay"
-
-SUITE_SCHEMES = (PRESET, REPLAY)
-"""Schemes that name no model by themselves: settings that a suite holds, chains made elsewhere."""
-
-API = "openai"
-"""Scheme of models behind a server."""
-
-SCHEMES = ("shapes", "python", API, *ENCODER_SCHEMES, *SUITE_SCHEMES)
+from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
+from pytest_cepbench.models.registry import SCHEMES
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -43,39 +24,53 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A spec taken apart.
+    """A spec taken apart; its text identifies it.
 
-    text: as typed. scheme: "" for folders and hub ids. target: what follows the scheme, without
-    parameters. params: as typed, strings.
+    text: as typed, which is also what `str` gives.
+    scheme: one of `registry.SCHEMES`; "" for folders and hub ids.
+    target: what follows the scheme, without parameters.
+    params: as typed, strings.
     """
 
     text: str
     scheme: str
     target: str
-    params: Mapping[str, str]
+    params: Mapping[str, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def parse_spec(text: str) -> ModelSpec:
-    """Take a spec apart. Raises SpecError when it is empty or a parameter is malformed or repeated."""
+    """Take a spec apart.
+
+    Raises SpecError when it is empty or a parameter is malformed or repeated.
+    """
     if not text.strip():
-        msg = "a model spec is empty: give a folder, a hub id, shapes: or python:package.module:factory"
+        msg = (
+            "a model spec is empty: give a folder, a hub id, shapes: or "
+            "python:package.module:factory"
+        )
         raise SpecError(msg)
-    # A folder whose name happens to hold '?' or ':'. Unlike Path's, this says of a name that is too long
-    # for any file, such as one with a prompt in it, that it is not there.
+    # A folder whose name happens to hold '?' or ':'. Unlike Path.exists, this is False for a name
+    # that is too long for any file, such as one with a prompt in it.
     if os.path.exists(text):  # noqa: PTH110 - see above
         return ModelSpec(text, "", text, {})
     body, _, query = text.partition("?")
     scheme, colon, rest = body.partition(":")
+    if colon and scheme not in SCHEMES and nearest_name(scheme, SCHEMES, cutoff=0.75):
+        msg = f"model spec '{scheme}:...': {unknown_name('scheme', scheme, SCHEMES)}"
+        raise SpecError(msg)
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
     try:
         return ModelSpec(text, scheme, rest, _parse_query(text, query))
     except SpecError:
-        if scheme != API:
+        if not SCHEMES[scheme].served:
             raise
         msg = (
-            f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them once "
-            "(they are not shown here, for one may be a key)"
+            f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them "
+            "once (they are not shown here, for one may be a key)"
         )
         raise SpecError(msg) from None
 

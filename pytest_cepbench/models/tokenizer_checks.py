@@ -1,16 +1,18 @@
-"""Whether a tokenizer can be the one of its weights: it has words, and the weights know all of them."""
+"""Tokenizers: checked against their weights, and texts longer than a model reads are reported."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError
 
 _VOCABULARIES = (
-    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab", "*.tiktoken",
+    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab",
+    "*.tiktoken",
 )  # fmt: skip
 _MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
 _WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
@@ -25,8 +27,8 @@ def check_vocabulary(folder: Path, tokenizer: str) -> None:
         return
     if not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
         msg = (
-            f"{folder}: no vocabulary for {tokenizer} (expected one of {', '.join(_VOCABULARIES)}). "
-            "Save the tokenizer again beside the model"
+            f"{folder}: no vocabulary for {tokenizer} (expected one of "
+            f"{', '.join(_VOCABULARIES)}). Save the tokenizer again beside the model"
         )
         raise CheckpointError(msg)
 
@@ -34,8 +36,9 @@ def check_vocabulary(folder: Path, tokenizer: str) -> None:
 def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int] = ()) -> None:
     """Raise CheckpointError when a tokenizer has tokens that the model's weights do not know.
 
-    Looked up, such a token is an IndexError on a CPU, and on an accelerator the end of the process's
-    CUDA context. The other way round nothing is wrong: tables of embeddings are often padded.
+    Looked up, such a token is an IndexError on a CPU, and on an accelerator the end of the
+    process's CUDA context. The other way round nothing is wrong: tables of embeddings are often
+    padded.
 
     apart: ids of tokens that are never looked up, as several models keep their image token. A model
     that does not say how many tokens it knows is not judged.
@@ -50,15 +53,17 @@ def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int
         first = min(beyond)
         more = f" and {len(beyond) - 1} more" if len(beyond) > 1 else ""
         msg = (
-            f"{folder}: the tokenizer has the token {beyond[first]!r} at {first}{more}, and the weights "
-            f"know {rows} tokens, from 0: the tokenizer is not the one of these weights. Save the one "
-            "that the model was trained with, or give new tokens a row (resize_token_embeddings)"
+            f"{folder}: the tokenizer has the token {beyond[first]!r} at {first}{more}, and the "
+            f"weights know {rows} tokens, from 0: the tokenizer is not the one of these weights. "
+            "Save the one that the model was trained with, or give new tokens a row "
+            "(resize_token_embeddings)"
         )
         raise CheckpointError(msg)
 
 
 def check_image_token(folder: Path, processor: Any, config: Any) -> None:
-    """Raise CheckpointError when the processor marks an image's place with another token than the model.
+    """Raise CheckpointError when the processor marks an image's place with another token than the
+    model.
 
     Such a model finds no place to put the image, or puts it in the place of a word.
     """
@@ -67,8 +72,8 @@ def check_image_token(folder: Path, processor: Any, config: Any) -> None:
     if written is not None and read is not None and written != read:
         msg = (
             f"{folder}: the tokenizer marks an image's place with token {written}, and the model's "
-            f"config.json says {read}: the tokenizer is not the one of these weights. Save the one that "
-            "the model was trained with"
+            f"config.json says {read}: the tokenizer is not the one of these weights. Save the one "
+            "that the model was trained with"
         )
         raise CheckpointError(msg)
 
@@ -100,3 +105,22 @@ def media_tokens(config: Any) -> set[int]:
         for name, value in config.to_dict().items()
         if _MEDIA_TOKEN.fullmatch(name) and isinstance(value, int)
     }
+
+
+class TruncationNotice:
+    """Warns once per loaded model that texts were cut: captions that grow longer show here."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._given = False
+
+    def check(self, lengths: Sequence[int], longest: int) -> None:
+        """Warn where a text has more tokens than are read; lengths, longest: of `text_lengths`."""
+        count = sum(length > longest for length in lengths)
+        if count and not self._given:
+            self._given = True
+            msg = (
+                f"{self._what} reads {longest} tokens: {count} longer text(s) of this batch were "
+                "cut for it (said once)"
+            )
+            warnings.warn(msg, stacklevel=3)

@@ -1,6 +1,8 @@
-"""What adapters ask of torch and its libraries: device, precision, threads, quiet, words for faults.
+"""What adapters ask of torch and its libraries: device, precision, threads, quiet, words for
+faults.
 
-Everything that runs at binding answers without importing torch; only what needs a loaded model does.
+Everything that runs at binding answers without importing torch; only what needs a loaded model
+does.
 """
 
 from __future__ import annotations
@@ -130,16 +132,16 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS")
 _WAITING_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 
 _SPINS = "20000"
-"""Rounds that a thread of torch's OpenMP library waits for more work before it sleeps: about 0.2 ms,
-which bridges the pause between two operations. The library's own 300,000 keep a core busy for
+"""Rounds that a thread of torch's OpenMP library waits for more work before it sleeps: about 0.2
+ms, which bridges the pause between two operations. The library's own 300,000 keep a core busy for
 milliseconds, which on a machine with other work are taken from the thread that is waited for."""
 
 
 def bound_spinning() -> None:
     """Have torch's threads wait for work for a short time only.
 
-    The library reads its variables when torch is imported: too late where it has been. What the user
-    said about it stands, and child processes inherit it.
+    The library reads its variables when torch is imported: too late where it has been. What the
+    user said about it stands, and child processes inherit it.
     """
     if "torch" in sys.modules or any(name in os.environ for name in _WAITING_VARIABLES):
         return
@@ -224,7 +226,7 @@ class DeviceMemory:
 
 
 def device_memory(device: str) -> DeviceMemory | None:
-    """The memory of a device, None where it does not tell; for a process that loaded a model there."""
+    """The memory of a device; None where it does not tell. A model must be loaded there."""
     return DeviceMemory(device) if device.startswith("cuda") else None
 
 

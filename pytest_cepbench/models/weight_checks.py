@@ -1,11 +1,13 @@
-"""The values of loaded weights: in memory of their own, numbers, and no matrix of zeros without a word.
+"""The values of loaded weights: in memory of their own, numbers, and no matrix of zeros without a
+word.
 
-A model with NaN among its weights writes empty texts and draws nothing, which would be counted as so
-many failures of its own; where the tensor has little say it would even be measured. It is neither
+A model with NaN among its weights writes empty texts and draws nothing, which would be counted as
+so many failures of its own; where the tensor has little say it would even be measured. It is
+neither
 better nor worse than its baseline: it is broken.
 
-On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that writes into
-the file changes the model that was loaded from it, between one answer and the next.
+On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that writes
+into the file changes the model that was loaded from it, between one answer and the next.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def _copy_mapped(module: Any) -> None:
 
 
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy of it where its memory is not torch's own: a mapped file, most likely."""
+    """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
     if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
         return tensor
     return tensor.clone()
@@ -58,8 +60,8 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
 
     parts: its modules by name, "" for a model that is one module; a part without weights is passed
     over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
-    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout: a
-    layer may start like that, and a damaged checkpoint may look like that.
+    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
+    a layer may start like that, and a damaged checkpoint may look like that.
     """
     tensors = list(_tensors(parts))
     broken, empty = [], []
@@ -72,21 +74,21 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
             empty.append(name)
     if broken:
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in {few_of(broken)}. "
-            "Take a step from before the training diverged; where the file's own values are finite, "
-            "give a dtype that holds them"
+            f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in "
+            f"{few_of(broken)}. Take a step from before the training diverged; where the file's "
+            "own values are finite, give a dtype that holds them"
         )
         raise CheckpointError(msg)
     if empty:
         msg = (
-            f"{checkpoint.path}: zero throughout: {few_of(empty)}. A layer may start so, and a damaged "
-            "checkpoint may look so"
+            f"{checkpoint.path}: zero throughout: {few_of(empty)}. A layer may start so, and a "
+            "damaged checkpoint may look so"
         )
         warnings.warn(msg, stacklevel=2)
 
 
 def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Name, tensor, whether it must be finite: floating ones of 16 bits and more that hold anything."""
+    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more."""
     for part, module in parts.items():
         if not hasattr(module, "named_parameters"):
             continue

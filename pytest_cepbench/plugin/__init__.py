@@ -18,17 +18,24 @@ from pytest_cepbench.plugin import exit_code, records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller
 from pytest_cepbench.plugin.fixtures import (
     EVALUATOR,
+    BareFixtures,
     cep_case,
+    cep_describer,
+    cep_detector,
+    cep_encoder,
     cep_gate,
-    describer,
-    detector,
-    encoder,
+    cep_generator,
+    cep_judge,
     evaluator_of,
-    generator,
-    judge,
 )
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.options import add_options, add_short_options, hide_short_values
+from pytest_cepbench.plugin.options import (
+    add_options,
+    add_short_options,
+    check_ini_names,
+    hide_short_values,
+    suggest_options,
+)
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
 from pytest_cepbench.plugin.run_modes import refuse_modes
 from pytest_cepbench.plugin.run_settings import settings_of, updating
@@ -39,7 +46,15 @@ if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.devices import Leases
 
 # pytest finds fixtures as names of a plugin's module.
-__all__ = ["cep_case", "cep_gate", "describer", "detector", "encoder", "generator", "judge"]
+__all__ = [
+    "cep_case",
+    "cep_describer",
+    "cep_detector",
+    "cep_encoder",
+    "cep_gate",
+    "cep_generator",
+    "cep_judge",
+]
 
 _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 """Of the workers that a plan is about."""
@@ -55,16 +70,18 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     add_options(parser)
     pluginmanager.register(workers_hooks, "cepbench_workers")
     pluginmanager.register(records, "cepbench_verdict_reports")
+    pluginmanager.register(BareFixtures(), "cepbench_bare_names")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None]:
-    """Offer `--model` and its siblings last, when it is known that nobody else has them."""
+    """Offer `--model` and its siblings last, when it is known which of them others own."""
     hide_short_values(early_config, args)
     yield
     early_config.stash[_TAKEN] = add_short_options(parser)
+    suggest_options(parser, args)
     early_config.pluginmanager.register(exit_code, "cepbench_exit_code")
 
 
@@ -80,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
     config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
     if not hasattr(config, "workerinput"):
+        check_ini_names(_unknown_ini_names(config))
         settings = settings_of(config)
         ledger = Ledger(config.rootpath)
         controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
@@ -97,6 +115,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(config.stash[RECORDS], "cepbench_records")
 
 
+def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:
+    """Names in the ini file that no plugin registered; pytest itself warns of them, after collection."""
+    for name in vars(config).get("_inicfg", ()):
+        try:
+            config.getini(name)
+        except ValueError:
+            yield name
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Resolve the models that were named, so that a mistake costs a second, not a night."""
@@ -109,7 +136,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is gated against what."""
     controller = config.stash.get(CONTROLLER, None)
-    return [f"cepbench: {visible(line)}" for line in controller.lines] if controller else []
+    if controller is None:
+        return []
+    lines = controller.header_lines(verbose=config.get_verbosity() > 0)
+    return [f"cepbench: {visible(line)}" for line in lines if line]
 
 
 @contextmanager
@@ -123,9 +153,12 @@ def _usage_errors() -> Iterator[None]:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say of each suite who plays which role, also where nobody was named."""
+    """Say of each suite which models it gates, also where none was named."""
     controller = config.stash.get(CONTROLLER, None)
-    return [visible(line) for line in controller.suite_lines()] if controller else []
+    if controller is None:
+        return []
+    lines = controller.suite_lines(verbose=config.get_verbosity() > 0)
+    return [f"cepbench: {visible(line)}" for line in lines]
 
 
 # -- collection --------------------------------------------------------------------------------------

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CepError, unknown_name
+from pytest_cepbench.errors import CepError, DataAbsentError, SuiteNotApplicableError, unknown_name
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.run_settings import updating
-from pytest_cepbench.suites import Case, SuiteNotApplicableError
+from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.data import DataAbsentError
 
 
 def mark_of(node: pytest.Item) -> CepMark:

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.errors import SpecError, StoreError, WriteError
+from pytest_cepbench.errors import StoreError, WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.plugin.options import notes_on_options
+from pytest_cepbench.plugin.terminal.header import (
+    HeaderLine,
+    setup_lines,
+    shown_location,
+    suite_lines,
+)
 
 if TYPE_CHECKING:
     from pytest_cepbench.artifacts import ImageArtifact
@@ -32,7 +39,8 @@ class Controller:
 
     context: the run, as this process knows it.
     evaluator: gives this process's suites, store and models; called only when they are needed.
-    lines: the models and what they are compared with, for header and reports.
+    header: the models and what they are compared with.
+    lines: the same in full, for reports.
     changes: the baselines that were accepted.
     refused: whether there was reason to accept none.
     unwritten: whether they could not be written.
@@ -47,6 +55,7 @@ class Controller:
     context: RunContext
     evaluator: Callable[[], Evaluator]
     ledger: Ledger = field(default_factory=Ledger)
+    header: list[HeaderLine] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     refused: bool = False
@@ -82,65 +91,14 @@ class Controller:
 
             recovered = recover(self.settings.baselines)
             self.remarks += [] if recovered is None else [recovered]
-        self.lines = list(self._setup(taken))
+        if self.settings.names_models:
+            self.header = list(setup_lines(self.settings, self.evaluator(), taken))
+            self.lines = [line.full for line in self.header]
 
-    def _setup(self, taken: Sequence[str]) -> Iterator[str]:
-        if not self.settings.names_models:
-            return
-        for place in self.settings.shared:
-            if isinstance(place, Path) and not place.is_dir():
-                msg = (
-                    f"--cep-shared {shown_path(place)}: no such folder; that of a store is expected"
-                )
-                raise SpecError(msg)
-        engine = self.evaluator().engine
-        if engine is not None:
-            yield engine.header
-        yield from self._model_lines()
-        store = shown_path(self.settings.store)
-        publish = self.settings.publish
-        where = "" if publish is None else f", published to {shown_place(publish)}"
-        yield f"baselines {shown_path(self.settings.baselines)}, store {store}{where}"
-        for name in taken:
-            yield f"{name} belongs to another plugin here, use --cep-{name[2:]}"
-        others = [
-            f"{name} from {source}"
-            for name, source in self.settings.sources.items()
-            if not source.startswith("--")
-        ]
-        if others:
-            yield ", ".join(others)
-
-    def _model_lines(self) -> Iterator[str]:
-        from pytest_cepbench.models.protocols import ROLE_NAMES
-        from pytest_cepbench.models.registry import detect
-        from pytest_cepbench.models.spec import PRESET, SUITE_SCHEMES, parse_spec
-        from pytest_cepbench.suites.model_pool import describe_role
-
-        evaluator = self.evaluator()
-        choices = evaluator.suites.choices
-        seats = choices.seats
-        gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
-        if choices.chains is not None:
-            yield f"chains under test: {choices.replay} (layout {choices.chains.name})"
-        for name in sorted(
-            seats, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
-        ):
-            seat = seats[name]
-            gated = "model under test, " if name in gated_roles else ""
-            # Which model a preset is, each suite says; what is on a cluster is looked up there.
-            elsewhere = self.settings.listing and self.settings.engine == "ray"
-            if elsewhere or parse_spec(seat.spec).scheme == PRESET:
-                yield f"{gated}{name}: {seat.spec}"
-                continue
-            bound = evaluator.models.runner(seat).bound
-            yield f"{gated}{name}: {seat.spec} ({describe_role(bound)})"
-        if choices.model is not None and choices.role is None:
-            model = parse_spec(choices.model)
-            known = () if model.scheme in SUITE_SCHEMES else detect(model).roles
-            others = [role for role in known if role not in seats]
-            if others:
-                yield f"it could also play {' or '.join(others)}: choose with --cep-role"
+    def header_lines(self, *, verbose: bool) -> Iterator[str]:
+        """What pytest's header says of this run. verbose: with whole specs."""
+        yield from (line.full if verbose else line.short for line in self.header)
+        yield from notes_on_options(self.settings.sources)
 
     @property
     def identities(self) -> dict[str, str]:
@@ -155,32 +113,14 @@ class Controller:
         """Divide the cluster among the models of what was collected. Raises CepError kinds."""
         self.pools = self.evaluator().plan_pools()
 
-    def suite_lines(self) -> Iterator[str]:
-        """One line for each suite that is about to be gated."""
+    def suite_lines(self, *, verbose: bool) -> Iterator[str]:
+        """One line for each suite that is about to be gated. verbose: with whole specs."""
         if not self.ledger.expected:
             return
         if self.pools:
-            yield f"cepbench: {self.pools}"
-        loaded_suites = self.evaluator().suites.loaded
-        known = {name for loaded in loaded_suites for name in loaded.suite.table.encoders}
-        for name in self.settings.encoders:
-            if name not in known and loaded_suites:
-                yield f"cepbench: no suite here has an encoder {name!r} (--encoder {name}=...)"
+            yield self.pools
         selected = set(self.ledger.cases.values())
-        for loaded in loaded_suites:
-            if not any(str(case.key) in selected for case in loaded.cases):
-                continue  # all of its cases were deselected
-            lineup = loaded.lineup
-            rest = ", ".join(
-                f"{role} {seat.spec}"
-                for role, seat in lineup.seats.items()
-                if role not in lineup.gated
-            )
-            yield (
-                f"cepbench: suite {loaded.suite.name} gates {lineup.under_test} "
-                f"{lineup.subject}{f' ({rest})' if rest else ''} "
-                f"against {shown_path(self.settings.baselines / loaded.suite.name)}"
-            )
+        yield from suite_lines(self.settings, self.evaluator(), selected, verbose=verbose)
 
     def finish(self, session: pytest.Session, *, updating: bool) -> None:
         """Close the books: exit status, accepted baselines, reports."""
@@ -236,7 +176,7 @@ class Controller:
             if reporter is not None and place is not None:
                 reporter.ensure_newline()
                 reporter.write_line(
-                    f"cepbench: {left:,} results are being uploaded to {shown_place(place)}; interrupt "
+                    f"cepbench: {left:,} results are being uploaded to {shown_location(place)}; interrupt "
                     "it to leave them to cepbench store push"
                 )
 
@@ -281,7 +221,7 @@ class Controller:
                 (self.settings.baselines / suite).rmdir()
 
     def _write_reports(self) -> None:
-        from pytest_cepbench import __version__
+        from pytest_cepbench._version import __version__
         from pytest_cepbench.report.writers import RunFacts
 
         ledger = self.ledger
@@ -332,17 +272,6 @@ class Controller:
 def publishing_seconds(session: pytest.Session) -> float | None:
     """How long the end of a run waits for uploads; None: as long as they go on."""
     return 5.0 if session.exitstatus == pytest.ExitCode.INTERRUPTED else None
-
-
-def shown_place(place: Path | str) -> str:
-    """A shared store as it is said; a URL with secrets was refused before."""
-    return place if isinstance(place, str) else str(shown_path(place))
-
-
-def shown_path(path: Path) -> Path:
-    """A path as short as it can be said from here."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 CONTROLLER = pytest.StashKey[Controller]()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.settings import ROLES
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of
@@ -107,34 +109,38 @@ def cep_gate(
     return gate
 
 
-@pytest.fixture
-def describer(request: pytest.FixtureRequest) -> Any:
-    """The loaded describer of the run (see `pytest_cepbench.Describer`), one per process."""
-    return _model(request, "describer")
+def _model_fixture(role: RoleName, name: str) -> Any:
+    """A fixture that gives the loaded model of a role."""
+
+    def loaded(request: pytest.FixtureRequest) -> Any:
+        return _model(request, role)
+
+    loaded.__doc__ = f"The loaded {role} of the run (see `pytest_cepbench.{role.capitalize()}`), one per process."
+    return pytest.fixture(name=name)(loaded)
 
 
-@pytest.fixture
-def generator(request: pytest.FixtureRequest) -> Any:
-    """The loaded generator of the run (see `pytest_cepbench.Generator`), one per process."""
-    return _model(request, "generator")
+cep_describer = _model_fixture("describer", "cep_describer")
+cep_generator = _model_fixture("generator", "cep_generator")
+cep_encoder = _model_fixture("encoder", "cep_encoder")
+cep_detector = _model_fixture("detector", "cep_detector")
+cep_judge = _model_fixture("judge", "cep_judge")
 
 
-@pytest.fixture
-def encoder(request: pytest.FixtureRequest) -> Any:
-    """The loaded encoder of the run (see `pytest_cepbench.Encoder`), one per process."""
-    return _model(request, "encoder")
+class BareFixtures:
+    """The same fixtures as `describer`, `generator` and so on, but for names that another plugin has.
 
+    Fixtures of conftest files and test modules go before these in any case.
+    """
 
-@pytest.fixture
-def detector(request: pytest.FixtureRequest) -> Any:
-    """The loaded detector of the run (see `pytest_cepbench.Detector`), one per process."""
-    return _model(request, "detector")
-
-
-@pytest.fixture
-def judge(request: pytest.FixtureRequest) -> Any:
-    """The loaded judge of the run (see `pytest_cepbench.Judge`), one per process."""
-    return _model(request, "judge")
+    @pytest.hookimpl(trylast=True)  # after pytest has collected the fixtures of all plugins
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Register the names that are free."""
+        manager = session._fixturemanager  # noqa: SLF001 - pytest tells in no other way who has a name
+        owner = ModuleType("cepbench_bare_fixtures")
+        for role in ROLES:
+            if not manager.getfixturedefs(role, session):
+                setattr(owner, role, _model_fixture(cast("RoleName", role), role))
+        session.config.pluginmanager.register(owner, owner.__name__)
 
 
 def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
 
@@ -36,7 +36,7 @@ class CepMark:
                 raise SuiteError(msg)
             for name, value in marker.kwargs.items():
                 if name not in known:
-                    msg = f"@pytest.mark.cep has no argument {name!r} ({', '.join(known)})"
+                    msg = f"@pytest.mark.cep: {unknown_name('argument', name, known)}"
                     raise SuiteError(msg)
                 _check(name, value)
                 values.setdefault(name, tuple(value) if isinstance(value, list) else value)

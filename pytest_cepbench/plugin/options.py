@@ -1,4 +1,4 @@
-"""Options with their ini and environment twins; what comes of them is in `settings`.
+"""Options of pytest with their ini and environment twins; `RunSettings` reads their values.
 
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
@@ -6,37 +6,54 @@ Standard library and pytest only: this runs in every pytest that has the plugin 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.evaluation.pool_options import ROLES
-from pytest_cepbench.evaluation.settings import (
-    ENGINES,
-    GATES,
-    INCONCLUSIVE,
-    PAIRINGS,
-    RESIDENCIES,
-)
+from pytest_cepbench.errors import did_you_mean, nearest_name
+from pytest_cepbench.evaluation.settings import CHOICES
+
+_GROUPS = {
+    "models": "cepbench: models",
+    "gate": "cepbench: gate",
+    "data": "cepbench: data and stored results",
+    "workers": "cepbench: workers and devices",
+    "reports": "cepbench: reports",
+    "advanced": "cepbench: advanced (more in the ini file: {ini})",
+}
+"""Name of a group -> its title in `pytest --help`, in the order of the page."""
+
+_LIKENESS = 0.85
+"""Least likeness of an environment variable that is taken for a mistyped one of ours."""
 
 
 @dataclass(frozen=True)
 class Option:
     """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
 
-    short: whether `--NAME` is offered as well. multiple: may be given several times. switch: takes
-    no value; "true" in ini file and environment.
+    name: what the three names are made of.
+    group: where `--help` shows it, a key of `_GROUPS`.
+    metavar: stands for the value in `--help`.
+    help: one sentence.
+    short: whether `--NAME` is offered as well.
+    multiple: whether it may be given several times.
+    choices: the values that it has, where they are a list.
+    switch: whether it takes no value; "true" in ini file and environment.
+    in_ini: whether its place is the ini file: `--help` does not list the flag, which is still read.
     """
 
     name: str
+    group: str
     metavar: str
     help: str
     short: bool = False
     multiple: bool = False
     choices: tuple[str, ...] | None = None
     switch: bool = False
+    in_ini: bool = False
 
     @property
     def flag(self) -> str:
@@ -65,149 +82,193 @@ class Option:
 
 OPTIONS = (
     Option(
-        "model", "SPEC", "Model under test: a checkpoint folder, hub id, or other spec", short=True
+        "model",
+        "models",
+        "SPEC",
+        "Model under test: a checkpoint folder, a hub id, or another spec",
+        short=True,
     ),
     Option(
         "role",
+        "models",
         "ROLE",
-        "What the model under test plays: a role, or unified for describer and generator",
-        choices=(*ROLES, "unified"),
+        "Role of the model under test, or unified for describer and generator in one",
+        choices=CHOICES["role"],
     ),
-    Option("describer", "SPEC", "Model that describes images", short=True),
-    Option("generator", "SPEC", "Model that draws descriptions", short=True),
+    Option("describer", "models", "SPEC", "Model that describes images", short=True),
+    Option("generator", "models", "SPEC", "Model that draws descriptions", short=True),
     Option(
         "encoder",
+        "models",
         "[NAME=]SPEC",
         "Model whose vectors are compared; with NAME= one of a suite's further encoders (several "
         "allowed)",
         short=True,
         multiple=True,
     ),
-    Option("detector", "SPEC", "Model that finds objects in images", short=True),
-    Option("judge", "SPEC", "Model that says which of two answers is better", short=True),
-    Option("data", "NAME=PATH", "Where a suite's data set lies (several allowed)", multiple=True),
-    Option("samples", "N", "Most samples of each category: the same ones in every run"),
-    Option("seeds", "N", "How often each sample is played, instead of the suites' own"),
-    Option("store", "DIR", "Folder of computed results (default: .cepbench/store)"),
+    Option("detector", "models", "SPEC", "Model that finds objects in images", short=True),
     Option(
-        "shared",
-        "DIR|URL",
-        "Results that others computed, read only, under the store: a folder, or a URL such as "
-        "s3://BUCKET/PREFIX (several allowed)",
-        multiple=True,
+        "judge", "models", "SPEC", "Model that decides which of two answers is better", short=True
     ),
-    Option(
-        "publish",
-        "URL|DIR",
-        "Shared store that is read, and given what this run computes: s3://BUCKET/PREFIX, gs://..., "
-        "or a folder that machines mount",
-    ),
-    Option("baselines", "DIR", "Folder of accepted baselines (default: baselines)"),
-    Option("report", "FILE", "Report to write, .json and .html (default: .cepbench/report.json)"),
     Option(
         "gate",
+        "gate",
         "RULE",
-        "regression fails a drop that is larger than the tolerance and not noise, noninferiority "
-        "passes only where such a drop is excluded, threshold makes no statistics; instead of the "
-        "suites' own",
-        choices=GATES,
+        "Rule of all suites: regression fails a drop that is larger than the tolerance and not "
+        "noise, noninferiority passes only where such a drop is excluded, threshold compares "
+        "without statistics",
+        choices=CHOICES["gate"],
     ),
-    Option("tolerance", "DROP", "Largest drop that does not matter, instead of the suites' own"),
+    Option("tolerance", "gate", "DROP", "Largest drop that does not matter, in all suites"),
     Option(
         "alpha",
+        "gate",
         "ERROR",
         "Probability of a false verdict in each direction, divided among the cases of the run",
     ),
     Option(
         "inconclusive",
-        "WHAT",
-        "Where the samples do not tell: pass with a warning (default), fail, or look at more of "
+        "gate",
+        "ACTION",
+        "Where the samples do not decide: pass with a warning (default), fail, or measure more of "
         "them, 25, 50, 100, ... until they do",
-        choices=INCONCLUSIVE,
+        choices=CHOICES["inconclusive"],
     ),
+    Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
+    Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
     Option(
-        "budget",
-        "N,SECONDSs",
-        "What more may spend: samples of a case, seconds of the run, or both (800,3600s)",
+        "data",
+        "data",
+        "NAME=PATH",
+        "Where a data set of a suite is (several allowed)",
+        multiple=True,
     ),
+    Option("samples", "data", "N", "Most samples of each category; the same samples in every run"),
+    Option("seeds", "data", "N", "Seeds under which each sample is measured, in all suites"),
+    Option("store", "data", "DIR", "Folder of computed results (default: .cepbench/store)"),
     Option(
-        "pairing",
-        "WHICH",
-        "exact: baselines of other samples are incomparable (default); common: compare the samples "
-        "that both have",
-        choices=PAIRINGS,
-    ),
-    Option(
-        "attribute",
-        "N",
-        "Samples on which a regression is followed through the chain (default: 16; 0: none)",
-    ),
-    Option(
-        "residency",
-        "WHICH",
-        "all: models stay on the device together (default); swap: one at a time, for devices that "
-        "cannot hold them",
-        choices=RESIDENCIES,
-    ),
-    Option(
-        "helpers",
-        "N|auto",
-        "Processes beside this one that grow chains for it: auto (default) starts them where all models "
-        "are small and on the CPU, and there is enough to do",
-    ),
-    Option(
-        "engine",
-        "WHICH",
-        "Where models play: local, in pytest's own processes (default), or ray, on a Ray cluster",
-        choices=ENGINES,
-    ),
-    Option(
-        "ray-address",
-        "HOST:PORT",
-        "With --cep-engine=ray: the cluster (default: RAY_ADDRESS, else one is started here)",
-    ),
-    Option(
-        "ray-pool",
-        "ROLE:K=V,...",
-        "With --cep-engine=ray: actors, gpus and cpus of a role's pool, such as "
-        "describer:actors=4,gpus=0.5 (several allowed)",
+        "shared",
+        "data",
+        "DIR|URL",
+        "Store of results that is only read: a folder, or a URL such as s3://BUCKET/PREFIX "
+        "(several allowed)",
         multiple=True,
     ),
     Option(
+        "publish",
+        "data",
+        "URL|DIR",
+        "Store that is read, and to which this run uploads its results: s3://BUCKET/PREFIX, "
+        "gs://..., or a folder that machines mount",
+    ),
+    Option(
+        "helpers",
+        "workers",
+        "N|auto",
+        "Processes that grow chains for this one: auto (default) starts them where all models are "
+        "small, on the CPU, and have enough to do",
+    ),
+    Option(
+        "engine",
+        "workers",
+        "ENGINE",
+        "Where models run: local, in pytest's own processes (default), or ray, on a Ray cluster",
+        choices=CHOICES["engine"],
+    ),
+    Option(
+        "residency",
+        "workers",
+        "MODE",
+        "all: models stay on the device together (default); swap: one at a time, for devices that "
+        "cannot hold them all",
+        choices=CHOICES["residency"],
+    ),
+    Option(
+        "report",
+        "reports",
+        "FILE",
+        "Report to write, as .json, .html and .md (default: .cepbench/report.json)",
+    ),
+    Option(
         "accept-insensitive",
+        "advanced",
         "",
-        "Accept also what lies at the floor by chance, where a regression could not be seen",
+        "Accept baselines at the floor by chance as well, where no regression could be seen",
         switch=True,
     ),
-    Option("plan", "", "Print what would be judged, and how well, without judging it", switch=True),
+    Option(
+        "budget",
+        "advanced",
+        "N,SECONDSs",
+        "Most that --cep-inconclusive=more may spend: samples of a case, seconds of the run, or "
+        "both (800,3600s)",
+        in_ini=True,
+    ),
+    Option(
+        "pairing",
+        "advanced",
+        "MODE",
+        "exact: baselines of other samples are incomparable (default); common: compare the samples "
+        "that both have",
+        choices=CHOICES["pairing"],
+        in_ini=True,
+    ),
+    Option(
+        "attribute",
+        "advanced",
+        "N",
+        "Samples on which a regression is followed through the chain (default: 16; 0: none)",
+        in_ini=True,
+    ),
+    Option(
+        "ray-address",
+        "advanced",
+        "HOST:PORT",
+        "Cluster of --cep-engine=ray (default: RAY_ADDRESS, else one is started here)",
+        in_ini=True,
+    ),
+    Option(
+        "ray-pool",
+        "advanced",
+        "ROLE:K=V,...",
+        "Actors, gpus and cpus of a role's pool with --cep-engine=ray, such as "
+        "describer:actors=4,gpus=0.5 (several allowed)",
+        multiple=True,
+        in_ini=True,
+    ),
 )
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini key."""
-    group = parser.getgroup("cepbench", "model-regression gating")
+    in_ini = ", ".join(option.ini for option in OPTIONS if option.in_ini)
+    previous = None
+    for name, title in _GROUPS.items():
+        parser.getgroup(f"cepbench-{name}", title.format(ini=in_ini), after=previous)
+        previous = f"cepbench-{name}"
     for option in OPTIONS:
-        if option.switch:
-            group.addoption(
-                option.flag,
-                dest=option.dest,
-                help=option.help,
-                default=None,
-                action="store_const",
-                const="true",
-            )
-        else:
-            group.addoption(
-                option.flag,
-                dest=option.dest,
-                metavar=option.metavar,
-                help=option.help,
-                default=None,
-                action="append" if option.multiple else "store",
-                choices=option.choices,
-            )
+        _add_flag(parser, option, option.flag, argparse.SUPPRESS if option.in_ini else option.help)
         kind = "linelist" if option.multiple else "string"
-        parser.addini(option.ini, f"{option.help}; twin of {option.flag}", type=kind)  # type: ignore[arg-type]
+        about = option.help if option.in_ini else f"Twin of {option.flag}"
+        parser.addini(option.ini, about, type=kind)  # type: ignore[arg-type]
+
+
+def _add_flag(parser: pytest.Parser, option: Option, flag: str, help_: str) -> None:
+    # Choices are checked where the values are read, in words that are the same for all three twins.
+    group = parser.getgroup(f"cepbench-{option.group}")
+    if option.switch:
+        group.addoption(
+            flag, dest=option.dest, help=help_, default=None, action="store_const", const="true"
+        )
+    else:
+        group.addoption(
+            flag,
+            dest=option.dest,
+            metavar=option.metavar,
+            help=help_,
+            default=None,
+            action="append" if option.multiple else "store",
+        )
 
 
 def hide_short_values(config: pytest.Config, args: Sequence[str]) -> None:
@@ -228,19 +289,57 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 
     Called when all of those are loaded. Returns the names that others own.
     """
-    group = parser.getgroup("cepbench")
     taken = []
     for option in OPTIONS:
         if option.short:
             try:
-                group.addoption(
-                    f"--{option.name}",
-                    dest=option.dest,
-                    metavar=option.metavar,
-                    help=f"Short for {option.flag}",
-                    default=None,
-                    action="append" if option.multiple else "store",
-                )
+                _add_flag(parser, option, f"--{option.name}", f"Short for {option.flag}")
             except (argparse.ArgumentError, ValueError):
                 taken.append(f"--{option.name}")
     return taken
+
+
+def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
+    """Have pytest's own message on an unknown option name the option of ours that is most like it."""
+    _, unknown = parser.parse_known_and_unknown_args(args)
+    flags = [flag for option in OPTIONS for flag in _flags(option)]
+    for argument in unknown:
+        given = argument.partition("=")[0]
+        close = nearest_name(given, flags, cutoff=_LIKENESS)
+        if close is not None:
+            parser.extra_info[given] = f"did you mean {close}?"
+
+
+def _flags(option: Option) -> tuple[str, ...]:
+    return (option.flag, f"--{option.name}") if option.short else (option.flag,)
+
+
+def check_ini_names(names: Iterable[str]) -> None:
+    """Raise pytest.UsageError for a mistyped name in the ini file, which would set nothing.
+
+    names: those in the ini file that nobody registered.
+    """
+    known = [option.ini for option in OPTIONS]
+    for name in names:
+        hint = did_you_mean(name, known) if name.startswith("cepbench_") else ""
+        if hint:
+            msg = f"ini {name}: there is no such setting.{hint}"
+            raise pytest.UsageError(msg)
+
+
+def notes_on_options(
+    sources: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> Iterator[str]:
+    """Sentences for the header: flags whose place is the ini file, variables that are mistyped.
+
+    sources: option name -> flag, variable or ini key that gave its value.
+    """
+    for option in OPTIONS:
+        if option.in_ini and sources.get(option.name) == option.flag:
+            yield f"{option.flag} is still read; its place is the ini file: {option.ini}"
+    known = [option.env for option in OPTIONS]
+    for name in sorted(environment):
+        if name.startswith("CEPBENCH_") and name not in known:
+            close = nearest_name(name, known, cutoff=_LIKENESS)
+            if close is not None:
+                yield f"the environment variable {name} is not read: did you mean {close}?"

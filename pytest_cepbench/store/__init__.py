@@ -1,6 +1,9 @@
-"""The store: results of steps under content-addressed keys, shared by processes, safe against kills."""
+"""The store: results of steps under content-addressed keys.
 
+Processes share it, and a kill at any instant leaves it sound.
+"""
+
+from pytest_cepbench.store.rows import ImageRef, Result, StoredResult, Vector
 from pytest_cepbench.store.store import Store
-from pytest_cepbench.store.stored_result import ImageRef, Result, StoredResult, Vector
 
 __all__ = ["ImageRef", "Result", "Store", "StoredResult", "Vector"]

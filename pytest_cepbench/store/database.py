@@ -1,8 +1,8 @@
-"""The store's SQLite file: opening it among several processes, and mending it when it is damaged.
+"""The store's SQLite file: opening it in several processes, and repairing it when it is damaged.
 
-WAL with synchronous=NORMAL: what was committed survives the death of any process at any instant. A
-power cut can take the newest commits with it, never the file's order; what is lost that way is
-computed again. WAL needs shared memory, so the file must not lie on a network file system.
+WAL with synchronous=NORMAL: commits survive a kill of any process at any instant. A power cut can
+lose the newest commits, never damage the file; lost results are computed again. WAL needs shared
+memory, so the file must not lie on a network file system.
 """
 
 from __future__ import annotations
@@ -16,19 +16,26 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pytest_cepbench.errors import StoreError, StoreFullError, StoreVersionError
+from pytest_cepbench.errors import DamagedIndexError, StoreError, StoreFullError, StoreVersionError
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.store.stored_result import is_sealed
+from pytest_cepbench.store.rows import Row, is_sealed
+
+INDEX = "index.sqlite"
+"""Name of the database in a store's folder."""
 
 FORMAT = 1
-"""Version of the layout on disk; raised by any change that an older version would misread."""
+"""Version of the layout on disk; any change that an older version would misread raises it."""
 
 BUSY_SECONDS = 60.0
+"""Seconds that SQLite waits for another process that writes."""
 
 PATIENCE = 600.0
-"""Seconds to wait for a process that has the database to itself and does not write to it."""
+"""Seconds to wait for a process that has locked the database and does not write to it."""
 
-_LOOK = 1.0  # seconds
+_POLL_SECONDS = 1.0
+
+INSERT_RESULT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
+"""Adds a row of results; the first one under a key stays."""
 
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS results (
@@ -44,7 +51,7 @@ _SCHEMA = (
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _WINDOW = 500
-_BARREN_WINDOWS = 20  # the end of a damaged table cannot be asked for; this many empty reads are it
+_EMPTY_WINDOWS = 20  # a damaged table has no known end; this many empty reads count as one
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -53,7 +60,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     Raises StoreVersionError for one of another format, StoreFullError without space,
     DamagedIndexError for a damaged file, StoreError for other refusals of the file system.
     """
-    with explained(path):
+    with store_errors(path):
         if path.exists():
             open_regular(path).close()  # SQLite would wait at a pipe
         connection = sqlite3.connect(
@@ -69,22 +76,22 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def decode_text(raw: bytes) -> str:
-    """A damaged text must reach the comparison with its row's seal, which then fails."""
+    """Decode without errors: a damaged text must get to the check of its seal, which fails."""
     return raw.decode("utf-8", "replace")
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Make what is not there of the tables."""
+    """Create the tables that are absent."""
     for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found not in (0, FORMAT):
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, FORMAT):
         msg = (
-            f"the store {path.parent} has format {found}, this version reads format {FORMAT}: "
+            f"the store {path.parent} has format {version}, this version reads format {FORMAT}: "
             f"give another folder (--cep-store) or delete this one, its results can be recomputed"
         )
         raise StoreVersionError(msg)
@@ -93,13 +100,16 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (tables,) = connection.execute(
         "SELECT count(*) FROM sqlite_master WHERE type = 'table'"
     ).fetchone()
-    if found == 0 or tables < len(_SCHEMA):  # earlier versions had fewer, and do not mind more
+    if version == 0 or tables < len(_SCHEMA):  # earlier versions had fewer, and ignore the others
         with transaction(connection):
             create_tables(connection)
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:
-    """Switching to WAL needs the file alone and ignores the busy timeout when two switch at once."""
+    """Switch to WAL, which needs the file alone.
+
+    SQLite ignores the busy timeout when two processes switch at once.
+    """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -125,13 +135,9 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-class DamagedIndexError(StoreError):
-    """The database file itself is broken: `mend` saves what can be read of it."""
-
-
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn errors of the disk into StoreError and its kinds."""
+def store_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the file system and of SQLite into StoreError and its kinds."""
     try:
         yield
     except UnicodeDecodeError as error:  # SQLite quotes its schema in a message, and it is broken
@@ -154,7 +160,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _no_space(path: Path) -> bool:
-    """SQLite reports a full disk under its shared-memory file as an I/O error: ask by writing."""
+    """Test by writing: SQLite reports a full disk under its shared-memory file as an I/O error."""
     probe = path.with_name(f".probe-{time.monotonic_ns()}")
     try:
         probe.write_bytes(b"\0" * 65536)
@@ -167,7 +173,10 @@ def _no_space(path: Path) -> bool:
 
 
 def _full(path: Path) -> StoreFullError:
-    msg = f"no space left for the store {path.parent}: free some, or give another folder (--cep-store)"
+    msg = (
+        f"no space left for the store {path.parent}: free some, or give another folder "
+        "(--cep-store)"
+    )
     return StoreFullError(msg)
 
 
@@ -177,26 +186,26 @@ def _damaged(path: Path, error: Exception) -> DamagedIndexError:
 
 
 @contextmanager
-def in_place(path: Path) -> Iterator[None]:
-    """Held while the database is opened or replaced, so that nobody opens half of a replacement.
+def replacement_lock(path: Path) -> Iterator[None]:
+    """A lock for opening or replacing the database, so that no process opens half a replacement.
 
-    To replace a large one takes long, and its files grow meanwhile: raises StoreError where another
-    process has it and they do not change any more.
+    Replacing a large database takes long, and its files grow meanwhile. Raises StoreError where
+    another process holds the lock and the files have stopped changing.
     """
     lock = FileLock(path.with_name("mend.lock"))
-    seen, since = _signs(path), time.monotonic()
+    state, since = _file_state(path), time.monotonic()
     while True:
         try:
-            lock.acquire(timeout=_LOOK)
+            lock.acquire(timeout=_POLL_SECONDS)
             break
         except Timeout:
-            if _signs(path) != seen:
-                seen, since = _signs(path), time.monotonic()
+            if (now := _file_state(path)) != state:
+                state, since = now, time.monotonic()
             elif time.monotonic() - since > PATIENCE:
                 msg = (
-                    f"another process has opened or mended the index of the store {path.parent} for "
-                    f"{PATIENCE / 60:.0f} minutes without writing to it: end it, or give another "
-                    "folder (--cep-store)"
+                    f"another process has been opening or repairing the index of the store "
+                    f"{path.parent} for {PATIENCE / 60:.0f} minutes without writing to it: end "
+                    "that process, or give another folder (--cep-store)"
                 )
                 raise StoreError(msg) from None
     try:
@@ -205,32 +214,33 @@ def in_place(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _signs(path: Path) -> list[tuple[int, int]]:
-    """What changes while a database is written."""
-    found = []
+def _file_state(path: Path) -> list[tuple[int, int]]:
+    """(size, modification time) of the database's files, which change while it is written."""
+    state = []
     for suffix in ("", "-wal", "-journal"):
         with suppress(OSError):
             status = path.with_name(path.name + suffix).stat()
-            found.append((status.st_size, status.st_mtime_ns))
-    return found
+            state.append((status.st_size, status.st_mtime_ns))
+    return state
 
 
 def inode(path: Path) -> int | None:
-    """Tells whether a mended file has taken the place of the one that was opened."""
+    """Inode of the file, which changes when a repaired one replaces it; None where it is absent."""
     try:
         return path.stat().st_ino
     except FileNotFoundError:
         return None
 
 
-def mend(path: Path, broken: int | None) -> tuple[int, Path]:
-    """Move a damaged database aside and keep every row of it that can be read and is sealed.
+def rebuild(path: Path, broken: int | None) -> tuple[int, Path]:
+    """Move a damaged database aside and save every row of it that can be read and is sealed.
 
-    broken: inode of the damaged file. Returns (rows kept, where the damaged file lies now). One
-    process mends, the others wait and find another file in its place; connections of theirs to the
-    old file must be opened again.
+    One process rebuilds; the others wait, find another file, and have to open it again.
+
+    broken: inode of the damaged file.
+    Returns (rows saved, path of the damaged file now).
     """
-    with explained(path), in_place(path):
+    with store_errors(path), replacement_lock(path):
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
         if inode(path) != broken:
             return 0, path
@@ -243,39 +253,32 @@ def mend(path: Path, broken: int | None) -> tuple[int, Path]:
 
 
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
-    kept = 0
+    saved = 0
     with closing(sqlite3.connect(damaged)) as source:
         for row in _readable_rows(source):
-            key, kind, payload, _, _, found = row
-            if is_sealed(key, kind, payload, found):
+            key, kind, payload, _, _, sealed = row
+            if is_sealed(key, kind, payload, sealed):
                 with transaction(sound):
-                    cursor = sound.execute(
-                        "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)", row
-                    )
-                kept += cursor.rowcount
-    return kept
+                    saved += sound.execute(INSERT_RESULT, row).rowcount
+    return saved
 
 
-def _readable_rows(
-    source: sqlite3.Connection,
-) -> Iterator[tuple[str, str, bytes, str, float, bytes]]:
+def _readable_rows(source: sqlite3.Connection) -> Iterator[Row]:
     """Rows by ascending rowid, stepping over the pages that cannot be read."""
     query = "SELECT * FROM results WHERE rowid >= ? AND rowid < ?"
-    low, barren = 0, 0
-    while barren < _BARREN_WINDOWS:
+    low, empty = 0, 0
+    while empty < _EMPTY_WINDOWS:
         high = low + _WINDOW
         try:
             rows = source.execute(query, (low, high)).fetchall()
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             rows = list(_single_rows(source, query, low, high))
         yield from rows
-        barren = 0 if rows else barren + 1
+        empty = 0 if rows else empty + 1
         low = high
 
 
-def _single_rows(
-    source: sqlite3.Connection, query: str, low: int, high: int
-) -> Iterator[tuple[str, str, bytes, str, float, bytes]]:
+def _single_rows(source: sqlite3.Connection, query: str, low: int, high: int) -> Iterator[Row]:
     for rowid in range(low, high):
         try:
             yield from source.execute(query, (rowid, rowid + 1)).fetchall()

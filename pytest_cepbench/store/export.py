@@ -1,4 +1,4 @@
-"""Frozen copies of a store: written once, as a folder or one archive, for others to read."""
+"""Export of a store: a copy in a folder or one archive, written once, for others to read."""
 
 from __future__ import annotations
 
@@ -14,37 +14,43 @@ from uuid import uuid4
 
 from pytest_cepbench.errors import StoreError, UnfitFileError
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.store.access_log import last_used
-from pytest_cepbench.store.database import create_tables, transaction
+from pytest_cepbench.store.database import INDEX, INSERT_RESULT, create_tables, transaction
 from pytest_cepbench.store.images import FOLDER, MOST_BYTES, SUFFIX, image_path
-from pytest_cepbench.store.lookup import Row, pages
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.rows import ImageRef, Row, pages, unseal
+from pytest_cepbench.store.side_tables import last_used
 from pytest_cepbench.store.stats import model_of
-from pytest_cepbench.store.stored_result import ImageRef, is_sealed, unpack
 
 ARCHIVE = ".tar"
 
 Wanted = Callable[[str | None, int], bool]
-"""Whether a result goes along, by its model and the day of its last use."""
+"""Selects the results to export: called with a result's model and the day of its last use."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExportSummary:
-    """What a copy holds. left_out: results that were damaged, or whose image was not there."""
+    """Counts of an export.
 
-    results: int
-    images: int
-    bytes: int
-    left_out: int
+    results, images: copied.
+    bytes: size of the copy.
+    left_out: results that were damaged, or whose image was not there.
+    """
+
+    results: int = 0
+    images: int = 0
+    bytes: int = 0
+    left_out: int = 0
 
 
 def export_store(
     reader: ReadonlyStore, target: Path, wanted: Wanted, *, force: bool = False
 ) -> ExportSummary:
-    """Copy a store into a folder, or an archive where the target ends in .tar; whole or not at all.
+    """Copy a store, whole or not at all.
 
-    force: a frozen copy that is there already is replaced. Raises StoreError for anything else in
-    the way, and where it cannot be written.
+    target: a folder, or an archive where the name ends in .tar.
+    wanted: selects the results.
+    force: whether an earlier copy at the target is replaced.
+    Raises StoreError for anything else at the target, and where it cannot be written.
     """
     _check_target(target, force=force)
     fresh = target.with_name(f".{target.name}.new-{uuid4().hex}")
@@ -52,8 +58,8 @@ def export_store(
     with _explained(target):
         try:
             fresh.mkdir(parents=True)
-            copied = _copy(reader, fresh, wanted, links=archive)
-            size = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
+            summary = _copy(reader, fresh, wanted, links=archive)
+            summary.bytes = sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file())
             if archive:
                 packed = fresh / target.name
                 _pack(fresh, packed)
@@ -62,16 +68,16 @@ def export_store(
                 _exchange(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-    return ExportSummary(copied.results, copied.images, size, copied.left_out)
+    return summary
 
 
 def _check_target(target: Path, *, force: bool) -> None:
     if not target.exists() and not target.is_symlink():
         return
     if not force:
-        msg = f"{str(target)!r} is there already: say --force to replace a frozen store"
+        msg = f"{str(target)!r} is there already: say --force to replace an exported store"
         raise StoreError(msg)
-    if not (_is_archive(target) if target.suffix == ARCHIVE else _is_frozen_folder(target)):
+    if not (_is_archive(target) if target.suffix == ARCHIVE else _is_exported_folder(target)):
         msg = (
             f"{str(target)!r} is not what cepbench store export made, so --force does not replace "
             "it: give another target, or remove it"
@@ -88,13 +94,13 @@ def _is_archive(target: Path) -> bool:
     return first is not None and first.name == INDEX and not target.is_symlink()
 
 
-def _is_frozen_folder(target: Path) -> bool:
-    """A live store is none: it is somebody's only copy."""
+def _is_exported_folder(target: Path) -> bool:
+    """False for a live store, which may be the only copy."""
     if target.is_symlink() or {path.name for path in target.iterdir()} - {INDEX, FOLDER}:
         return False
     try:
         with ReadonlyStore(target, str(target)) as reader:
-            return reader.frozen
+            return reader.exported
     except StoreError:
         return False
 
@@ -109,7 +115,7 @@ def _explained(target: Path) -> Iterator[None]:
 
 
 def _exchange(fresh: Path, target: Path) -> None:
-    """Put a folder in its place; what was there is moved aside first and removed last."""
+    """Rename a folder to the target; an earlier one is moved aside first and removed last."""
     old = target.with_name(f".{target.name}.old-{uuid4().hex}")
     there = target.exists()
     if there:
@@ -123,21 +129,17 @@ def _exchange(fresh: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-@dataclass
-class _Copied:
-    results: int = 0
-    images: int = 0
-    left_out: int = 0
+def _copy(reader: ReadonlyStore, folder: Path, wanted: Wanted, *, links: bool) -> ExportSummary:
+    """Fill a folder with index and images.
 
-
-def _copy(reader: ReadonlyStore, folder: Path, wanted: Wanted, *, links: bool) -> _Copied:
-    """Fill a folder with index and images. links: images may be links to those of the store."""
+    links: whether images may be links to the store's files.
+    """
     (folder / FOLDER).mkdir()
-    copied = _Copied()
+    summary = ExportSummary()
     day, source = last_used(days=reader.has("used"))
     columns = f"key, kind, payload, provenance, created, seal, {day}"
     with closing(sqlite3.connect(folder / INDEX, isolation_level=None)) as own:
-        for setting in ("journal_mode=OFF", "synchronous=OFF"):  # nobody sees it before it is whole
+        for setting in ("journal_mode=OFF", "synchronous=OFF"):  # an unfinished copy is thrown away
             own.execute(f"PRAGMA {setting}")
         create_tables(own)
         for page in pages(reader.read, columns, source):
@@ -146,50 +148,45 @@ def _copy(reader: ReadonlyStore, folder: Path, wanted: Wanted, *, links: bool) -
                 *_, provenance, _, _, used = row
                 if not wanted(model_of(str(provenance)), used):
                     continue
-                if _is_whole(row, reader.folder, folder, copied, links=links):
+                if _copy_image(row, reader.folder, folder, summary, links=links):
                     rows.append(row)
                 else:
-                    copied.left_out += 1
+                    summary.left_out += 1
             with transaction(own):
+                own.executemany(INSERT_RESULT, [row[:6] for row in rows])
                 own.executemany(
-                    "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?)", [r[:6] for r in rows]
+                    "INSERT INTO used VALUES (?, ?)", [(row[0], row[6]) for row in rows]
                 )
-                own.executemany("INSERT INTO used VALUES (?, ?)", [(r[0], r[6]) for r in rows])
-            copied.results += len(rows)
+            summary.results += len(rows)
     with (folder / INDEX).open("rb") as index:
         os.fsync(index.fileno())
-    return copied
+    return summary
 
 
-def _is_whole(row: Row, root: Path, folder: Path, copied: _Copied, *, links: bool) -> bool:
-    """Whether a result is undamaged; its image is copied, if it has one that is there."""
+def _copy_image(row: Row, root: Path, folder: Path, summary: ExportSummary, *, links: bool) -> bool:
+    """Copy the image of a result, if it has one; False where the result or its image is damaged."""
     key, kind, payload, _, _, sealed, _ = row
-    if not is_sealed(key, kind, payload, sealed):
-        return False
-    try:
-        result = unpack(kind, payload)
-    except ValueError:
-        return False
+    result = unseal(key, kind, payload, sealed)
     if not isinstance(result, ImageRef):
+        return result is not None
+    source, target = image_path(root, result.digest), image_path(folder, result.digest)
+    if target.exists():
         return True
-    source, place = image_path(root, result.digest), image_path(folder, result.digest)
-    if place.exists():
-        return True
-    place.parent.mkdir(exist_ok=True)
+    target.parent.mkdir(exist_ok=True)
     try:
         with open_regular(source, MOST_BYTES) as stream:
-            if not (links and _link(source, place)):
-                with place.open("xb") as copy:
+            if not (links and _link(source, target)):
+                with target.open("xb") as copy:
                     shutil.copyfileobj(stream, copy)
     except (FileNotFoundError, UnfitFileError):
         return False
-    copied.images += 1
+    summary.images += 1
     return True
 
 
-def _link(source: Path, place: Path) -> bool:
+def _link(source: Path, target: Path) -> bool:
     try:
-        os.link(source, place)
+        os.link(source, target)
     except FileNotFoundError:
         raise
     except OSError:  # another file system, or one that has no links
@@ -198,7 +195,7 @@ def _link(source: Path, place: Path) -> bool:
 
 
 def _pack(folder: Path, packed: Path) -> None:
-    """One archive of a folder, the index first; the same content gives the same order and heads."""
+    """Write a folder as an archive, index first; the same content gives the same archive."""
     images = sorted(folder.glob(f"{FOLDER}/*/*{SUFFIX}"))
     with tarfile.open(packed, "w:", format=tarfile.PAX_FORMAT) as archive:
         for path in (folder / INDEX, *images):

@@ -1,4 +1,4 @@
-"""Making a store smaller: what may go by age, by size, and by what baselines need."""
+"""Garbage collection of a store: by age, by size, and by what baselines need."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.store.access_log import today
 from pytest_cepbench.store.images import digest_of, image_path, list_files
-from pytest_cepbench.store.lookup import Read, pages
+from pytest_cepbench.store.rows import Read, pages
+from pytest_cepbench.store.side_tables import today
 from pytest_cepbench.store.stats import Entry, entries, image_sizes
 from pytest_cepbench.store.store import Store
 
 _YOUNG_SECONDS = 3600.0  # the result of an image this young may not be stored yet
 
-_AT_ONCE = 500
+_PART = 500  # keys of one transaction
 
 
 @dataclass(frozen=True)
 class GcCriteria:
-    """What may go; one of them at least.
+    """Rules for what is deleted; at least one of them is given.
 
-    unused_for: days without use after which a result goes. max_size: bytes that may be left; what
-    was used longest ago goes first. needed: models whose results stay whatever else is said, and
-    none but theirs where nothing else is said; None where baselines do not matter.
+    unused_for: days without use after which a result is deleted.
+    max_size: bytes to be left; results are deleted in the order of their last use.
+    needed: models whose results always stay; without another rule, the results of all other models
+        are deleted. None where baselines do not matter.
     """
 
     unused_for: int | None = None
@@ -35,14 +36,17 @@ class GcCriteria:
 
 @dataclass(frozen=True)
 class Collection:
-    """What goes.
+    """What is to be deleted.
 
-    going: results. unused: images that no result refers to already. bytes: freed by both, about.
-    kept, kept_bytes: results that stay, and what they need. unnamed: results whose provenance names
-    no model, so that nobody can tell whether a baseline needs them; None where none was asked for.
+    entries: results.
+    unused: digests of images that no result refers to.
+    bytes: freed by both, about.
+    kept, kept_bytes: results that stay, and the size that they need.
+    unnamed: results whose provenance names no model, so that it is unknown whether a baseline needs
+        them; None where baselines do not matter.
     """
 
-    going: tuple[Entry, ...]
+    entries: tuple[Entry, ...]
     unused: tuple[str, ...]
     bytes: int
     kept: int
@@ -51,30 +55,34 @@ class Collection:
 
 
 def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -> Collection:
-    """What goes of the store in a folder. days: whether it remembers uses. Raises StoreError."""
+    """Select what is to be deleted from the store in a folder; nothing is deleted.
+
+    days: whether the store has the table of uses.
+    Raises StoreError.
+    """
     sizes = image_sizes(root)
-    everything = list(entries(read, days=days))
-    references = Counter(entry.image for entry in everything if entry.image is not None)
+    stored = list(entries(read, days=days))
+    references = Counter(entry.image for entry in stored if entry.image is not None)
     unused = tuple(digest for _, digest, _ in _old_images(root) if digest not in references)
-    total = sum(entry.size for entry in everything) + sum(sizes.values())
+    total = sum(entry.size for entry in stored) + sum(sizes.values())
     freed = sum(sizes[digest] for digest in unused if digest in sizes)
-    going = []
-    for entry in _by_last_use(everything, criteria):
-        if not _goes(entry, criteria, total - freed):
+    chosen = []
+    for entry in _by_last_use(stored, criteria):
+        if not _is_chosen(entry, criteria, total - freed):
             continue
-        going.append(entry)
+        chosen.append(entry)
         freed += entry.size
         if entry.image is not None:
             references[entry.image] -= 1
             freed += 0 if references[entry.image] else sizes.get(entry.image, 0)
     unnamed = None
     if criteria.needed is not None:
-        unnamed = sum(entry.model is None for entry in everything)
+        unnamed = sum(entry.model is None for entry in stored)
     return Collection(
-        going=tuple(going),
+        entries=tuple(chosen),
         unused=unused,
         bytes=freed,
-        kept=len(everything) - len(going),
+        kept=len(stored) - len(chosen),
         kept_bytes=total - freed,
         unnamed=unnamed,
     )
@@ -82,11 +90,12 @@ def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -
 
 @dataclass(frozen=True)
 class GcSummary:
-    """What was deleted.
+    """Counts of a collection.
 
-    bytes: freed, about. waiting: images that nobody refers to any more and that are too young to go.
-    compacted: whether the index gave its space back, which it can only while nobody else has it
-    open.
+    bytes: freed, about.
+    waiting: images that no result refers to and that are too young to be deleted.
+    compacted: whether the index gave its space back to the disk, which it can only while no other
+        process has it open.
     """
 
     bytes: int
@@ -94,34 +103,35 @@ class GcSummary:
     compacted: bool
 
 
-def collect(store: Store, going: Collection) -> GcSummary:
-    """Delete it, beside whoever uses the store: what they miss is computed again."""
-    keys = [(entry.key,) for entry in going.going]
-    for start in range(0, len(keys), _AT_ONCE):
-        part = keys[start : start + _AT_ONCE]
+def collect(store: Store, collection: Collection) -> GcSummary:
+    """Delete it. Other processes may use the store meanwhile and compute what they miss again."""
+    keys = [(entry.key,) for entry in collection.entries]
+    for start in range(0, len(keys), _PART):
+        part = keys[start : start + _PART]
         store.index.write("DELETE FROM results WHERE key = ?", part)
         store.index.write("DELETE FROM used WHERE key = ?", part)
-    suspects = {*going.unused, *(entry.image for entry in going.going if entry.image is not None)}
-    suspects -= _referred_to(store.index.read)
-    freed = sum(entry.size for entry in going.going)
+    deleted = collection.entries
+    images = {*collection.unused, *(entry.image for entry in deleted if entry.image is not None)}
+    images -= _referenced_images(store.index.read)
+    freed = sum(entry.size for entry in deleted)
     for path, digest, size in _old_images(store.root):
-        if digest in suspects:
+        if digest in images:
             path.unlink(missing_ok=True)
             freed += size
-            suspects.remove(digest)
-    waiting = sum(image_path(store.root, digest).exists() for digest in suspects)
+            images.remove(digest)
+    waiting = sum(image_path(store.root, digest).exists() for digest in images)
     return GcSummary(freed, waiting, store.index.compact())
 
 
-def _by_last_use(everything: Sequence[Entry], criteria: GcCriteria) -> list[Entry]:
-    """Those that baselines do not protect, first what was used longest ago."""
+def _by_last_use(stored: Sequence[Entry], criteria: GcCriteria) -> list[Entry]:
+    """Results that no baseline needs, in the order of their last use."""
     needed = criteria.needed or frozenset()
-    free = [entry for entry in everything if entry.model not in needed]
+    free = [entry for entry in stored if entry.model not in needed]
     return sorted(free, key=lambda entry: (entry.day, entry.created))
 
 
-def _goes(entry: Entry, criteria: GcCriteria, size: int) -> bool:
-    """Whether a result that no baseline needs goes, with so many bytes left before."""
+def _is_chosen(entry: Entry, criteria: GcCriteria, size: int) -> bool:
+    """Whether a result that no baseline needs is deleted. size: bytes of the store before that."""
     if criteria.unused_for is None and criteria.max_size is None:
         return entry.model is not None
     old = criteria.unused_for is not None and entry.day <= today() - criteria.unused_for
@@ -129,7 +139,7 @@ def _goes(entry: Entry, criteria: GcCriteria, size: int) -> bool:
 
 
 def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
-    """(path, digest, bytes) of images that were not written just now."""
+    """(path, digest, bytes) of images that were not written within the last hour."""
     limit = time.time() - _YOUNG_SECONDS
     for path, status in list_files(root):
         digest = digest_of(path)
@@ -137,6 +147,6 @@ def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
             yield path, digest, status.st_size
 
 
-def _referred_to(read: Read) -> set[str]:
-    found = pages(read, "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END")
-    return {str(image) for page in found for (image,) in page if image is not None}
+def _referenced_images(read: Read) -> set[str]:
+    images = pages(read, "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END")
+    return {str(image) for page in images for (image,) in page if image is not None}

@@ -1,12 +1,14 @@
-"""Images in a store's folder: files named by the digest of their pixels, whole or not there."""
+"""Images of a store: files named by the digest of their pixels, and a few of them in memory."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from uuid import uuid4
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
@@ -19,43 +21,47 @@ SUFFIX = ".webp"
 FOLDER = "images"
 
 MOST_BYTES = 3 * MAX_PIXELS + 2**20
-"""Of an image's file: no lossless image that is decoded needs more."""
+"""Limit of an image's file in bytes: no lossless image that is decoded needs more."""
+
+CACHE_BYTES = 16 << 20
+"""Pixels that a cache keeps, in bytes: thousands of small images, or a few large ones, which
+threads read ahead anyway."""
 
 _NAME = re.compile(rf"([0-9a-f]{{64}}){re.escape(SUFFIX)}")
 
 
 def image_path(root: Path, digest: str) -> Path:
-    """Where the image of this digest lies in a store, if it is there."""
+    """Path that the image of this digest has in a store, whether or not it exists."""
     return root / FOLDER / digest[:2] / f"{digest}{SUFFIX}"
 
 
 def digest_of(path: Path) -> str | None:
-    """The digest that a file is named by; None where it is not called as an image is."""
+    """The digest in the name of an image's file; None for any other name."""
     match = _NAME.fullmatch(path.name)
     return match[1] if match is not None and path.parent.name == match[1][:2] else None
 
 
 def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every file and link below the folder of images, with what the file system says of it."""
+    """Every file and link below the folder of images, with its status."""
     for folder, _, names in os.walk(root / FOLDER):
         for name in names:
             path = Path(folder, name)
-            with suppress(FileNotFoundError):  # another process dropped it
+            with suppress(FileNotFoundError):  # another process removed it
                 yield path, path.lstat()
 
 
-def read_image_of(root: Path, digest: str) -> ImageArtifact | None:
-    """The image, or None when it is absent. Raises ImageError when it is not that of its digest."""
+def load_image(root: Path, digest: str) -> ImageArtifact | None:
+    """The image, or None when it is absent. Raises ImageError when its pixels do not match."""
     try:
-        return verified(read_regular(image_path(root, digest), MOST_BYTES), digest)
+        return verify_image(read_regular(image_path(root, digest), MOST_BYTES), digest)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ImageError(str(error)) from error
 
 
-def verified(data: bytes, digest: str) -> ImageArtifact:
-    """The image in these bytes. Raises ImageError when it is none or not that of the digest."""
+def verify_image(data: bytes, digest: str) -> ImageArtifact:
+    """The image in these bytes. Raises ImageError when it is damaged or has another digest."""
     image = decode_image(data)
     if image.digest != digest:
         msg = "its pixels do not match its name"
@@ -64,7 +70,7 @@ def verified(data: bytes, digest: str) -> ImageArtifact:
 
 
 def write_image(root: Path, digest: str, data: bytes) -> None:
-    """Put a file in its place: it is there as a whole, or not at all. Raises OSError."""
+    """Write an image's file, whole or not at all. Raises OSError."""
     target = image_path(root, digest)
     fresh = root / "new" / uuid4().hex
     try:
@@ -77,3 +83,41 @@ def write_image(root: Path, digest: str, data: bytes) -> None:
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+class ImageCache:
+    """Images in memory by digest, the oldest dropped first; any thread may use it.
+
+    The chains of one step often need the same image one after another, and read it once so. The
+    cache is cleared when the chains are grown, so that damage on the disk is noticed afterwards.
+
+    most: limit in bytes of pixels.
+    """
+
+    def __init__(self, most: int = CACHE_BYTES) -> None:
+        self._most = most
+        self._bytes = 0
+        self._images: OrderedDict[str, ImageArtifact] = OrderedDict()
+        self._lock = Lock()
+
+    def add(self, image: ImageArtifact) -> None:
+        """Keep an image."""
+        with self._lock:
+            if image.digest in self._images:
+                return
+            self._images[image.digest] = image
+            self._bytes += image.pixels.nbytes
+            while self._bytes > self._most:
+                _, oldest = self._images.popitem(last=False)
+                self._bytes -= oldest.pixels.nbytes
+
+    def get(self, digest: str) -> ImageArtifact | None:
+        """The image, where it is in memory."""
+        with self._lock:
+            return self._images.get(digest)
+
+    def clear(self) -> None:
+        """Drop all images."""
+        with self._lock:
+            self._images.clear()
+            self._bytes = 0

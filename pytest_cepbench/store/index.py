@@ -1,31 +1,43 @@
-"""The store's database as one process has it: open, shared by its threads, mended where it is damaged."""
+"""A store's database as one process uses it: open for its threads, repaired where it is damaged."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
+from pytest_cepbench.errors import DamagedIndexError
 from pytest_cepbench.store.database import (
-    DamagedIndexError,
-    explained,
-    in_place,
+    INSERT_RESULT,
     inode,
-    mend,
     open_database,
+    rebuild,
+    replacement_lock,
+    store_errors,
     transaction,
 )
-from pytest_cepbench.store.lookup import Row
+from pytest_cepbench.store.rows import (
+    Result,
+    Row,
+    StoredResult,
+    pack,
+    results_under,
+    rows_with,
+    seal,
+)
 
 _T = TypeVar("_T")
 
 
 class Index:
-    """The open database. Any thread may call anything; one at a time is inside of SQLite.
+    """The open database. Any thread may call any method; one at a time is inside of SQLite.
 
-    path: of the file, made when absent. note: told what was damaged.
+    path: of the file, created when absent.
+    note: called with a line about damage that was found.
     Raises StoreError and its kinds.
     """
 
@@ -37,46 +49,46 @@ class Index:
         self._connection = self._open()
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def read(self, query: str, values: Sequence[object] = ()) -> list[Row]:
-        """The rows that a query gives."""
+        """The rows of a query."""
 
         def read() -> list[Row]:
-            with explained(self.path):
+            with store_errors(self.path):
                 return self._connection.execute(query, values).fetchall()
 
         with self._lock:
-            return self._mending(read)
+            return self._repairing(read)
 
     def write(self, statement: str, rows: Sequence[Row]) -> None:
         """Run a statement for every row in one transaction: all of them or none."""
 
         def write() -> None:
-            with explained(self.path), transaction(self._connection):
+            with store_errors(self.path), transaction(self._connection):
                 self._connection.executemany(statement, rows)
 
         with self._lock:
-            self._mending(write)
+            self._repairing(write)
             if inode(self.path) != self._inode:
-                # Another process mended the index meanwhile and may have missed these rows.
+                # Another process rebuilt the index meanwhile and may have missed these rows.
                 self._connection.close()
                 self._connection = self._open()
-                self._mending(write)
+                self._repairing(write)
 
-    def mend(self) -> None:
+    def rebuild(self) -> None:
         """Write the database anew with every row of it that can be read and is sealed."""
         with self._lock:
             self._connection.close()
-            self._connection = self._mended()
+            self._connection = self._rebuilt()
 
     def compact(self) -> bool:
-        """Give free space back to the disk; False, and nothing done, while others have the file open."""
-        with self._lock, explained(self.path), in_place(self.path):  # nobody opens it meanwhile
+        """Give free space back to the disk; False, and nothing done, while others use the file."""
+        with self._lock, store_errors(self.path), replacement_lock(self.path):
             self._connection.close()
-            # Whoever closes a database as the last one removes its log.
+            # SQLite removes the log when the last process closes the database.
             alone = not self.path.with_name(f"{self.path.name}-wal").exists()
             self._connection = open_database(self.path)
             if alone:
@@ -84,30 +96,108 @@ class Index:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return alone
 
-    def _mending(self, action: Callable[[], _T]) -> _T:
-        """Act; where the index turns out to be damaged, mend it and act once more."""
+    def _repairing(self, action: Callable[[], _T]) -> _T:
+        """Call the action; where the index turns out to be damaged, rebuild it and call again."""
         try:
             return action()
         except DamagedIndexError:
-            self.mend()
+            self.rebuild()
             return action()
 
     def _open(self) -> sqlite3.Connection:
         try:
             return self._connect()
         except DamagedIndexError:
-            return self._mended()
+            return self._rebuilt()
 
     def _connect(self) -> sqlite3.Connection:
-        with explained(self.path), in_place(self.path):
+        with store_errors(self.path), replacement_lock(self.path):
             try:
                 return open_database(self.path)
             finally:
                 self._inode = inode(self.path)
 
-    def _mended(self) -> sqlite3.Connection:
-        kept, aside = mend(self.path, self._inode)
-        if aside != self.path:
-            saved = f"{kept} results saved from the damaged file, which is kept as {aside.name}"
-            self._note(f"index: {saved}")
+    def _rebuilt(self) -> sqlite3.Connection:
+        saved, damaged = rebuild(self.path, self._inode)
+        if damaged != self.path:
+            self._note(
+                f"index: {saved} results saved from the damaged file, which is kept as "
+                f"{damaged.name}"
+            )
         return self._connect()
+
+
+class ResultTable:
+    """The results in the database. The first one under a key stays; damaged ones are dropped.
+
+    note: called with a line about each damaged result.
+    """
+
+    def __init__(self, index: Index, note: Callable[[str], None]) -> None:
+        self._index = index
+        self._note = note
+
+    def __len__(self) -> int:
+        return int(self._index.read("SELECT count(*) FROM results")[0][0])
+
+    def get(self, keys: Iterable[str]) -> dict[str, Result]:
+        """The undamaged results under these keys."""
+        results, damaged = results_under(self._index.read, keys)
+        if damaged:
+            self.drop(damaged, "its row does not match its seal")
+        return results
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that have a row, damaged or not."""
+        rows = rows_with(self._index.read, "SELECT key FROM results WHERE key", keys)
+        return {str(key) for (key,) in rows}
+
+    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
+        """The provenance of the results under these keys, as JSON."""
+        query = "SELECT key, provenance FROM results WHERE key"
+        rows = rows_with(self._index.read, query, keys)
+        return {str(key): str(provenance) for key, provenance in rows}
+
+    def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
+        """Store results, all or none; returns what is stored under each key now.
+
+        Raises StoreFullError without space, and then stores nothing.
+        """
+        rows = _rows_of(entries)
+        keys = {entry.key for entry in entries}
+        self.insert(rows)
+        stored = self.get(keys)
+        if stored.keys() != keys:
+            # A damaged row was under a key, and `get` has dropped it.
+            self.insert(rows)
+            stored = self.get(keys)
+        if stored.keys() != keys:
+            # SQLite's tree of keys is out of order, which it has not noticed: only a new one helps.
+            self._index.rebuild()
+            self.insert(rows)
+            stored = self.get(keys)
+        return stored
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Add whole rows under keys that have none."""
+        self._index.write(INSERT_RESULT, rows)
+
+    def drop(self, keys: Sequence[str], why: str) -> None:
+        """Delete damaged results. why: the damage."""
+        self._index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
+        for key in keys:
+            self._note(f"result {key[:12]}: {why}")
+
+
+def _rows_of(entries: Sequence[StoredResult]) -> list[Row]:
+    rows = []
+    documents: dict[int, str] = {}  # by id, since the entries of a batch share their provenance
+    for entry in entries:
+        kind, payload = pack(entry.result)
+        provenance = documents.get(id(entry.provenance))
+        if provenance is None:
+            provenance = json.dumps(dict(entry.provenance), sort_keys=True)
+            documents[id(entry.provenance)] = provenance
+        sealed = seal(entry.key, kind, payload)
+        rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
+    return rows

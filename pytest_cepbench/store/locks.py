@@ -1,9 +1,9 @@
-"""Who computes what: work that one process has taken, and taking turns where memory is short.
+"""Locks of the processes that use a store: which one computes what, and turns for the memory.
 
-Claims keep two processes from computing the same; they guard nothing, reading and writing never
-wait for them. They are locks of the operating system on files beside the store, so they end with
-the process that holds them, however it ends. What a process holds says when it was last alive: who
-waits looks at that, and never waits without end.
+A work lock keeps two processes from computing the same; it guards no data, and reading and writing
+never wait for it. All are locks of the operating system on files beside the store, so they end with
+the process, however it ends. The holder touches its files from time to time, and a waiting process
+looks at their age, so that it never waits without end.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.database import explained
-from pytest_cepbench.store.readonly import INDEX
+from pytest_cepbench.store.database import INDEX, store_errors
 
 PATIENCE = 1800.0
-"""Seconds that a process waits for others which store nothing and ask for nothing: one batch of a large
-model, or loading it, may take as long."""
+"""Seconds that a process waits for others that store nothing and request nothing: one batch of a
+large model, or loading it, may take as long."""
 
-_LOOK = 0.05  # seconds between two looks at a lock
+_POLL_SECONDS = 0.05
 
-_BEAT = 5.0  # seconds between two signs of life
+_HEARTBEAT_SECONDS = 5.0
 
 _UNKNOWN = "process:"
 
@@ -38,12 +36,13 @@ _TRIES = 100  # to open a file that its holder is just giving back
 
 @dataclass
 class WorkLock:
-    """A piece of work that this process has; given back at the end of a `with` block.
+    """A piece of work that this process has; released at the end of a `with` block.
 
-    deaths: processes of the same run that had it and died. keep: whether that is to be remembered.
+    crashes: processes of the same run that had it and were killed.
+    keep: whether the crashes are still to be counted after the release.
     """
 
-    deaths: int
+    crashes: int
     _run: str
     _path: Path
     _file: int
@@ -53,63 +52,59 @@ class WorkLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
-            with explained(_index(self._path.parent)):
+            with store_errors(_index(self._path.parent)):
                 if self.keep:
-                    _write(self._file, self._run, self.deaths)
+                    _write_holders(self._file, self._run, self.crashes)
                 else:
-                    # Before the lock goes: nobody is to lock a file without a name.
+                    # Before the lock is released: no process may lock a file without a name.
                     self._path.unlink(missing_ok=True)
         finally:
             self._held.discard(self._file)
-            _let_go(self._file)
+            _release(self._file)
 
 
 class WorkLocks:
-    """The claims in a folder, made when absent. Raises StoreError and its kinds for what fails there."""
+    """The locks in a folder, which is created when absent. Raises StoreError and its kinds."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: set[int] = set()
-        self._beaten = 0.0
+        self._last_heartbeat = 0.0
         folder.mkdir(exist_ok=True)
 
-    def take(self, name: str, run: str) -> WorkLock | None:
+    def acquire(self, name: str, run: str) -> WorkLock | None:
         """Take the work of this name, or None while another process has it.
 
-        name: must do as a file name. run: names the run; who died in another one is not counted.
+        name: of the work; also the name of a file.
+        run: id of the run; crashes in other runs are not counted.
         """
         path = self._folder / f"{name}.lock"
-        deaths = 0
-        with explained(_index(self._folder)):
+        crashes = 0
+        with store_errors(_index(self._folder)):
             for _ in range(_TRIES):
                 file = _open(path)
-                taken = False
+                acquired = False
                 try:
-                    taken = _lock(file, fcntl.LOCK_EX)
-                    deaths = max(deaths, _noted(file).split().count(run))
-                    if not taken:
-                        if not _is_gone(file):
+                    acquired = _try_lock(file, fcntl.LOCK_EX)
+                    crashes = max(crashes, _read_holders(file).split().count(run))
+                    if not acquired:
+                        if not _holder_is_gone(file):
                             return None
-                        # The holder has died, and left the lock to a process that it had forked.
+                        # The holder was killed, and its lock lives on in a process that it forked.
                         path.unlink(missing_ok=True)
-                    elif _is_named(file, path):  # or its holder gave it back since it was opened
-                        claim = WorkLock(deaths, run, path, file, self._held)
-                        _write(file, run, deaths + 1)  # this one's is taken back when it ends well
+                    elif _has_name(file, path):  # or its holder released it since it was opened
+                        lock = WorkLock(crashes, run, path, file, self._held)
+                        # Counted as a crash from now on; a release takes that back.
+                        _write_holders(file, run, crashes + 1)
                         self._held.add(file)
                         file = -1
-                        return claim
+                        return lock
                 except BaseException:
-                    if taken and not deaths:
-                        with suppress(
-                            OSError
-                        ):  # an empty file would be left where it cannot be written
+                    if acquired and not crashes:
+                        # The holder could not be written: leave no empty file.
+                        with suppress(OSError):
                             path.unlink(missing_ok=True)
                     raise
                 finally:
@@ -117,32 +112,35 @@ class WorkLocks:
                         os.close(file)
         return None
 
-    def beat(self) -> None:
-        """Say to whoever waits for what this process holds that it gets on with it."""
+    def heartbeat(self) -> None:
+        """Show the waiting processes that this one gets on with the work that it holds."""
         now = time.monotonic()
-        if now - self._beaten < _BEAT:
+        if now - self._last_heartbeat < _HEARTBEAT_SECONDS:
             return
-        self._beaten = now
+        self._last_heartbeat = now
         for file in tuple(self._held):
-            with suppress(OSError):  # given back by another thread, a disk that is read-only
+            with suppress(OSError):  # released by another thread, or the disk is read-only
                 os.utime(file)
 
-    def silence(self, name: str = "*") -> float:
-        """Seconds since a process gave a sign that holds the work of this name, or any work.
+    def since_heartbeat(self, name: str = "*") -> float:
+        """Seconds since the last heartbeat of a process that holds some work; infinity without one.
 
-        Infinity where none holds it.
+        name: of the work; any work by default.
         """
         latest = float("-inf")
         for path in self._folder.glob(f"{name}.lock"):
-            with suppress(OSError):  # given back
+            with suppress(OSError):  # released
                 latest = max(latest, path.stat().st_mtime)
         return max(0.0, time.time() - latest)
 
     @contextmanager
-    def together(self, make_room: Callable[[], None]) -> Iterator[None]:
-        """Work beside others. make_room: called before waiting for one that works alone."""
+    def shared(self, make_room: Callable[[], None]) -> Iterator[None]:
+        """Work at the same time as others.
+
+        make_room: called before waiting for a process that works exclusively.
+        """
         with self._turn("wanted") as wanted:
-            if not _lock(wanted, fcntl.LOCK_SH):
+            if not _try_lock(wanted, fcntl.LOCK_SH):
                 make_room()
                 self._wait(wanted, fcntl.LOCK_SH)
             with self._turn("working") as working:
@@ -151,8 +149,8 @@ class WorkLocks:
                 yield
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Work while nobody else on this store does; not from inside `together`."""
+    def exclusive(self) -> Iterator[None]:
+        """Work while no other process on this store does; not from inside `shared`."""
         with self._turn("wanted") as wanted:
             self._wait(wanted, fcntl.LOCK_EX)
             with self._turn("working") as working:
@@ -161,30 +159,30 @@ class WorkLocks:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[int]:
-        with explained(_index(self._folder)):
+        with store_errors(_index(self._folder)):
             file = _open(self._folder / f"{name}.turn")
         try:
             yield file
         finally:
-            _let_go(file)
+            _release(file)
 
     def _wait(self, file: int, how: int) -> None:
-        """Lock a file, as long as those that others hold show that these get on."""
+        """Lock a file; wait as long as the heartbeats of others go on."""
         started = time.monotonic()
-        while not _lock(file, how):
+        while not _try_lock(file, how):
             waited = time.monotonic() - started
-            if min(waited, self.silence()) > PATIENCE:
+            if min(waited, self.since_heartbeat()) > PATIENCE:
                 msg = (
-                    f"another process has worked alone on the store {self._folder.parent}, or kept this "
-                    f"one from it, for {waited / 60:.0f} minutes, and has stored nothing: end it, or "
-                    "give another store (--cep-store)"
+                    f"another process has kept this one from working on the store "
+                    f"{self._folder.parent} for {waited / 60:.0f} minutes, and has stored nothing: "
+                    "end that process, or give another store (--cep-store)"
                 )
                 raise StoreError(msg)
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
 
 
 def _index(folder: Path) -> Path:
-    """The file that errors of a store are explained by."""
+    """The store's index, whose path stands in errors."""
     return folder.with_name(INDEX)
 
 
@@ -192,8 +190,8 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
-def _lock(file: int, how: int) -> bool:
-    """Whether the lock could be had at once."""
+def _try_lock(file: int, how: int) -> bool:
+    """Lock without waiting; False where another process has the lock."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -201,24 +199,28 @@ def _lock(file: int, how: int) -> bool:
     return True
 
 
-def _let_go(file: int) -> None:
-    """Unlock and close: to close is not enough where another process was forked meanwhile."""
+def _release(file: int) -> None:
+    """Unlock and close: closing is not enough where a process was forked meanwhile."""
     try:
         fcntl.flock(file, fcntl.LOCK_UN)
     finally:
         os.close(file)
 
 
-def _write(file: int, run: str, deaths: int) -> None:
-    """So many processes of a run had the work and did not give it back; this is the last of them."""
-    noted = " ".join([*[run] * deaths, f"{_whose()}{os.getpid()}"]).encode()
-    os.pwrite(file, noted, 0)  # first: where it fails what is noted stays
-    os.truncate(file, len(noted))
+def _write_holders(file: int, run: str, holders: int) -> None:
+    """Write how many processes of a run held the lock without a release, and the id of this one."""
+    text = " ".join([*[run] * holders, f"{_id_space()}{os.getpid()}"]).encode()
+    os.pwrite(file, text, 0)  # before truncating: where it fails the old text stays
+    os.truncate(file, len(text))
+
+
+def _read_holders(file: int) -> str:
+    return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
 
 
 @cache
-def _whose() -> str:
-    """Where the process ids of this process mean something."""
+def _id_space() -> str:
+    """Prefix of this process's id: the host and namespace in which the id is valid."""
     try:
         space = Path("/proc/self/ns/pid").readlink()
     except OSError:
@@ -226,35 +228,32 @@ def _whose() -> str:
     return f"process:{os.uname().nodename}:{space}:".replace(" ", "")
 
 
-def _noted(file: int) -> str:
-    return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
-
-
-def _is_gone(file: int) -> bool:
-    """Whether the process that noted itself last is known to be no more."""
-    if _is_dead(_noted(file)):
-        time.sleep(_LOOK)  # another one may have taken it just now, and be about to note itself
-        return _is_dead(_noted(file))
+def _holder_is_gone(file: int) -> bool:
+    """True where the process that wrote itself last is known to have ended."""
+    if _has_ended(_read_holders(file)):
+        # Another process may have locked the file just now, and be about to write itself.
+        time.sleep(_POLL_SECONDS)
+        return _has_ended(_read_holders(file))
     return False
 
 
-def _is_dead(noted: str) -> bool:
-    _, known, number = noted.rpartition(_whose())
-    if not (known and number.isdecimal() and _whose() != _UNKNOWN):
+def _has_ended(holders: str) -> bool:
+    _, known, number = holders.rpartition(_id_space())
+    if not (known and number.isdecimal() and _id_space() != _UNKNOWN):
         return False
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # somebody else's, or no number of a process
+    except (OSError, OverflowError):  # another user's process, or no process id
         return False
     return False
 
 
-def _is_named(file: int, path: Path) -> bool:
+def _has_name(file: int, path: Path) -> bool:
     try:
         named = path.stat()
     except FileNotFoundError:
         return False
-    mine = os.fstat(file)
-    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+    opened = os.fstat(file)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

@@ -1,21 +1,173 @@
-"""Rows of results that come from elsewhere: what is wrong with them, and when they were stored."""
+"""Results as rows of a store's database: their types, encoding, seals, checks, and queries."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, cast
 
-from pytest_cepbench.store.lookup import Row
-from pytest_cepbench.store.stored_result import ImageRef, is_sealed, unpack
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
+from pytest_cepbench.artifacts.outcome import FAILURE_KINDS, FailureKind
 
 MOST_PAYLOAD = 2**23
-"""Bytes; texts, vectors and detections are far below."""
+"""Limit of a payload from another store, in bytes; texts, vectors and detections are far below."""
 
 _MOST_PROVENANCE = 10_000  # characters
 
+_MOST_VARIABLES = 500  # values in one query, well below SQLite's limit
 
-def look(row: Row) -> tuple[str | None, str | None]:
-    """(what is wrong with a row, the digest of the image that it refers to)."""
+_PAGE = 500
+
+_FLOATS = np.dtype("<f4")
+
+_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """An image in the store, by its digest."""
+
+    digest: str
+
+
+Vector = npt.NDArray[np.float32]
+
+Result = str | ImageRef | Vector | Detections | Failure
+"""A text, an image, a vector (dimension,) float32, the detections in an image, or a failure."""
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result to be stored.
+
+    key: the step's key.
+    result: what the step gave.
+    provenance: how the result came about (device, batch shape, library versions); it has no
+        influence on what the result is.
+    """
+
+    key: str
+    result: Result
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+
+Row = tuple[Any, ...]
+"""A row of a query. A whole row of results is (key, kind, payload, provenance, created, seal)."""
+
+Read = Callable[[str, Sequence[object]], list[Row]]
+"""Runs a query with values for its question marks and returns the rows."""
+
+
+# -- encoding --------------------------------------------------------------------------------------
+
+_Box = tuple[float, float, float, float]
+_MaskRow = tuple[int, int, tuple[int, ...]]
+_DetectionRow = tuple[str, float, _Box, _MaskRow | None, str | None]
+
+
+def pack(result: Result) -> tuple[str, bytes]:
+    """(kind, payload) of a result."""
+    if isinstance(result, str):
+        return "text", result.encode("utf-8", "surrogatepass")
+    if isinstance(result, ImageRef):
+        return "image", result.digest.encode()
+    if isinstance(result, Failure):
+        return "failure", f"{result.kind}\0{result.detail}".encode("utf-8", "replace")
+    if isinstance(result, Detections):
+        rows = [_to_row(detection) for detection in result.found]
+        # Python writes the shortest digits that read back as the same float; a surrogate left as it
+        # is stays one, where two escaped ones would be read as one character.
+        text = json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return "boxes", text.encode("utf-8", "surrogatepass")
+    return "vector", np.ascontiguousarray(result, dtype=_FLOATS).tobytes()
+
+
+def unpack(kind: str, payload: bytes) -> Result:
+    """The result that `pack` encoded. Raises ValueError when kind and payload do not fit."""
+    if kind == "text":
+        return payload.decode("utf-8", "surrogatepass")
+    if kind == "image":
+        digest = payload.decode()
+        if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file
+            msg = f"no digest of an image: {digest[:80]!r}"
+            raise ValueError(msg)
+        return ImageRef(digest)
+    if kind == "vector":
+        return np.frombuffer(payload, _FLOATS).astype(np.float32)
+    if kind == "boxes":
+        return _unpack_boxes(payload)
+    name, _, detail = payload.decode().partition("\0")
+    if kind != "failure" or name not in FAILURE_KINDS:
+        msg = f"no such kind of result: {kind} {name}"
+        raise ValueError(msg)
+    return Failure(cast("FailureKind", name), detail)
+
+
+def _to_row(detection: Detection) -> list[Any]:
+    mask = detection.mask
+    runs = None if mask is None else [mask.height, mask.width, mask.runs]
+    return [detection.query, detection.score, detection.box, runs, detection.color]
+
+
+def _unpack_boxes(payload: bytes) -> Detections:
+    try:
+        document = json.loads(payload.decode("utf-8", "surrogatepass"))
+        rows = msgspec.convert(document, list[_DetectionRow])
+    except (msgspec.ValidationError, RecursionError) as error:
+        msg = f"no detections: {error}"
+        raise ValueError(msg) from error
+    return Detections(
+        tuple(
+            Detection(query, score, box, None if mask is None else Mask(*mask), color)
+            for query, score, box, mask, color in rows
+        )
+    )
+
+
+# -- seals -----------------------------------------------------------------------------------------
+
+
+def seal(key: str, kind: str, payload: bytes) -> bytes:
+    """A checksum of 16 bytes that is stored with a row and changes with any bit of it."""
+    return sha256(f"{key}\0{kind}\0".encode() + payload).digest()[:16]
+
+
+def seal_stamp(path: str, what: str, stamp: str, digest: str) -> str:
+    """A file's stamp with a seal over its whole row."""
+    return f"{stamp} {seal(path, what, f'{stamp} {digest}'.encode()).hex()}"
+
+
+def is_sealed(key: object, kind: object, payload: object, found: object) -> bool:
+    """True where a row as it was read is undamaged; damage can change a column's type too."""
+    if not (isinstance(key, str) and isinstance(kind, str) and isinstance(payload, bytes)):
+        return False
+    return found == seal(key, kind, payload)
+
+
+def unseal(key: object, kind: object, payload: object, found: object) -> Result | None:
+    """The result of a row; None where the row is damaged, or of a kind from a newer version."""
+    if not (isinstance(kind, str) and isinstance(payload, bytes)):
+        return None
+    if not is_sealed(key, kind, payload, found):
+        return None
+    try:
+        return unpack(kind, payload)
+    except ValueError:
+        return None
+
+
+# -- rows from elsewhere ---------------------------------------------------------------------------
+
+
+def check_row(row: Row) -> tuple[str | None, str | None]:
+    """(what is wrong with a row of results, the digest of the image that it refers to)."""
     key, kind, payload, provenance, _, sealed = row
     if payload is None or (isinstance(payload, bytes) and len(payload) > MOST_PAYLOAD):
         return "larger than any result is", None
@@ -30,19 +182,68 @@ def look(row: Row) -> tuple[str | None, str | None]:
     return None, result.digest if isinstance(result, ImageRef) else None
 
 
-def _is_provenance(found: object) -> bool:
-    if not isinstance(found, str) or len(found) > _MOST_PROVENANCE:
+def _is_provenance(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > _MOST_PROVENANCE:
         return False
     try:
-        read = json.loads(found)
+        document = json.loads(value)
     except (ValueError, RecursionError):
         return False
-    return isinstance(read, dict) and all(isinstance(value, str) for value in read.values())
+    return isinstance(document, dict) and all(isinstance(v, str) for v in document.values())
 
 
 def dated(row: Row) -> Row:
-    """The row as it is stored; what claims to come from the future is of now."""
+    """The row with a time of creation that is not in the future: now, where it was."""
     key, kind, payload, provenance, created, sealed = row
     now = time.time()
     past = isinstance(created, float) and 0 <= created <= now
     return key, kind, payload, provenance, created if past else now, sealed
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+
+def rows_with(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
+    """Rows of a query, which ends with the name of a column, that have one of the values there."""
+    wanted = list(values)
+    for start in range(0, len(wanted), _MOST_VARIABLES):
+        part = wanted[start : start + _MOST_VARIABLES]
+        yield from read(f"{query} IN ({','.join('?' * len(part))})", part)
+
+
+def results_under(
+    read: Read, keys: Iterable[str], most: int | None = None
+) -> tuple[dict[str, Result], list[str]]:
+    """(the undamaged results under these keys, the keys of the damaged ones).
+
+    most: bytes of a payload; a larger one counts as damaged and is not read.
+    """
+    results: dict[str, Result] = {}
+    damaged: list[str] = []
+    payload = "payload" if most is None else f"CASE WHEN length(payload) <= {most} THEN payload END"
+    query = f"SELECT key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - our number
+    for row in rows_with(read, query, keys):
+        result = unseal(*row)
+        if result is None:
+            damaged.append(str(row[0]))
+        else:
+            results[row[0]] = result
+    return results, damaged
+
+
+def pages(
+    read: Read, columns: str, source: str = "results", most: int = _PAGE
+) -> Iterator[list[Row]]:
+    """All rows of a table in parts, so that no query keeps other processes waiting for long.
+
+    columns, source: as SQL has them; the source is `results`, or something joined to it.
+    most: rows of a part.
+    """
+    query = (
+        f"SELECT results.rowid, {columns} FROM {source} "  # noqa: S608 - names of columns, ours
+        f"WHERE results.rowid > ? ORDER BY results.rowid LIMIT {most}"
+    )
+    last = -1
+    while rows := read(query, (last,)):
+        last = int(rows[-1][0])
+        yield [row[1:] for row in rows]

@@ -1,4 +1,4 @@
-"""What a store holds: its results one by one without their contents, and summed up."""
+"""Statistics of a store: its results one by one, without their contents, and summed up."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from functools import lru_cache
 from pathlib import Path
 from sys import intern
 
-from pytest_cepbench.store.access_log import last_used
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import digest_of, list_files
-from pytest_cepbench.store.lookup import Read, pages
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.rows import Read, pages
+from pytest_cepbench.store.side_tables import last_used
 
 _LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A result as far as its fate goes.
+    """A result without its content.
 
-    model: what its provenance names, the first 16 digits of a fingerprint; None where it names
-    none. size: its share of the index, in bytes. image: digest of the image that it refers to. created:
-    seconds since the epoch. day: of its last use, days since the epoch.
+    key: of its step.
+    kind: text, image, vector, boxes or failure.
+    model: the model in its provenance, the first 16 digits of a fingerprint; None without one.
+    size: its share of the index, in bytes.
+    image: digest of the image that it refers to.
+    created: when it was stored, seconds since the epoch.
+    day: of its last use, days since the epoch.
     """
 
     key: str
@@ -36,7 +41,7 @@ class Entry:
 
 
 def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
-    """Every result. days: whether the store remembers uses. Raises StoreError."""
+    """Every result. days: whether the store has the table of uses. Raises StoreError."""
     day, source = last_used(days=days)
     lengths = f"SELECT total({_LENGTH}) FROM results"  # noqa: S608 - columns, ours
     rate = _bytes_of_index(read) / max(read(lengths, ())[0][0], 1)
@@ -59,7 +64,7 @@ def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
 
 
 def _bytes_of_index(read: Read) -> int:
-    """Without what is free in it."""
+    """Size of the index without its free pages."""
     query = (
         "SELECT (page_count - freelist_count) * page_size "
         "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
@@ -69,27 +74,29 @@ def _bytes_of_index(read: Read) -> int:
 
 @lru_cache(maxsize=4096)
 def model_of(provenance: str) -> str | None:
-    """The model that a provenance names, if it names one."""
+    """The model in a provenance, or None."""
     try:
         model = json.loads(provenance)["model"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        return None  # no seal guards what decides nothing
+        return None  # provenance has no influence on results, so no seal covers it
     return model if isinstance(model, str) else None
 
 
 def models_in(read: Read) -> set[str]:
-    """Every model that a provenance names."""
+    """All models in the provenance of results."""
     rows = read("SELECT DISTINCT provenance FROM results", ())
-    found = {model_of(str(provenance)) for (provenance,) in rows}
-    return {model for model in found if model is not None}
+    models = {model_of(str(provenance)) for (provenance,) in rows}
+    return {model for model in models if model is not None}
 
 
 @dataclass(frozen=True)
 class StoreShare:
-    """Results that have something in common.
+    """Results of one kind or one model.
 
-    bytes: in the index, and of their images; what shares an image counts it each. oldest, newest:
-    seconds since the epoch at which they were stored. used: day of the last use, days since then.
+    results: their number.
+    bytes: in the index and of their images; an image of several results is counted for each.
+    oldest, newest: when the first and the last were stored, seconds since the epoch.
+    used: day of the last use, days since the epoch.
     """
 
     results: int
@@ -100,24 +107,24 @@ class StoreShare:
 
 
 def count(
-    found: Iterable[Entry], sizes: Mapping[str, int]
+    stored: Iterable[Entry], sizes: Mapping[str, int]
 ) -> tuple[dict[str, StoreShare], dict[str, StoreShare]]:
-    """(shares by kind of result, shares by model). sizes: bytes of images by digest.
+    """(shares by kind of result, shares by model, "" for results whose provenance names none).
 
-    Results whose provenance names no model are under "".
+    sizes: bytes of images by digest.
     """
     kinds: dict[str, StoreShare] = {}
     models: dict[str, StoreShare] = {}
-    for entry in found:
+    for entry in stored:
         size = entry.size + sizes.get(entry.image or "", 0)
-        one = StoreShare(1, size, entry.created, entry.created, entry.day)
+        share = StoreShare(1, size, entry.created, entry.created, entry.day)
         for shares, name in ((kinds, entry.kind), (models, entry.model or "")):
             known = shares.get(name)
-            shares[name] = one if known is None else _together(known, one)
+            shares[name] = share if known is None else _sum(known, share)
     return dict(sorted(kinds.items())), dict(sorted(models.items()))
 
 
-def _together(first: StoreShare, second: StoreShare) -> StoreShare:
+def _sum(first: StoreShare, second: StoreShare) -> StoreShare:
     return StoreShare(
         first.results + second.results,
         first.bytes + second.bytes,
@@ -131,7 +138,9 @@ def _together(first: StoreShare, second: StoreShare) -> StoreShare:
 class StoreStats:
     """A store summed up.
 
-    kinds, models: as `count` has them. images, image_bytes: files of images. index_bytes: of the database.
+    kinds, models: as `count` returns them.
+    images, image_bytes: number and size of the images' files.
+    index_bytes: size of the database.
     """
 
     kinds: Mapping[str, StoreShare]
@@ -141,7 +150,7 @@ class StoreStats:
     index_bytes: int
 
 
-def survey(reader: ReadonlyStore) -> StoreStats:
+def summarize(reader: ReadonlyStore) -> StoreStats:
     """Sum a store up. Raises StoreError."""
     sizes = image_sizes(reader.folder)
     kinds, models = count(entries(reader.read, days=reader.has("used")), sizes)
@@ -156,6 +165,6 @@ def survey(reader: ReadonlyStore) -> StoreStats:
 
 
 def image_sizes(root: Path) -> dict[str, int]:
-    """Bytes of each image's file, by its digest."""
+    """Size of each image's file in bytes, by digest."""
     named = ((digest_of(path), status.st_size) for path, status in list_files(root))
     return {digest: size for digest, size in named if digest is not None}

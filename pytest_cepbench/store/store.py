@@ -1,39 +1,33 @@
-"""The store itself: results by key, images by digest, digests of files by their stamp."""
+"""The store: results by key, images by digest, digests of files by their stamp."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
-from pytest_cepbench.artifacts.stamps import FileStamp
-from pytest_cepbench.conventions import write_whole
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store.access_log import AccessLog
-from pytest_cepbench.store.database import explained
-from pytest_cepbench.store.image_cache import ImageCache
-from pytest_cepbench.store.images import FOLDER, image_path, read_image_of, write_image
-from pytest_cepbench.store.index import Index
+from pytest_cepbench.files import write_small
+from pytest_cepbench.store.database import INDEX, store_errors
+from pytest_cepbench.store.images import FOLDER, ImageCache, image_path, load_image, write_image
+from pytest_cepbench.store.index import Index, ResultTable
 from pytest_cepbench.store.locks import WorkLocks
-from pytest_cepbench.store.lookup import Read, among, results_under
-from pytest_cepbench.store.overlay import Overlay
-from pytest_cepbench.store.readonly import INDEX
+from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
-from pytest_cepbench.store.remote.remotes import Place, Remotes
-from pytest_cepbench.store.rows import dated
-from pytest_cepbench.store.stored_result import Result, StoredResult, pack, seal, seal_stamp
-
-INSERT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
-"""A row of results; the first one under a key stays."""
-
-_AWAY = "away "  # before the digest of an image in a note that says in which shared store it lies
+from pytest_cepbench.store.remote.remotes import Location, Remotes
+from pytest_cepbench.store.rows import Result, StoredResult, dated
+from pytest_cepbench.store.side_tables import (
+    AccessLog,
+    file_digest,
+    read_notes,
+    remote_image_note,
+    write_notes,
+)
 
 _STALE_SECONDS = 3600.0
 
@@ -41,51 +35,59 @@ _STALE_SECONDS = 3600.0
 class Store:
     """Results of steps, kept in a folder that any number of processes may use at once.
 
-    The first result stored under a key is the one that counts, for everybody. Reading verifies:
-    what is damaged is dropped, noted in `damage`, and looks as if it had never been stored. Every
-    method may be called by any thread; images are encoded and decoded outside of the one lock.
+    The first result stored under a key counts, for every process. Reading verifies: what is damaged
+    is dropped, noted in `damage`, and looks as if it had never been stored. Every method may be
+    called by any thread; images are encoded and decoded outside of the one lock.
 
-    root: the folder; made when absent, with a `.gitignore` of its own. shared: stores that are only
-    read, asked for what the root does not hold: folders of stores, from which nothing is copied,
-    then URLs, from which copies are kept. publish: URL or folder of a shared store that is read like
-    those, and given whatever is put here; made when absent. writing: False where it is to be read
-    only. `remarks` says what went wrong with them, and stopped nobody.
+    root: the folder; created when absent, with a `.gitignore` of its own.
+    shared: read-only stores for what the root does not hold: folders of stores, from which nothing
+        is copied, then URLs, from which copies are kept.
+    publish: URL or folder of a shared store that is read like those, and that receives whatever is
+        put here; created when absent.
+    writing: False where the published store is only to be read.
+
+    damage: a line for each damaged item that was found.
+    remarks: a line for each problem with a shared store; a run goes on without that store.
+    locks: the work locks of the processes that use the folder.
+    image_cache: images in memory.
     Raises StoreError and its kinds, SpecError and MissingDependencyError when one cannot be used.
     """
 
     def __init__(
         self,
         root: Path,
-        shared: Sequence[Place] = (),
-        publish: Place | None = None,
+        shared: Sequence[Location] = (),
+        publish: Location | None = None,
         *,
         writing: bool = True,
     ) -> None:
         self.root = root
         self.damage: list[str] = []
         self.remarks: list[str] = []
-        self.recent = ImageCache()
+        self.image_cache = ImageCache()
         self._path = root / INDEX
-        with explained(self._path):
+        with store_errors(self._path):
             (root / FOLDER).mkdir(parents=True, exist_ok=True)
             (root / "new").mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
-                write_whole(ignore, "*\n")
-            self._sweep()
-            self.claims = WorkLocks(root / "claims")
-        folders = [Path(one) for one in shared if not _is_remote(one)]
+                write_small(ignore, "*\n")
+            _remove_stale(root / "new")
+            self.locks = WorkLocks(root / "claims")  # the name that earlier versions lock under
+        folders = [Path(location) for location in shared if not _is_remote(location)]
+        urls = [location for location in shared if _is_remote(location)]
         with ExitStack() as opened:
-            self._layers = Overlay(root, folders, self.damage.append)
-            opened.callback(self._layers.close)
+            self._overlay = Overlay(root, folders, self.damage.append)
+            opened.callback(self._overlay.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
-            self._uses = AccessLog(self.index)
-            opened.callback(self._uses.write)
+            self._results = ResultTable(self.index, self.damage.append)
+            self._access_log = AccessLog(self.index)
+            opened.callback(self._access_log.write)
             self._remotes = Remotes(
                 root,
                 self.index.read,
-                [one for one in shared if _is_remote(one)],
+                urls,
                 publish,
                 (self.damage.append, self.remarks.append),
                 writing=writing,
@@ -96,237 +98,168 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Upload what is left, and release the databases, the own one and those of shared stores."""
+        """Upload what is left, and close the databases and connections."""
         self._opened.close()
 
     def flush(
         self, seconds: float | None = None, waiting: Callable[[int], None] | None = None
     ) -> None:
-        """Wait until what was put is published, where it is; `remarks` has what could not be.
+        """Wait until every result is published; `remarks` has what could not be.
 
-        seconds: after which the rest is left. waiting: told once how many results are left, where it
-        takes long. An interrupt ends the waiting.
+        seconds: time after which the rest is left.
+        waiting: called once with the number of results left, where it takes long.
+        An interrupt ends the waiting.
         """
         self._remotes.flush(seconds, waiting)
 
     # -- results ---------------------------------------------------------------------------------
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
-        """The results that are there, undamaged, under these keys."""
-        self.claims.beat()
+        """The undamaged results under these keys, from here and from shared stores."""
+        self.locks.heartbeat()
         wanted = list(dict.fromkeys(keys))
-        found = self._own(wanted)
-        self._uses.add(found)
-        if self._layers and len(found) < len(wanted):
-            found |= self._layers.get([key for key in wanted if key not in found])
-        if self._remotes and len(found) < len(wanted):
-            found |= self._copied([key for key in wanted if key not in found])
-        return found
+        results = self._results.get(wanted)
+        self._access_log.add(results)
+        results |= self._overlay.get([key for key in wanted if key not in results])
+        results |= self._fetch_results([key for key in wanted if key not in results])
+        return results
 
-    def _copied(self, keys: Sequence[str]) -> dict[str, Result]:
-        """What shared stores hold under these keys; it is in the folder itself from now on."""
+    def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
+        """Copy results from remote stores into the folder; returns them."""
         shared = self._remotes.rows(keys)
         if not shared:
             return {}
-        # First, so that no row without its image looks as if that were lost.
-        self.index.write(
-            "INSERT OR REPLACE INTO notes VALUES (?, ?)",
-            [(f"{_AWAY}{one.image}", one.place) for one in shared if one.image is not None],
-        )
-        self.index.write(INSERT, [dated(one.row) for one in shared])
-        found = self._own(one.row[0] for one in shared)
-        self._uses.add(found)
-        return found
-
-    def _own(self, keys: Iterable[str]) -> dict[str, Result]:
-        """Those that are in the folder itself."""
-        found, damaged = results_under(self.index.read, keys)
-        if damaged:
-            self._drop(damaged, "its row does not match its seal")
-        return found
+        # Notes first: a row whose image is not here and has no note would count as damaged.
+        notes = [(remote_image_note(row.image), row.source) for row in shared if row.image]
+        write_notes(self.index, notes)
+        self._results.insert([dated(row.row) for row in shared])
+        results = self._results.get(row.row[0] for row in shared)
+        self._access_log.add(results)
+        return results
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
-        """How the results under these keys came about, as JSON; whatever a shared store says of them."""
+        """How the results under these keys came about, as JSON; unchecked in shared stores."""
         wanted = set(keys)
-        query = "SELECT key, provenance FROM results WHERE key"
-        found = {str(key): str(said) for key, said in among(self.index.read, query, wanted)}
-        return self._layers.provenance(wanted - found.keys()) | found
+        own = self._results.provenance(wanted)
+        return self._overlay.provenance(wanted - own.keys()) | own
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that have a result; whether it is undamaged shows when it is read."""
+        """Those of the keys that have a result; damage in it shows when it is read."""
         wanted = set(keys)
-        own = among(self.index.read, "SELECT key FROM results WHERE key", wanted)
-        there = {str(key) for (key,) in own}
-        if self._layers:
-            there |= self._layers.get(wanted - there).keys()
-        if self._remotes and len(there) < len(wanted):
-            there |= self._copied(sorted(wanted - there)).keys()
-        return there
+        present = self._results.has(wanted)
+        present |= self._overlay.get(wanted - present).keys()
+        present |= self._fetch_results(sorted(wanted - present)).keys()
+        return present
 
     def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         """Store results, all or none; returns what counts under each key: the first ever stored.
 
-        Raises StoreFullError without space; nothing is confirmed then.
+        Raises StoreFullError without space, and then stores nothing.
         """
-        self.claims.beat()
-        shared = self._layers.get({entry.key for entry in entries}) if self._layers else {}
-        kept = self._put_own([entry for entry in entries if entry.key not in shared])
-        self._remotes.publish(kept)
-        self._uses.write_now_and_then()
-        return shared | self._own(shared) | kept
-
-    def _put_own(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
-        rows = []
-        notes: dict[int, str] = {}  # the entries of a batch share theirs
-        for entry in entries:
-            kind, payload = pack(entry.result)
-            provenance = notes.get(id(entry.provenance))
-            if provenance is None:
-                provenance = json.dumps(dict(entry.provenance), sort_keys=True)
-                notes[id(entry.provenance)] = provenance
-            sealed = seal(entry.key, kind, payload)
-            rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
-        keys = {entry.key for entry in entries}
-        self.index.write(INSERT, rows)
-        kept = self._own(keys)
-        if kept.keys() != keys:
-            # A damaged row was in the way, and `_own` has dropped it.
-            self.index.write(INSERT, rows)
-            kept = self._own(keys)
-        if kept.keys() != keys:
-            # SQLite's tree of keys is out of order and it has not noticed: only a new one helps.
-            self.index.mend()
-            self.index.write(INSERT, rows)
-            kept = self._own(keys)
-        return kept
+        self.locks.heartbeat()
+        shared = self._overlay.get({entry.key for entry in entries})
+        stored = self._results.put([entry for entry in entries if entry.key not in shared])
+        self._remotes.publish(stored)
+        self._access_log.write_sometimes()
+        return shared | self._results.get(shared) | stored
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
-        """Drop damaged results, so that they are computed again; shared ones are not read any more."""
-        self._layers.refuse(keys)
-        self._remotes.refuse(keys)
-        self._drop(keys, why)
+        """Drop damaged results, so that they are computed again, and refuse those of shared stores.
 
-    def _drop(self, keys: Sequence[str], why: str) -> None:
-        self.index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
-        self.damage.extend(f"result {key[:12]}: {why}" for key in keys)
+        why: the damage.
+        """
+        self._overlay.refuse(keys)
+        self._remotes.refuse(keys)
+        self._results.drop(keys, why)
 
     def __len__(self) -> int:
         """Number of results in the folder itself."""
-        return int(self.index.read("SELECT count(*) FROM results")[0][0])
+        return len(self._results)
 
     # -- images ----------------------------------------------------------------------------------
 
     def put_image(self, image: ImageArtifact) -> str:
-        """Keep an image; returns its digest. Raises StoreFullError without space."""
+        """Store an image; returns its digest. Raises StoreFullError without space."""
         target = image_path(self.root, image.digest)
-        with explained(self._path):
+        with store_errors(self._path):
             try:
-                os.utime(target)  # young again: it is wanted, and its result may come yet
+                # Made young again, so that gc spares it until its result is stored.
+                os.utime(target)
             except FileNotFoundError:
                 write_image(self.root, image.digest, encode_image(image))
-        self.recent.add(image)
+        self.image_cache.add(image)
         return image.digest
 
     def get_image(self, digest: str) -> ImageArtifact | None:
-        """The image, or None when it is absent or its pixels are not those of the digest."""
+        """The image, or None when it is absent or its pixels do not match the digest."""
         try:
-            image = read_image_of(self.root, digest)
+            image = load_image(self.root, digest)
         except ImageError as error:
             image = None
-            with explained(self._path):
+            with store_errors(self._path):
                 image_path(self.root, digest).unlink(missing_ok=True)
             self.damage.append(f"image {digest[:12]}: {error}")
         if image is None:
-            image = self._layers.get_image(digest)
-        return self._fetched(digest) if image is None and self._remotes else image
+            image = self._overlay.get_image(digest)
+        return self._fetch_image(digest) if image is None else image
 
-    def _fetched(self, digest: str) -> ImageArtifact | None:
-        """The image from a shared store; it is in the folder itself from now on."""
+    def _fetch_image(self, digest: str) -> ImageArtifact | None:
+        """Copy an image from a remote store into the folder; returns it."""
         shared = self._remotes.image(digest)
         if shared is None:
             return None
-        with explained(self._path):
+        with store_errors(self._path):
             write_image(self.root, digest, shared.data)
         return shared.image
 
     def image_path(self, digest: str) -> Path:
-        """Where the image of this digest lies, if it is there; in the folder itself if it is not.
+        """Path of the image; in the folder itself where it is absent.
 
-        What shared results refer to is fetched for it.
+        An image of a remote store, known from its result, is fetched first.
         """
         own = image_path(self.root, digest)
         if own.exists():
             return own
-        shared = self._layers.image_path(digest)
-        if shared is None and self._remotes and self.noted([f"{_AWAY}{digest}"]):
-            self._fetched(digest)
+        shared = self._overlay.image_path(digest)
+        if shared is None and self.notes([remote_image_note(digest)]):
+            self._fetch_image(digest)
         return shared or own
 
-    # -- digests of files ------------------------------------------------------------------------
+    # -- what is remembered beside them ----------------------------------------------------------
 
     def file_digest(self, path: Path, what: str, compute: Callable[[Path], str]) -> str:
-        """`compute(path)`, remembered until the file's size, times or inode change.
-
-        what: names the kind of digest ("bytes", "pixels"). Of a file that was written to in the two
-        seconds before it was looked at nothing is remembered: see `FileStamp.settled`.
-        """
-        resolved = path.resolve()
-        name = str(resolved).encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
-        seen = FileStamp.of(resolved)
-        stamp = str(seen)
-
-        query = "SELECT stamp, digest FROM files WHERE path = ? AND what = ?"
-        for known, digest in self.index.read(query, (name, what)):
-            if known == seal_stamp(name, what, stamp, str(digest)):
-                return str(digest)
-        digest = compute(resolved)
-        if seen.settled and seen == FileStamp.of(resolved):
-            row = (name, what, seal_stamp(name, what, stamp, digest), digest)
-            self.index.write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
-        return digest
-
-    # -- notes -----------------------------------------------------------------------------------
+        """`compute(path)`, remembered until the file changes; see `side_tables.file_digest`."""
+        return file_digest(self.index, path, what, compute)
 
     def note(self, name: str, value: str) -> None:
-        """Remember something small that may change; it is lost when the index is mended."""
-        self.index.write("INSERT OR REPLACE INTO notes VALUES (?, ?)", [(name, value)])
+        """Remember something small that may change; it is lost when the index is rebuilt."""
+        write_notes(self.index, [(name, value)])
 
-    def noted(self, names: Iterable[str]) -> dict[str, str]:
-        """What was last noted under these names, of those that were."""
-        query = "SELECT name, value FROM notes WHERE name"
-        return {str(name): str(value) for name, value in among(self.index.read, query, names)}
-
-    def _sweep(self) -> None:
-        """Remove what processes that were killed left half-written."""
-        for left in (self.root / "new").iterdir():
-            try:
-                if time.time() - left.stat().st_mtime <= _STALE_SECONDS:
-                    continue
-                if left.is_dir():  # of an archive that was being imported
-                    shutil.rmtree(left)
-                else:
-                    left.unlink()
-            except FileNotFoundError:
-                continue  # another process swept it first
+    def notes(self, names: Iterable[str]) -> dict[str, str]:
+        """The values last noted under these names, where there are any."""
+        return read_notes(self.index.read, names)
 
 
-def images_away(read: Read) -> set[str]:
-    """Digests of images that results refer to and that lie in a shared store; some are here as well."""
-    if not read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'notes'", ()):
-        return set()  # of an earlier version
-    rows = read("SELECT name FROM notes WHERE name GLOB ?", (f"{_AWAY}*",))
-    return {str(name).removeprefix(_AWAY) for (name,) in rows}
+def _remove_stale(folder: Path) -> None:
+    """Remove what killed processes left half-written."""
+    for path in folder.iterdir():
+        try:
+            if time.time() - path.stat().st_mtime <= _STALE_SECONDS:
+                continue
+            if path.is_dir():  # of an archive that was being imported
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except FileNotFoundError:
+            continue  # another process removed it first
 
 
-def _is_remote(place: Place) -> bool:
-    """Whether a shared store is one of objects; a folder of such has no index."""
-    return isinstance(place, str) or ((place / MARKER).exists() and not (place / INDEX).exists())
+def _is_remote(location: Location) -> bool:
+    """True for a shared store of objects; a folder of such a store has no index."""
+    if isinstance(location, str):
+        return True
+    return (location / MARKER).exists() and not (location / INDEX).exists()

@@ -73,7 +73,7 @@ def prepare(question: StudySpec, roster: ModelPool) -> PreparedStudy:
         cases = _chosen(question, suite, variant, measures, found, looked_at)
         plays.append(StudyModels(model, variant, lineup, measures, cases))
     players = {
-        StudiedModel(name, seat.spec, describe_role(roster.runner(seat).bound))
+        StudiedModel(name, seat.spec.text, describe_role(roster.runner(seat).bound))
         for lineup, _ in casts.values()
         for name, seat in lineup.seats.items()
     }

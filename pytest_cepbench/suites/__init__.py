@@ -6,7 +6,7 @@ from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
 from pytest_cepbench.suites.model_options import RoleChoices, named_seat
 from pytest_cepbench.suites.model_pool import ModelPool
-from pytest_cepbench.suites.role_assignment import Assignments, SuiteNotApplicableError, cast_suite
+from pytest_cepbench.suites.role_assignment import Assignments, cast_suite
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "ModelPool",
     "RoleChoices",
     "Suite",
-    "SuiteNotApplicableError",
     "SuiteRun",
     "cast_suite",
     "list_cases",

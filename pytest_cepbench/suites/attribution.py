@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.chains import Modality, RoleRunner
-from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remember
+from pytest_cepbench.chains.baseline_model import recall, remember
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import BaselineError, MeasurementError
+from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.hybrid_chains import HybridChains, first_difference, relay
 from pytest_cepbench.suites.suite_run import SuiteRun

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.errors import SuiteError, did_you_mean
 from pytest_cepbench.gate import CaseKey
 
 OVERALL = "overall"
@@ -72,7 +72,7 @@ def list_parts(
             problem = f"has no category {absent[0]!r}" if absent else f"has a category {group!r}"
             msg = (
                 f"suite {suite!r}, group {group!r}: the data set {problem} "
-                f"(categories: {', '.join(categories)})"
+                f"(categories: {', '.join(categories)}){did_you_mean(absent[0], categories) if absent else ''}"
             )
             raise SuiteError(msg)
         parts[group] = tuple(members)

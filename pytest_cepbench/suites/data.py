@@ -17,7 +17,7 @@ from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
-from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.errors import DataAbsentError, SuiteError, nearest_name, unknown_name
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
@@ -31,10 +31,6 @@ LOADERS: Mapping[str, Loader] = {
     "shapes": load_shapes,
     "shapes-tasks": load_shapes_tasks,
 }
-
-
-class DataAbsentError(Exception):
-    """The data set is not on this machine: its cases are skipped with this reason."""
 
 
 def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None) -> Dataset:
@@ -102,6 +98,9 @@ def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path |
     if not required:
         return None
     msg = f"data set {name!r} is not here: give it with --cep-data {name}=PATH. {data.how_to_get}"
+    mistyped = nearest_name(name, places)
+    if mistyped is not None:
+        msg = f"{msg.strip()} --cep-data names {mistyped!r}: is {name!r} meant?"
     raise DataAbsentError(msg.strip())
 
 

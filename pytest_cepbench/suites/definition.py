@@ -18,6 +18,7 @@ from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
 from pytest_cepbench.suites.measures.measure_options import number_problems
+from pytest_cepbench.suites.suite_keys import explain_mismatch
 
 FILE_NAME = "suite.toml"
 
@@ -209,7 +210,7 @@ def load_suite(path: Path) -> Suite:
         msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
         raise SuiteError(msg) from error
     except (msgspec.MsgspecError, ValueError) as error:  # the latter for what is not TOML at all
-        msg = f"suite file {str(path)!r}: {error}"
+        msg = f"suite file {str(path)!r}: {explain_mismatch(error, SuiteTable)}"
         raise SuiteError(msg) from error
     metrics, problems = _read_metrics(table)
     for problem in (*_problems(table), *problems):

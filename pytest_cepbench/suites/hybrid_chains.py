@@ -8,9 +8,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, RoleRunner
-from pytest_cepbench.chains.baseline_model import NotInStoreError
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData

@@ -10,8 +10,8 @@ from typing import Literal
 from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
-from pytest_cepbench.models.registry import detect
-from pytest_cepbench.models.spec import PRESET, REPLAY, parse_spec
+from pytest_cepbench.models.registry import PRESET, REPLAY, detect
+from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 Part = RoleName | Literal["unified"]
 """What a model under test can be told to play: a role, or both of a unified model."""
@@ -19,10 +19,16 @@ Part = RoleName | Literal["unified"]
 
 @dataclass(frozen=True)
 class RoleAssignment:
-    """One role of a run: the spec that takes it, who said so, and whether detection is overruled."""
+    """One role of a run and the model that plays it.
+
+    role: what the model plays.
+    spec: of the model.
+    source: the option or suite that names it.
+    force: whether the role stands although detection does not give it.
+    """
 
     role: RoleName
-    spec: str
+    spec: ModelSpec
     source: str
     force: bool = False
 
@@ -43,12 +49,17 @@ class RoleChoices:
     encoders: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
+    def model_spec(self) -> ModelSpec | None:
+        """The spec of the model under test, if any. Raises SpecError where it is malformed."""
+        return None if self.model is None else parse_spec(self.model)
+
+    @cached_property
     def replay(self) -> str | None:
         """The spec of chains made elsewhere, where `--model` names them.
 
         Raises SpecError where roles are given that nobody would play then.
         """
-        if self.model is None or parse_spec(self.model).scheme != REPLAY:
+        if self.model_spec is None or self.model_spec.scheme != REPLAY:
             return None
         for role in ("describer", "generator"):
             if role in self.roles:
@@ -65,9 +76,9 @@ class RoleChoices:
 
         Raises SpecError as `replay`, DatasetError for what cannot be read.
         """
-        if self.replay is None:
+        spec = self.model_spec
+        if self.replay is None or spec is None:
             return None
-        spec = parse_spec(self.replay)
         params = dict(spec.params)
         return open_replay(spec.target, params.pop("layout", None), params)
 
@@ -83,11 +94,11 @@ class RoleChoices:
             return self._free(UNIFIED_ROLES, "said to be unified")
         if self.role is not None:
             return (self.role,)
-        if self.model is None:
+        if self.model_spec is None:
             return ("describer",)
-        if parse_spec(self.model).scheme == PRESET:
+        if self.model_spec.scheme == PRESET:
             return ("generator",)
-        detected = detect(parse_spec(self.model))
+        detected = detect(self.model_spec)
         if not detected.roles:
             msg = (
                 f"--model={self.model} is a {detected.what}: no role could be told from its "
@@ -119,14 +130,13 @@ class RoleChoices:
         """
         seats: dict[str, RoleAssignment] = {}
         for role, text in self.roles.items():
-            seats[role] = RoleAssignment(role, text, f"--{role}", force=_unknown_role(text))
+            seats[role] = _assign(role, text, f"--{role}")
         for name, text in self.encoders.items():
-            source = f"--encoder {name}"
-            seats[name] = RoleAssignment("encoder", text, source, force=_unknown_role(text))
-        if self.model is not None and self.replay is None:
+            seats[name] = _assign("encoder", text, f"--encoder {name}")
+        if self.model_spec is not None and self.replay is None:
             for role in self.played:
                 seats[role] = RoleAssignment(
-                    role, self.model, "--model", force=self.role is not None
+                    role, self.model_spec, "--model", force=self.role is not None
                 )
         return seats
 
@@ -139,10 +149,11 @@ def named_seat(choices: RoleChoices, role: RoleName) -> RoleAssignment:
     return choices.seats[role]
 
 
-def _unknown_role(text: str) -> bool:
-    """Whether a role was named for a checkpoint that shows none: the user knows better."""
+def _assign(role: RoleName, text: str, source: str) -> RoleAssignment:
+    """A role that an option names; forced where the checkpoint's configuration tells no role."""
     spec = parse_spec(text)
     if spec.scheme == REPLAY:
         msg = f"{text!r}: chains made elsewhere are given with --model"
         raise SpecError(msg)
-    return spec.scheme != PRESET and not detect(spec).roles
+    force = spec.scheme != PRESET and not detect(spec).roles
+    return RoleAssignment(role, spec, source, force=force)

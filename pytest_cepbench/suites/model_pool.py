@@ -13,7 +13,7 @@ from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 
@@ -43,7 +43,7 @@ class ModelPool:
         self.store = store
         self.residency = DeviceSwap(swap=swap, begin=begin)
         self._progress = progress
-        self.runners: dict[tuple[RoleName, str], RoleRunner] = {}
+        self.runners: dict[tuple[RoleName, ModelSpec], RoleRunner] = {}
         self._holdings: dict[str, ModelHandle] = {}
         self._place = place
         self._agree = agree
@@ -64,9 +64,9 @@ class ModelPool:
         return known
 
     def _bind(self, seat: RoleAssignment) -> BoundRole:
-        return bind(parse_spec(seat.spec), seat.role, self.context, force=seat.force)
+        return bind(seat.spec, seat.role, self.context, force=seat.force)
 
-    def dismiss(self, place: tuple[RoleName, str]) -> CallCounts:
+    def dismiss(self, place: tuple[RoleName, ModelSpec]) -> CallCounts:
         """Forget a runner; its model goes with the last that shares it. Returns what it did."""
         gone = self.runners.pop(place)
         shares = gone.bound.shares

@@ -7,24 +7,26 @@ from pathlib import Path
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.models.protocols import ROLE_NAMES
-from pytest_cepbench.models.spec import PRESET, parse_spec
+from pytest_cepbench.models.registry import PRESET
+from pytest_cepbench.models.spec import ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.model_options import RoleChoices
 
 _RELATIVE = ("./", "../")
 
 
-def locate(suite: Suite, spec: str) -> str:
-    """A spec of a suite's file as it would be typed where pytest was started.
+def locate(suite: Suite, text: str) -> ModelSpec:
+    """A spec of a suite's file, parsed as it would be typed where pytest was started.
 
     Only the folder of a spec that begins with ./ or ../ is put in other words: from the working
     directory where it lies below that, else from the root.
     """
-    if not spec.startswith(_RELATIVE):
-        return spec
-    folder, rest = _taken_apart(suite, spec)
+    if not text.startswith(_RELATIVE):
+        return parse_spec(text)
+    folder, rest = _taken_apart(suite, text)
     here = Path.cwd()
-    return f"{folder.relative_to(here) if folder.is_relative_to(here) else folder}{rest}"
+    path = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    return parse_spec(f"{path}{rest}")
 
 
 def check_located(suite: Suite, seat: str, choices: RoleChoices) -> None:
@@ -46,7 +48,7 @@ def check_located(suite: Suite, seat: str, choices: RoleChoices) -> None:
 def _written(suite: Suite, seat: str, choices: RoleChoices) -> tuple[str, str]:
     """Key and text of the spec in the suite's file that a seat rests on; empty where on none."""
     table = suite.table
-    key, spec = "", choices.seats[seat].spec if seat in choices.seats else ""
+    key, spec = "", choices.seats[seat].spec.text if seat in choices.seats else ""
     if not spec and seat in ROLE_NAMES:
         key, spec = f"roles.{seat}", getattr(table.roles, seat)
     elif not spec:

@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
-from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
+from pytest_cepbench.errors import (
+    MissingDependencyError,
+    SpecError,
+    SuiteNotApplicableError,
+    unknown_name,
+)
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
-from pytest_cepbench.models.registry import require_libraries
-from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
+from pytest_cepbench.models.registry import PRESET
+from pytest_cepbench.models.registry import check_installed as check_libraries
+from pytest_cepbench.models.spec import ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.suites.measures.base import grower
@@ -24,10 +30,6 @@ _ARTICLES: Mapping[RoleName, str] = {
     "detector": "a",
     "judge": "a",
 }
-
-
-class SuiteNotApplicableError(Exception):
-    """The models that were named are not for this suite: its cases are skipped with this reason."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[st
             raise SpecError(_nobody(suite, name))
         check_located(suite, name, choices)
     seats = {name: known[name] for name in needed}
-    subject = seats[gated[0]].spec if choices.replay is None else choices.replay
+    subject = seats[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: seat for name, seat in known.items() if name not in seats}
     return Assignments(seats, gated, subject, choices.chains, spare), measures
 
@@ -85,7 +87,7 @@ def check_installed(suite: Suite, lineup: Assignments) -> None:
     """Raise SpecError where a seat's model needs libraries that are not here, so that it is said once."""
     for seat in lineup.seats.values():
         try:
-            require_libraries(parse_spec(seat.spec))
+            check_libraries(seat.spec)
         except MissingDependencyError as error:
             msg = f"suite {suite.name!r}: {seat.role} {seat.spec}: {error}"
             raise SpecError(msg) from error
@@ -130,24 +132,25 @@ def _nobody(suite: Suite, name: str) -> str:
 
 def _settle(suite: Suite, seat: RoleAssignment) -> RoleAssignment:
     """A seat whose spec names a preset of the suite, with the model and settings of that."""
-    spec = parse_spec(seat.spec)
+    spec = seat.spec
     if spec.scheme != PRESET:
         return seat
     return RoleAssignment(seat.role, _expand(suite, spec), f"{seat.source} {seat.spec}", seat.force)
 
 
-def _expand(suite: Suite, spec: ModelSpec) -> str:
+def _expand(suite: Suite, spec: ModelSpec) -> ModelSpec:
     presets = suite.table.presets
     if spec.target not in presets:
         msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
         raise SuiteNotApplicableError(msg)
     preset = presets[spec.target]
     given = dict(spec.params)
-    model = parse_spec(given.pop("model", locate(suite, preset.model)))
+    named = given.pop("model", None)
+    model = locate(suite, preset.model) if named is None else parse_spec(named)
     written = {name: _write(value) for name, value in preset.parameters.items()}
     params = {**written, **model.params, **given}
     body = f"{model.scheme}:{model.target}" if model.scheme else model.target
-    return f"{body}?{urlencode(params)}" if params else body
+    return parse_spec(f"{body}?{urlencode(params)}" if params else body)
 
 
 def _write(value: str | float | bool) -> str:  # noqa: FBT001 - a TOML value

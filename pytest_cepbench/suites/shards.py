@@ -175,12 +175,12 @@ class Work:
 
     def _take(self, task: Task) -> bool:
         """Do a task, unless another process has it."""
-        claim = self.store.claims.take(task.name, self.run_id)
+        claim = self.store.locks.acquire(task.name, self.run_id)
         if claim is None:
             return False
         with claim:
             self._check_deaths(claim, task)
-            self._do(task, alone=claim.deaths > 0)
+            self._do(task, alone=claim.crashes > 0)
         self._note_done(task)
         return True
 
@@ -188,7 +188,7 @@ class Work:
         """Do what another process has and does not get on with: claims guard nothing."""
         since = self._waited.setdefault(task.name, time.monotonic())
         waited = time.monotonic() - since
-        if waited < PATIENCE or self.store.claims.silence(task.name) < PATIENCE:
+        if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
             return False
         self._do(task, alone=False)
         self._note_done(task)
@@ -201,10 +201,10 @@ class Work:
         return True
 
     def _check_deaths(self, claim: WorkLock, task: Task) -> None:
-        if claim.deaths >= MOST_DEATHS:
+        if claim.crashes >= MOST_DEATHS:
             claim.keep = True
             msg = (
-                f"infrastructure: {claim.deaths} processes of this run died while they worked on "
+                f"infrastructure: {claim.crashes} processes of this run died while they worked on "
                 f"{len(task.samples)} samples from {task.samples[0].id!r} on, the last one alone: give "
                 "them more memory, or smaller batches (batch_size=)"
             )
@@ -212,9 +212,9 @@ class Work:
 
     def _do(self, task: Task, *, alone: bool) -> None:
         """Grow and read; where not even one input fits, once more with the machine for itself."""
-        claims = self.store.claims
+        locks = self.store.locks
         try:
-            with claims.alone() if alone else claims.together(self.let_go):
+            with locks.exclusive() if alone else locks.shared(self.let_go):
                 task.run.read(task.case, task.samples)
         except DeviceMemoryError as error:
             if alone:
@@ -224,7 +224,7 @@ class Work:
             return
         self.let_go()  # not before the error and the tensors in its traceback are gone
         try:
-            with claims.alone():
+            with locks.exclusive():
                 task.run.read(task.case, task.samples)
         except DeviceMemoryError as error:
             msg = f"infrastructure, tried once more alone: {error}"
@@ -274,15 +274,15 @@ class Work:
         with ExitStack() as stack:
             held = set()
             for name in names[: ceil(len(names) / self.processes)]:
-                claim = self.store.claims.take(name, self.run_id)
+                claim = self.store.locks.acquire(name, self.run_id)
                 if claim is not None:
                     stack.enter_context(claim)
-                    claim.keep = claim.deaths > 0  # left to `_take`, which does it alone
-                    if not claim.deaths:
+                    claim.keep = claim.crashes > 0  # left to `_take`, which does it alone
+                    if not claim.crashes:
                         held.add(name)
             mine = [task for task in tasks.values() if task.name in held]
             try:
-                with self.store.claims.together(self.let_go):
+                with self.store.locks.shared(self.let_go):
                     _grow_in_step(mine)
                     for task in sorted(mine, key=lambda task: task.case.key.metric):
                         task.run.read(task.case, task.samples)

@@ -25,7 +25,7 @@ from pytest_cepbench.suites import (
 )
 from tests.acceptance.conftest import PHOTOS, Checkpoint
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 SUITE = Path(__file__).parents[2] / "suites" / "folder" / "suite.toml"
 

@@ -18,6 +18,9 @@ from benchmarks.curves.tables import fill_in, report
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).parents[2]
 
 INSTRUMENT = ROOT / "suites" / "instrument"

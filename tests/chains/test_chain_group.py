@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, DamagedChainsError
-from pytest_cepbench.errors import StoreError
+from pytest_cepbench.chains import Chain, ChainGroup, ChainModels
+from pytest_cepbench.errors import DamagedChainsError, StoreError
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, Painter, Teller, crew, inputs_of, samples
 

@@ -17,13 +17,13 @@ from pytest_cepbench.chains import (
     ChainGroup,
     ChainModels,
     ChainPlan,
-    DamagedChainsError,
     RoleRunner,
     boxes,
     load_link,
     trace,
     vectors,
 )
+from pytest_cepbench.errors import DamagedChainsError
 from pytest_cepbench.metrics import cosine_to_start
 from pytest_cepbench.store import Store
 from tests.chains.roles import (

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.baseline_model import NotInStoreError, recall, remember
-from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.chains.baseline_model import recall, remember
+from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from tests.chains.roles import Teller, bound
@@ -36,6 +36,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield opened
 
 
+@pytest.mark.slow
 @given(
     role=st.sampled_from(["describer", "generator"]),
     params=st.dictionaries(st.text(), PLAIN, max_size=4),

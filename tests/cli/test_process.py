@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.studies.toy import TOY, write_suite
 
 MODULE = """\
@@ -59,6 +61,7 @@ def test_help_imports_nothing_heavy() -> None:
     }
 
 
+@pytest.mark.slow
 def test_interrupted_it_keeps_what_was_computed(tmp_path: Path) -> None:
     """Ctrl-C gives one line and exit code 130; the same command again goes on from there."""
     write_suite(tmp_path, TOY)

@@ -113,6 +113,7 @@ def test_the_baseline_is_measured_under_a_fresh_seed(home: Home) -> None:
     assert text == SMALL.replace("[chain]\n", f"[chain]\nseed = {seed_of(home)}\n")
 
 
+@pytest.mark.slow
 def test_later_runs_are_compared_under_the_same_conditions(home: Home) -> None:
     """The accepted checkpoint holds in a run of the suite as it is now, sample by sample the same."""
     (home.path / "test_toy.py").write_text(TEST_MODULE)

@@ -17,18 +17,17 @@ from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.models.api.request_params import ChatParams, ImageParams, ServerParams
+from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
 from pytest_cepbench.models.describers.describer_params import DescriberParams
-from pytest_cepbench.models.detectors.detector_params import ClassesParams, OwlParams
-from pytest_cepbench.models.encoders.encoder_params import (
-    EncoderParams,
-    InceptionParams,
-    TimmEncoderParams,
-    TransformersEncoderParams,
-    UnicomParams,
-)
-from pytest_cepbench.models.generators.generator_params import GeneratorParams
-from pytest_cepbench.models.unified.unified_params import UnifiedParams
+from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
+from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
+from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
+from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
+from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
+from pytest_cepbench.models.encoders.vectors import EncoderParams
+from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
+from pytest_cepbench.models.registry import SCHEMES
+from pytest_cepbench.models.unified.unified_model import UnifiedParams
 from pytest_cepbench.plugin.markers import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -108,9 +107,14 @@ def test_options_are_documented_with_both_twins() -> None:
     """The option table has every option, its ini key and its environment name, and no others."""
     (rows,) = tables(REFERENCE, "Options")
 
-    assert [column([row])[0] for row in rows] == [option.flag for option in OPTIONS]
-    assert column(rows, 1) == [option.ini for option in OPTIONS]
-    assert column(rows, 2) == [option.env for option in OPTIONS]
+    documented = zip(column(rows), column(rows, 1), column(rows, 2), strict=True)
+    assert sorted(documented) == sorted((o.flag, o.ini, o.env) for o in OPTIONS)
+
+
+def test_schemes_of_specs_are_documented() -> None:
+    """The page on models shows a spec of every scheme."""
+    page = MODELS.read_text(encoding="utf-8")
+    assert [name for name in SCHEMES if f"`{name}:" not in page and name] == []
 
 
 def test_short_options_are_documented() -> None:
@@ -165,12 +169,11 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
 def test_parameters_are_documented_with_their_defaults(
     heading: str, index: int, kind: type
 ) -> None:
-    """Each role's table has every parameter of its adapters in order, with its default."""
+    """Each role's table has every parameter of its adapters, with its default."""
     rows = tables(API_MODELS if heading == "Parameters" else MODELS, heading)[index]
-    fields = dataclasses.fields(kind)
+    defaults = {field.name: _default(field.default) for field in dataclasses.fields(kind)}
 
-    assert [column([row])[0] for row in rows] == [field.name for field in fields]
-    assert [row[1].strip("`") for row in rows] == [_default(field.default) for field in fields]
+    assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
 
 
 def _default(value: object) -> str:

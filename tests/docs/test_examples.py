@@ -193,6 +193,7 @@ def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
     assert {case.label for case in found} >= {"GC@1", "GC_FID@3 [shapes]"}
 
 
+@pytest.mark.slow
 def test_test_modules_of_the_page_gate(tmp_path: Path) -> None:
     """The test functions that the page shows pass with the suite's own models, once accepted."""
     shown = [block.text for block in blocks(SUITES) if block.kind == "python"]
@@ -281,6 +282,7 @@ def test_workflow_runs_no_input_as_a_command() -> None:
     assert all("${{" not in step.get("run", "") for step in _steps())
 
 
+@pytest.mark.slow
 def test_workflow_commands_gate(tmp_path: Path) -> None:
     """Its commands, run for real, accept a checkpoint, hold it, refuse a worse one; the files that
     it keeps are there.

@@ -33,6 +33,9 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
 from pytest_cepbench.metrics.student_t import t_upper_quantile
 
+pytestmark = pytest.mark.slow
+
+
 SMALL = Settings(runs=40, sizes=(20,), cases=(1, 8))
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
-from pytest_cepbench.gate.pairing import IncomparableError, pair
+from pytest_cepbench.gate.pairing import pair
 from tests.gate.build import SCORE, Scores, accepted, measured
 
 PLAIN = Policy(gate="threshold")

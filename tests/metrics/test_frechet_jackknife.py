@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without
-from pytest_cepbench.metrics.moments import TooFewError
 from tests.metrics.drifting_sets import agreement
 from tests.metrics.feature_sets import pair
 
@@ -132,6 +132,7 @@ def frechet(x: Array, y: Array, blocks: Labels, count: int) -> tuple[float, list
     return frechet_distance(x, y), frechet_distances_without(x, y, blocks, blocks, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "dimension"), [(120, 6), (40, 64)], ids=["n > D", "n < D"])
 @pytest.mark.parametrize("far", [0.0, 0.3], ids=["equal", "drifted"])
 def test_the_error_of_a_paired_difference_is_the_true_one(

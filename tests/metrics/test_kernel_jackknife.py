@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks, kernel_distance
-from pytest_cepbench.metrics.moments import TooFewError
 from tests.metrics.drifting_sets import agreement
 from tests.metrics.feature_sets import pair
 

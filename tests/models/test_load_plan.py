@@ -9,7 +9,8 @@ import pytest
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
 from pytest_cepbench.models.describers.describer_params import DescriberParams
-from pytest_cepbench.models.encoders.encoder_params import EncoderParams, TransformersEncoderParams
+from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
+from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model
 from pytest_cepbench.models.spec import parse_spec

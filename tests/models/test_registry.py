@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.protocols import BindContext, RoleName
-from pytest_cepbench.models.registry import bind, detect
-from pytest_cepbench.models.rule_based import SHAPES_ROLES
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.protocols import ROLE_NAMES, BindContext, RoleName
+from pytest_cepbench.models.registry import SCHEMES, Provider, Scheme, bind, detect
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
@@ -29,7 +28,7 @@ def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
 
 def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
     """`--model=shapes:` is allowed in each role but the judge's."""
-    assert detect(parse_spec("shapes:?miss=0.1")).roles == SHAPES_ROLES
+    assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles
 
 
 @pytest.mark.parametrize("role", ["generator", "encoder"])
@@ -86,13 +85,68 @@ def test_binding_imports_no_model_library(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "m", LLAVA)
     code = f"""
 import sys
-from pytest_cepbench.models import BindContext, bind, detect, parse_spec
+from pytest_cepbench.models.protocols import BindContext
+from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.models.spec import parse_spec
 spec = parse_spec({str(folder)!r})
 detect(spec)
 bound = bind(spec, "describer", BindContext(lambda path: path.name))
 assert bound.identity["fingerprint"]
 heavy = ("torch", "transformers", "diffusers", "open_clip", "timm", "huggingface_hub")
 print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name or "checkpoint")
+def test_every_scheme_has_a_provider_or_says_that_a_suite_replaces_it(scheme: Scheme) -> None:
+    """A scheme that parses and has no provider must not fall through to another one."""
+    if scheme.module:
+        assert isinstance(scheme.provider, Provider)
+    else:
+        with pytest.raises(SpecError, match=f"{scheme.name}: names .*by itself"):
+            detect(parse_spec(f"{scheme.name}:x"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name or "checkpoint")
+def test_the_example_of_a_scheme_parses_as_that_scheme(scheme: Scheme) -> None:
+    """Help and docs print the examples, so they must be written as the parser reads them."""
+    assert parse_spec(scheme.example).scheme == scheme.name
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        (text, role)
+        for scheme, text in {
+            "": "no/such",
+            "shapes": "shapes:",
+            "openai": "openai:m?revision=1",
+            "unicom": "unicom:nowhere.pt",
+            "cleanfid": "cleanfid:",
+        }.items()
+        for role in ROLE_NAMES
+        if role not in SCHEMES[scheme].roles
+    ],
+)
+def test_a_provider_refuses_the_roles_that_the_table_does_not_list(
+    context: BindContext, text: str, role: RoleName
+) -> None:
+    """The table is what users read: a role that it leaves out must be refused as a role."""
+    with pytest.raises(RoleError, match=role):
+        bind(parse_spec(text), role, context)
+
+
+def test_the_table_of_schemes_imports_no_provider() -> None:
+    """`--help` lists the schemes, and costs a user of plain pytest next to nothing."""
+    code = """
+import sys
+from pytest_cepbench.models.registry import SCHEMES, list_schemes
+assert len(list(list_schemes())) == len(SCHEMES)
+print([name for name in ("numpy", "PIL", "msgspec", "torch") if name in sys.modules])
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ

@@ -33,7 +33,8 @@ from pytest_cepbench.models.protocols import (
     Generator,
     RoleName,
 )
-from pytest_cepbench.models.rule_based import SHAPES_ROLES, bind_shapes
+from pytest_cepbench.models.registry import SCHEMES
+from pytest_cepbench.models.rule_based import bind_shapes
 from pytest_cepbench.models.spec import parse_spec
 
 STEPS = 3
@@ -95,6 +96,7 @@ def test_perfect_chains_stay_at_one(dataset: Dataset) -> None:
     assert similarities == pytest.approx(np.ones((len(dataset.samples), STEPS)), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["miss", "recolor", "reshape", "resize", "move", "swap", "blank"])
 def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
     """The mean over some samples of each category falls strictly with each knob by itself."""
@@ -222,7 +224,7 @@ def test_the_detector_knows_its_shapes_only(query: str) -> None:
         detector.detect([Image.new("RGB", (64, 64))], [["cross", query]])
 
 
-@pytest.mark.parametrize("role", SHAPES_ROLES)
+@pytest.mark.parametrize("role", SCHEMES["shapes"].roles)
 def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     """Bound to a role, the spec loads a model of that role with an identity of its own."""
     one = bound("shapes:", role)
@@ -235,7 +237,7 @@ def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     assert isinstance(one.load(), protocols[role])
     assert one.role == role
     assert one.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
-    others = [bound("shapes:", other) for other in SHAPES_ROLES if other != role]
+    others = [bound("shapes:", other) for other in SCHEMES["shapes"].roles if other != role]
     assert one.fingerprint not in [other.fingerprint for other in others]
 
 

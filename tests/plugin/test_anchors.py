@@ -52,6 +52,7 @@ def second(first: ScoredProject, tmp_path_factory: pytest.TempPathFactory) -> Sc
     return project
 
 
+@pytest.mark.slow
 def test_a_step_within_both_tolerances_holds(second: ScoredProject) -> None:
     """Against the last one and the anchor, each at half of alpha; the JSON has both."""
     ended = second.run(_step(2))
@@ -67,6 +68,7 @@ def test_a_step_within_both_tolerances_holds(second: ScoredProject) -> None:
     assert anchor["tolerance"] == 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["no-plugin", "n2"])
 def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_path: Path) -> None:
     """Each within the tolerance of the last: the anchor remembers, and the failure says so."""

@@ -54,6 +54,7 @@ def shapes_server() -> Iterator[FakeServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_models_behind_a_server_are_gated_like_others(
     project: Project,
     shapes_server: FakeServer,
@@ -116,6 +117,7 @@ def _said_everywhere(project: Project, terminal: str) -> list[int]:
     return [text.count(SERVED) for text in texts]
 
 
+@pytest.mark.slow
 def test_a_server_that_names_another_model_is_told_of_in_every_report(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

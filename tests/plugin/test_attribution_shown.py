@@ -97,6 +97,7 @@ def test_what_did_not_regress_is_not_followed(accepted: ScoredProject) -> None:
     assert ended.cases["overall-gc"]["attribution"] == ""
 
 
+@pytest.mark.slow
 def test_workers_say_the_same(accepted: ScoredProject, regressed: Ended) -> None:
     """The hops are the same wherever they are played."""
     assert accepted.run("-n", "2", WORSE).numbers == regressed.numbers

@@ -138,6 +138,7 @@ ODD_NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["-p", "no:xdist"], ["-n", "2"]], ids=["one", "two"])
 def test_odd_file_names_from_end_to_end(project: Project, arguments: list[str]) -> None:
     """Whatever a file system allows comes through collection, baseline, comparison and reports."""

@@ -52,6 +52,7 @@ def test_no_run_deletes_a_baseline(accepted: Project, arguments: tuple[str, ...]
     result.stdout.no_fnmatch_line("*deleted*")
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_users_own_snapshots_still_work(accepted: Project, arguments: tuple[str, ...]) -> None:
     """Beside the gate syrupy creates, holds, fails and prunes other snapshots as it always does."""

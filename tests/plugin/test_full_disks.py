@@ -14,6 +14,9 @@ from tests.disk import Disk, small_disk
 from tests.plugin.project import contents
 from tests.plugin.scored_project import ACCEPT, ScoredProject, model, scored_suite
 
+pytestmark = pytest.mark.slow
+
+
 CATEGORIES = ("one", "two", "three", "four")
 
 WORSE = model(drop=0.2)

@@ -171,6 +171,7 @@ def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> Non
     )
 
 
+@pytest.mark.slow
 def test_fewer_cases_have_larger_shares(many: ScoredProject) -> None:
     """What -k leaves out takes no share: a single case has all of alpha, two have half each."""
     ended = many.run("-n", "2", "-k", "c03 or c04")

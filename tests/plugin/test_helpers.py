@@ -115,6 +115,7 @@ def test_a_helper_changes_nothing_but_the_time(slow: Project) -> None:
     assert not (slow.path / ".cepbench" / "runs").exists()
 
 
+@pytest.mark.slow
 def test_what_a_dead_helper_had_is_done_by_the_run(
     slow: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

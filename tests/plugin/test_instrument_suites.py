@@ -9,6 +9,9 @@ import pytest
 
 from tests.plugin.project import Project
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).parents[2]
 
 FEW = ("--cep-samples=4",)

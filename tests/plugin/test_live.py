@@ -88,6 +88,7 @@ def _as_written(project: ScoredProject) -> list[str]:
     return terminal.everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [("-p", "no:xdist"), ("-v", "-n", "2")], ids=["single", "workers, verbose"]
 )
@@ -111,6 +112,7 @@ def test_lines_come_and_leave_no_trace(slow: ScoredProject, args: tuple[str, ...
     assert not (slow.path / ".cepbench" / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [("-p", "no:xdist"), ("-n", "2", "-W", "default")], ids=["single", "workers"]
 )

@@ -72,6 +72,7 @@ def test_cases_are_chosen_as_any_test_is(
     result.stdout.no_fnmatch_line("*INCOMPLETE*")
 
 
+@pytest.mark.slow
 def test_cases_are_chosen_on_workers_too(accepted: Project) -> None:
     """The ledger expects what the workers selected, not all that they collected."""
     result = accepted.run("-n", "2", "-k", "color or count")
@@ -98,6 +99,7 @@ def test_listing_cases_runs_and_judges_nothing(toy: Project) -> None:
     assert not (toy.path / ".cepbench").exists()
 
 
+@pytest.mark.slow
 def test_the_metrics_of_a_category_share_a_worker(accepted: Project) -> None:
     """With a model named, no worker loads what another one computes: one load per role and worker."""
     accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\n[metrics.s]")

@@ -117,6 +117,7 @@ def pytest_configure(config):
         assert len(store) == 0
 
 
+@pytest.mark.slow
 def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) -> None:
     """Nobody named it on the command line, so that the controller knows nothing of it."""
     photos.edit("suite.toml", "user_models:describer", "marked_models:each_its_own")
@@ -138,6 +139,7 @@ def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) ->
     assert photos.report()["verdict"] == "failed"
 
 
+@pytest.mark.slow
 def test_workers_that_agree_are_not_held_up(photos: Project) -> None:
     """Whether the model was named or not, two workers judge as one process does, with the same models."""
     assert (

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.evaluation.settings import ROLES
 from pytest_cepbench.plugin.options import OPTIONS
+from pytest_cepbench.plugin.terminal.header import short_name
 from tests.plugin.project import PHOTOS, SHAPES, Project
 
 # A value for the command line, one for the environment, one for the ini file; each is visible.
@@ -70,7 +71,7 @@ def _found(settings: dict[str, Any], name: str) -> str:
 
 def test_every_option_is_tried_below() -> None:
     """An option that is added gets its values, and so its twins are tested."""
-    assert list(VALUES) == [option.name for option in OPTIONS]
+    assert sorted(VALUES) == sorted(option.name for option in OPTIONS)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -139,12 +140,12 @@ def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_header_says_what_is_gated_against_what(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Model under test first, then the roles named, the folders, and where settings came from."""
+    """With `-v` whole specs and identities, the roles named, and where settings came from."""
     monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.1")
     toy.write("pytest.ini", "[pytest]\ncepbench_tolerance = 0.5\n")
     result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only", "-q", "-q")
     result.stdout.no_fnmatch_line("cepbench: *")
-    result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only")
+    result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only", "-v")
     result.stdout.fnmatch_lines(
         [
             "cepbench: model under test, describer: shapes:?miss=0.1 (*miss=0.1)",
@@ -154,6 +155,56 @@ def test_the_header_says_what_is_gated_against_what(
             "cepbench: generator from CEPBENCH_GENERATOR, tolerance from ini cepbench_tolerance",
         ]
     )
+
+
+def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model under test, what it is compared with, and a line for each suite; reports have all."""
+    monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.0")
+    result = accepted.run_here("--model=shapes:?miss=0.25&swap=0.125&move=0.5", "-k", "color")
+    assert [line for line in result.outlines if line.startswith("cepbench: ")] == [
+        (
+            "cepbench: model under test, describer: shapes:?... "
+            "(the shapes world's own describer c0ff9ee56746fbc7)"
+        ),
+        "cepbench: baselines baselines, store .cepbench/store",
+        (
+            "cepbench: suite toy gates describer shapes:?... "
+            "(generator shapes:?move=0.0, encoder shapes:) against baselines/toy"
+        ),
+    ]
+    assert any("miss=0.25&swap=0.125&move=0.5 (" in line for line in accepted.report()["setup"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "short"),
+    [
+        ("shapes:?miss=0.1", "shapes:?miss=0.1"),
+        ("runs/step-8000", "runs/step-8000"),
+        ("reference/checkpoints/describer-step2000", "describer-step2000"),
+        ("reference/checkpoints/clip?dtype=float32", "clip?..."),
+        ("/a/folder/that/ends/with/a/slash/step-2/", "step-2"),
+        ("python:package.of_ours.models:describer?mood=calm", "python:package.of_ours.models:describer?..."),
+        ("openai:org/model?base_url=http://localhost:8000/v1", "model?..."),
+    ],
+)  # fmt: skip
+def test_short_names_of_specs(spec: str, short: str) -> None:
+    """A short spec is its own name; of a longer one the end of its path, and a sign of parameters."""
+    assert short_name(spec) == short
+
+
+def test_flags_whose_place_is_the_ini_file_are_read_with_a_note(accepted: Project) -> None:
+    """One line in the header says where the setting belongs; `--help` does not list the flag."""
+    given = ("--cep-pairing=common", "--cep-attribute=0", "-k", "color")
+    result = accepted.run_here(*given)
+    result.stdout.fnmatch_lines(
+        ["cepbench: --cep-pairing is still read; its place is the ini file: cepbench_pairing"]
+    )
+    accepted.write("pytest.ini", "[pytest]\ncepbench_pairing = common\n")
+    result = accepted.run_here("-k", "color")
+    result.stdout.no_fnmatch_line("*is still read*")
+    shown = accepted.run_here("--help")
+    shown.stdout.no_fnmatch_line("  --cep-pairing*")
+    shown.stdout.fnmatch_lines(["cepbench: advanced (*cepbench_pairing*", "  cepbench_pairing (*"])
 
 
 def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,7 @@ def test_the_same_hooks_leave_a_case_that_holds_alone(accepted: Project) -> None
     assert accepted.report()["verdict"] == "passed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hooks", [("fresh", "finish"), ("logreport", "main")], ids="-".join)
 def test_workers_keep_what_hooks_take_from_reports(
     accepted: Project, hooks: tuple[str, ...]

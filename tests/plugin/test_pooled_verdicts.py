@@ -70,6 +70,7 @@ def test_it_costs_no_further_error(faint: Ended) -> None:
     )
 
 
+@pytest.mark.slow
 def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
     """Wherever its cases were judged."""
     ended = accepted.run("-n", "2", FAINT)
@@ -88,6 +89,7 @@ def test_it_speaks_of_the_cases_of_the_run(accepted: ScoredProject) -> None:
     alone.lines.fnmatch_lines(["  none of the suite's primary cases is in this run"])
 
 
+@pytest.mark.slow
 def test_updating_and_choosing_by_marker_leave_it_out(
     accepted: ScoredProject, tmp_path: Path
 ) -> None:

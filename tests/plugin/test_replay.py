@@ -66,6 +66,7 @@ def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
     assert photos.effort() == (0, 0)
 
 
+@pytest.mark.slow
 def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> None:
     """The same numbers in every way to run, with the pictures of the other tool in the report."""
     _write_chains(photos)

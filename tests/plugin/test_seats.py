@@ -135,7 +135,7 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
 def test_a_fixed_detector_is_part_of_what_is_compared(tasks: Project) -> None:
     """`--detector` replaces the suite's, and a baseline made with another one is incomparable."""
     assert tasks.run_here("--snapshot-update", "-k", "colors").ret == pytest.ExitCode.OK
-    result = tasks.run_here("--detector=python:own:detector", "-k", "colors")
+    result = tasks.run_here("-v", "--detector=python:own:detector", "-k", "colors")
     assert tasks.verdicts() == {"colors-mgg": "incomparable"}
     result.stdout.fnmatch_lines(["cepbench: detector: python:own:detector (*"])
     result.stdout.fnmatch_lines(["  detector: baseline the shapes world's own detector *, now *"])
@@ -172,7 +172,7 @@ def test_further_encoders_by_name(project: Project) -> None:
         "b=python:own:encoder?name=b",
         "--cep-encoder=a=python:own:encoder?name=a",
     )
-    result = project.run("-k", "mcd", *named, "--encoder=shapes:")
+    result = project.run("-v", "-k", "mcd", *named, "--encoder=shapes:")
     found = {case["part"]: case["identity"] for case in project.report()["cases"]}
     assert "own:encoder" in found["text-to-text"]["a"]
     assert "name': 'b'" in found["image-to-image"]["b"]
@@ -211,7 +211,9 @@ def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
     """A slip of the pen would else leave the suite's own encoder in its seat, unseen."""
     project.suite(DRIFT)
     result = project.run_here("--encoder=b=shapes:", "--encoder=bb=shapes:", "-k", "image-to-image")
-    result.stdout.fnmatch_lines(["cepbench: no suite here has an encoder 'bb' (--encoder bb=...)"])
+    result.stdout.fnmatch_lines(
+        ["cepbench: no suite here has an encoder 'bb' (--encoder bb=...) Did you mean 'b'?"]
+    )
 
 
 def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
@@ -240,6 +242,7 @@ def test_a_curve_that_tells_no_rate_is_an_error_verdict(project: Project) -> Non
     result.stdout.fnmatch_lines(["  SDR text-to-text: no rate, *"])
 
 
+@pytest.mark.slow
 def test_several_suites_in_one_folder(project: Project, mode: tuple[str, ...]) -> None:
     """One module, a suite file for each test, every case judged and named by its own suite."""
     project.write("suite.toml", SHAPES)

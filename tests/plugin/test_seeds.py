@@ -22,6 +22,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["no-plugin", "n2"])
 def test_replicates_have_seeds_of_their_own_and_count_once(
     accepted: ScoredProject, mode: str

@@ -33,6 +33,7 @@ def owner(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     return server
 
 
+@pytest.mark.slow
 def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> None:
     """What two workers have published, another machine only reads; numbers are the same."""
     project.suite((ROOT / "suites" / "instrument" / "suite.toml").read_text())
@@ -91,12 +92,13 @@ def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
     result = toy.run_here("--model=shapes:", "--cep-publish=lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     said = "--cep-publish '*lib': * results were not uploaded (there is no such bucket or folder): "
-    result.stdout.fnmatch_lines([f"infrastructure: {said}cepbench store push does it later"])
+    result.stdout.fnmatch_lines([f"infrastructure: {said}cepbench store push uploads them later"])
     (told,) = toy.report()["infrastructure"]
-    assert told.endswith("cepbench store push does it later")
+    assert told.endswith("cepbench store push uploads them later")
     assert not (toy.path / "lib").exists()
 
 
+@pytest.mark.slow
 def test_a_long_upload_at_the_end_is_announced(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

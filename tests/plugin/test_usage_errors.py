@@ -63,14 +63,69 @@ def test_a_mistake_is_one_message(
 
 
 def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Project) -> None:
-    """A word that names no role, on the command line and in the ini file."""
-    result = project.run_here("--cep-role=interleaver")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cep-role: invalid choice: 'interleaver'*"])
+    """The same words on the command line and in the ini file, with the nearest role."""
+    assert_one_message(
+        project.run_here("--cep-role=descriver"),
+        "--cep-role 'descriver': one of describer, generator, encoder",
+        "Did you mean 'describer'?",
+    )
     project.write("pytest.ini", "[pytest]\ncepbench_role = interleaver\n")
     assert_one_message(
         project.run_here(), "cepbench_role 'interleaver'", "describer, generator, encoder"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("--cep-tolerence=0.1", "--cep-tolerance"),
+        ("--modle=shapes:", "--model"),
+        ("--cep_model=shapes:", "--cep-model"),
+    ],
+)
+def test_a_mistyped_option_answers_with_the_nearest(
+    project: Project, given: str, meant: str
+) -> None:
+    """Pytest's own message on an unknown option, and one line more."""
+    result = project.run_here(given)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    flag = given.partition("=")[0]
+    result.stderr.fnmatch_lines(
+        [f"*unrecognized arguments: {given}", f"  {flag}: did you mean {meant}?"]
+    )
+
+
+def test_options_of_others_have_no_suggestion(project: Project) -> None:
+    """An unknown option that is like none of ours is pytest's business alone."""
+    result = project.run_here("--cov-report=html")
+    result.stderr.fnmatch_lines(["*unrecognized arguments: --cov-report=html"])
+    result.stderr.no_fnmatch_line("*did you mean*")
+
+
+def test_a_mistyped_name_in_the_ini_file_is_an_error(project: Project) -> None:
+    """It would else set nothing, and the run would be gated by another tolerance."""
+    project.write("pytest.ini", "[pytest]\ncepbench_tolerence = 0.1\n")
+    assert_one_message(
+        project.run_here(), "ini cepbench_tolerence", "Did you mean 'cepbench_tolerance'?"
+    )
+
+
+def test_a_mistyped_variable_is_said_in_the_header(
+    toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning only, since the name may be somebody else's."""
+    monkeypatch.setenv("CEPBENCH_TOLERENCE", "0.1")
+    monkeypatch.setenv("CEPBENCH_MODEL_CARDS_FOLDER", "cards")
+    result = toy.run_here("--collect-only")
+    result.stdout.fnmatch_lines(
+        [
+            (
+                "cepbench: the environment variable CEPBENCH_TOLERENCE is not read: did you mean "
+                "CEPBENCH_TOLERANCE?"
+            )
+        ]
+    )
+    result.stdout.no_fnmatch_line("*MODEL_CARDS*")
 
 
 def test_a_mistake_stops_the_run_before_workers_start(toy: Project) -> None:

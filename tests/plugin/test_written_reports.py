@@ -21,6 +21,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["no-plugin", "n2"])
 def test_three_files_say_the_same(accepted: ScoredProject, mode: str) -> None:
     """Beside each other under one name; what data sets named is escaped in page and summary."""

@@ -13,7 +13,7 @@ pytest.importorskip("diffusers", reason="the reference models need the [models] 
 
 from damage import DAMAGES
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 FAULTS = {
     "nan": "holds NaN or infinite values in model.multi_modal_projector.linear_1.weight",

@@ -28,7 +28,7 @@ from tests.models.binding import bind_text
 pytest.importorskip("torch", reason="the reference models need the [models] extra")
 pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 

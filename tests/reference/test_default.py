@@ -23,7 +23,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from gating import Gate, Outcome
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).parents[2]
 
 TEST = f"{ROOT}/suites/instrument/test_instrument.py::test_drift[overall-gc]"

@@ -19,7 +19,7 @@ pytest.importorskip("transformers", reason="the reference models need the [model
 import regress  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 Make = Callable[..., Path]
 

@@ -23,7 +23,7 @@ from tests.reference.conftest import REFERENCE
 pytest.importorskip("torch", reason="the training needs the [models] extra")
 pytest.importorskip("diffusers", reason="the training needs the [models] extra")
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 Train = Callable[..., None]
 

@@ -16,6 +16,7 @@ from tests.report.results import FULL, RESULTS
 _PART, _METRIC = POOLED
 
 
+@pytest.mark.slow
 @given(st.lists(RESULTS, max_size=6))
 def test_every_case_is_counted_once(results: list[CaseResult]) -> None:
     """The counts add up to the number of cases, and name nothing that is not there."""

@@ -12,10 +12,11 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
-from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import export_store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.side_tables import today
 from tests.artifacts.files import noise
 
 

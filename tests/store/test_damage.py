@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Result, Store, StoredResult
+from pytest_cepbench.store.database import inode, rebuild
 from tests.artifacts.files import noise
 from tests.store.strategies import same
 
@@ -160,6 +161,7 @@ def test_a_ruined_index_starts_anew(root: Path, index: Path, spoil: object) -> N
         assert store.damage == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(place=st.integers(0, 2**20))
 def test_no_flipped_bit_gives_a_wrong_result(sound_index: Path, place: int) -> None:
@@ -180,6 +182,22 @@ def test_no_flipped_bit_gives_a_wrong_result(sound_index: Path, place: int) -> N
         except StoreError as error:
             refused = str(error)
     assert refused is None or (bit // 8 < PAGE and "--cep-store" in refused)
+
+
+def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
+    """A second process that found the same damage leaves the new file where it is."""
+    with Store(root) as store:
+        store.put([StoredResult("kept", "a text")])
+    damaged = inode(index)
+    saved, aside = rebuild(index, damaged)
+    assert saved > 0
+    assert aside != index
+    rebuilt = inode(index)
+    assert rebuild(index, damaged) == (0, index)
+    assert inode(index) == rebuilt
+    assert list(root.glob("index.damaged-*.sqlite")) == [aside]
+    with Store(root) as store:
+        assert store.get(["kept"]) == {"kept": "a text"}
 
 
 def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, index: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import ExportSummary, Wanted, export_store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.merge import merge
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
-from pytest_cepbench.store.sources import FolderSource, TarSource
+from pytest_cepbench.store.merge import FolderSource, TarSource, merge
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.side_tables import today
 from tests.store.filling import (
     age,
     contents,
@@ -135,8 +135,17 @@ def test_a_copy_that_is_there_is_replaced_only_by_force(
     (tmp_path / "notes" / "mine").write_text("mine")
     (tmp_path / "notes.tar").write_text("mine")
     (tmp_path / "link.tar").symlink_to(root / INDEX)
+    (tmp_path / "link to a copy.tar").symlink_to(frozen(root, tmp_path / "linked.tar"))
+    with tarfile.open(tmp_path / "empty.tar", "w:"):
+        pass
+    with tarfile.open(tmp_path / "photos.tar", "w:") as archive:
+        archive.add(tmp_path / "notes" / "mine", "mine")
+        archive.add(root / INDEX, INDEX)
     before = contents(tmp_path)
-    for other in ("live", "bare", "with notes", "notes", "notes.tar", "link.tar"):
+    for other in (
+        *("live", "bare", "with notes", "notes", "notes.tar", "link.tar"),
+        *("link to a copy.tar", "empty.tar", "photos.tar"),
+    ):
         with pytest.raises(StoreError, match="not what cepbench store export made"):
             export(root, tmp_path / other, lambda *_: True, force=True)
     assert {n: d for n, d in contents(tmp_path).items() if n in before} == before

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.gc import Collection, GcCriteria, choose, collect
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.readonly import ReadonlyStore
 from tests.store.filling import age, age_images, fill, key_of, picture, results_of
 
 OLD, NEW = "a" * 16, "b" * 16
@@ -39,7 +40,7 @@ def plan(root: Path, criteria: GcCriteria) -> Collection:
 
 def numbers_of(going: Collection) -> list[int]:
     """Which numbers go, whole."""
-    keys = {entry.key for entry in going.going}
+    keys = {entry.key for entry in going.entries}
     found = [n for n in range(10) if results_of(range(n, n + 1)).keys() <= keys]
     assert len(keys) == 3 * len(found)
     return found
@@ -94,7 +95,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
             assert (image is not None) == (number > 3)
         assert store.damage == []
     assert (root / INDEX).stat().st_size < size - 250_000
-    assert plan(root, criteria).going == ()
+    assert plan(root, criteria).entries == ()
 
 
 def test_images_that_nobody_refers_to(root: Path) -> None:

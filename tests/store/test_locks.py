@@ -19,67 +19,67 @@ PATIENCE = 10.0
 
 
 @pytest.fixture
-def claims(tmp_path: Path) -> WorkLocks:
-    """An empty folder of claims."""
+def locks(tmp_path: Path) -> WorkLocks:
+    """An empty folder of locks."""
     return WorkLocks(tmp_path / "claims")
 
 
-def die_with(claims: WorkLocks, name: str, run: str) -> None:
+def die_with(locks: WorkLocks, name: str, run: str) -> None:
     """Have a process take some work and die over it."""
     child = os.fork()
     if child == 0:
-        held = claims.take(name, run)
+        held = locks.acquire(name, run)
         os._exit(0 if held else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_one_has_the_others_do_not_get(claims: WorkLocks, tmp_path: Path) -> None:
+def test_what_one_has_the_others_do_not_get(locks: WorkLocks, tmp_path: Path) -> None:
     """Until it is given back; other work is free meanwhile."""
-    mine = claims.take("a", "run")
+    mine = locks.acquire("a", "run")
     assert mine is not None
     with mine:
-        assert claims.take("a", "run") is None
-        other = claims.take("b", "run")
+        assert locks.acquire("a", "run") is None
+        other = locks.acquire("b", "run")
         assert other is not None
         with other:
             pass
-    again = claims.take("a", "run")
+    again = locks.acquire("a", "run")
     assert again is not None
     with again:
-        assert again.deaths == 0
+        assert again.crashes == 0
     assert not list((tmp_path / "claims").glob("*.lock"))
 
 
-def test_a_claim_ends_with_its_process_and_its_death_is_known(claims: WorkLocks) -> None:
+def test_a_claim_ends_with_its_process_and_its_death_is_known(locks: WorkLocks) -> None:
     """To the same run; the next one begins without a word of it."""
-    die_with(claims, "a", "run")
-    die_with(claims, "a", "run")
-    third = claims.take("a", "run")
+    die_with(locks, "a", "run")
+    die_with(locks, "a", "run")
+    third = locks.acquire("a", "run")
     assert third is not None
     with third:
-        assert third.deaths == 2
-    die_with(claims, "a", "run")
-    later = claims.take("a", "another")
+        assert third.crashes == 2
+    die_with(locks, "a", "run")
+    later = locks.acquire("a", "another")
     assert later is not None
     with later:
-        assert later.deaths == 0
+        assert later.crashes == 0
 
 
-def test_deaths_are_remembered_where_they_are_to_be(claims: WorkLocks) -> None:
+def test_deaths_are_remembered_where_they_are_to_be(locks: WorkLocks) -> None:
     """Whoever leaves such work alone leaves its history too."""
-    die_with(claims, "a", "run")
-    seen = claims.take("a", "run")
+    die_with(locks, "a", "run")
+    seen = locks.acquire("a", "run")
     assert seen is not None
     with seen:
         seen.keep = True
-    again = claims.take("a", "run")
+    again = locks.acquire("a", "run")
     assert again is not None
     with again:
-        assert again.deaths == 1
+        assert again.crashes == 1
 
 
 def test_who_works_alone_waits_for_the_others_and_they_for_it(
-    claims: WorkLocks, tmp_path: Path
+    locks: WorkLocks, tmp_path: Path
 ) -> None:
     """Those who come meanwhile make room before they wait."""
     order: list[str] = []
@@ -87,7 +87,7 @@ def test_who_works_alone_waits_for_the_others_and_they_for_it(
 
     def alone() -> None:
         started.set()
-        with claims.alone():
+        with locks.exclusive():
             order.append("alone begins")
             assert room.wait(PATIENCE)
             order.append("alone ends")
@@ -98,12 +98,12 @@ def test_who_works_alone_waits_for_the_others_and_they_for_it(
             room.set()
 
         asked.set()
-        with claims.together(make_room):
+        with locks.shared(make_room):
             order.append("another works")
 
     first = threading.Thread(target=alone)
     second = threading.Thread(target=another)
-    with claims.together(lambda: None):
+    with locks.shared(lambda: None):
         first.start()
         assert started.wait(PATIENCE)
         while not _is_wanted(tmp_path / "claims"):
@@ -128,18 +128,18 @@ def _is_wanted(folder: Path) -> bool:
     return False
 
 
-def test_many_work_together(claims: WorkLocks) -> None:
+def test_many_work_together(locks: WorkLocks) -> None:
     """Nobody waits where nobody wants to be alone."""
-    with claims.together(pytest.fail), claims.together(pytest.fail):
+    with locks.shared(pytest.fail), locks.shared(pytest.fail):
         pass
 
 
-def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(claims: WorkLocks) -> None:
+def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(locks: WorkLocks) -> None:
     """A process that forked while it had some work and died: its death is known, nobody waits."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        held = claims.take("a", "run")
+        held = locks.acquire("a", "run")
         grandchild = os.fork()
         if grandchild == 0:
             os.close(writing)
@@ -149,58 +149,58 @@ def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(claims: Wor
     assert os.waitpid(child, 0)[1] == 0
     os.close(reading)
     try:
-        mine = claims.take("a", "run")
+        mine = locks.acquire("a", "run")
         assert mine is not None
         with mine:
-            assert mine.deaths == 1
-            assert claims.take("a", "run") is None
+            assert mine.crashes == 1
+            assert locks.acquire("a", "run") is None
     finally:
         os.close(writing)
 
 
-def test_what_was_given_back_is_free_although_a_child_lives(claims: WorkLocks) -> None:
+def test_what_was_given_back_is_free_although_a_child_lives(locks: WorkLocks) -> None:
     """A process that was forked meanwhile has the files open still, and no lock."""
     reading, writing = os.pipe()
     for keep in (True, False):
-        mine = claims.take("a", "run")
+        mine = locks.acquire("a", "run")
         assert mine is not None
-        with mine, claims.together(pytest.fail):
+        with mine, locks.shared(pytest.fail):
             mine.keep = keep
             child = os.fork()
             if child == 0:
                 os.close(writing)
                 os.read(reading, 1)
                 os._exit(0)
-        again = claims.take("a", "run")
+        again = locks.acquire("a", "run")
         assert again is not None
-        with again, claims.alone():
+        with again, locks.exclusive():
             pass
     os.close(reading)
     os.close(writing)
 
 
-def test_signs_of_life(claims: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signs_of_life(locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time since a holder gave one can be seen by others, of one work and of any."""
-    monkeypatch.setattr("pytest_cepbench.store.locks._BEAT", 0.0)
-    assert claims.silence("a") == claims.silence() == float("inf")
-    mine, other = claims.take("a", "run"), claims.take("b", "run")
+    monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 0.0)
+    assert locks.since_heartbeat("a") == locks.since_heartbeat() == float("inf")
+    mine, other = locks.acquire("a", "run"), locks.acquire("b", "run")
     assert mine is not None
     assert other is not None
     with mine, other:
         for name in ("a", "b"):
             os.utime(tmp_path / "claims" / f"{name}.lock", (0, time.time() - 100))
-        assert 99 < claims.silence("a") < 200
-        claims.beat()
-        assert claims.silence("a") < 50
-    other = claims.take("b", "run")
+        assert 99 < locks.since_heartbeat("a") < 200
+        locks.heartbeat()
+        assert locks.since_heartbeat("a") < 50
+    other = locks.acquire("b", "run")
     assert other is not None
     with other:
-        claims.beat()  # no word of what was given back
-        assert claims.silence("a") == float("inf")
+        locks.heartbeat()  # no word of what was given back
+        assert locks.since_heartbeat("a") == float("inf")
 
 
 def test_nobody_waits_for_ever_for_a_turn(
-    claims: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever works alone, or beside others, and is stopped there, is waited for until a limit."""
     monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.2)
@@ -208,14 +208,14 @@ def test_nobody_waits_for_ever_for_a_turn(
     for alone in (True, False):
         child = os.fork()
         if child == 0:
-            with claims.alone() if alone else claims.together(lambda: None):
+            with locks.exclusive() if alone else locks.shared(lambda: None):
                 os.write(writing, b"x")
                 os.kill(os.getpid(), signal.SIGSTOP)
             os._exit(0)
         os.read(reading, 1)
         made_room: list[bool] = []
-        turn = claims.together(lambda: made_room.append(True)) if alone else claims.alone()  # noqa: B023 - called at once
-        with pytest.raises(StoreError, match="has stored nothing: end it, or"), turn:
+        turn = locks.shared(lambda: made_room.append(True)) if alone else locks.exclusive()  # noqa: B023 - called at once
+        with pytest.raises(StoreError, match="has stored nothing: end that process, or"), turn:
             pytest.fail("it was not waited for")
         assert bool(made_room) == alone
         os.kill(child, signal.SIGCONT)
@@ -225,25 +225,25 @@ def test_nobody_waits_for_ever_for_a_turn(
 
 
 def test_a_wait_goes_on_while_there_are_signs_of_life(
-    claims: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that works alone for long, and stores what it makes, is waited for."""
     monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.3)
-    monkeypatch.setattr("pytest_cepbench.store.locks._BEAT", 0.0)
+    monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 0.0)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         own = WorkLocks(tmp_path / "claims")
-        held = own.take("a", "run")
+        held = own.acquire("a", "run")
         assert held is not None
-        with held, own.alone():
+        with held, own.exclusive():
             os.write(writing, b"x")
             for _ in range(20):
-                own.beat()
+                own.heartbeat()
                 time.sleep(0.05)
         os._exit(0)
     os.read(reading, 1)
-    with claims.together(lambda: None):
+    with locks.shared(lambda: None):
         pass
     assert os.waitpid(child, 0)[1] == 0
 
@@ -251,17 +251,17 @@ def test_a_wait_goes_on_while_there_are_signs_of_life(
 def test_a_claim_that_cannot_be_noted_is_not_kept(tmp_path: Path) -> None:
     """On a disk without space for a line: an error of the store, no lock, no empty file."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    claims = WorkLocks(tmp_path / "claims")
+    locks = WorkLocks(tmp_path / "claims")
     files = list(Path("/dev/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # Python has the signal ignored
     try:
         with pytest.raises(StoreFullError):
-            claims.take("a", "run")
+            locks.acquire("a", "run")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(list(Path("/dev/fd").iterdir())) == len(files)
     assert not list((tmp_path / "claims").iterdir())
-    mine = claims.take("a", "run")
+    mine = locks.acquire("a", "run")
     assert mine is not None
     with mine:
-        assert mine.deaths == 0
+        assert mine.crashes == 0

@@ -13,12 +13,11 @@ import pytest
 from pytest_cepbench.artifacts import encode_image
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
-from pytest_cepbench.store.access_log import today
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import MOST_BYTES, image_path
-from pytest_cepbench.store.merge import MergeSummary, merge
-from pytest_cepbench.store.readonly import INDEX
-from pytest_cepbench.store.sources import FolderSource, TarSource
-from pytest_cepbench.store.stored_result import seal
+from pytest_cepbench.store.merge import FolderSource, MergeSummary, TarSource, merge
+from pytest_cepbench.store.rows import seal
+from pytest_cepbench.store.side_tables import today
 from tests.store.filling import contents, database, fill, frozen, key_of, picture, results_of
 from tests.store.strategies import same
 
@@ -53,7 +52,7 @@ def test_results_and_images_are_taken_over(store: Store, other: Path) -> None:
     """With their provenance and their time; a second time there is nothing more to take."""
     theirs = results_of(range(3))
     merged = take_over(store, other)
-    assert (merged.results, merged.images, merged.there, merged.refused) == (9, 3, 0, {})
+    assert (merged.results, merged.images, merged.present, merged.refused) == (9, 3, 0, {})
     found = store.get(theirs)
     assert all(same(found[key], theirs[key]) for key in theirs)
     assert all(store.get_image(picture(n).digest) is not None for n in range(3))
@@ -61,13 +60,13 @@ def test_results_and_images_are_taken_over(store: Store, other: Path) -> None:
         ('{"model": "' + "a" * 16 + '"}',)
     ]
     again = take_over(store, other)
-    assert (again.results, again.images, again.there) == (0, 0, 9)
+    assert (again.results, again.images, again.present) == (0, 0, 9)
 
 
 def test_the_first_result_stays(store: Store, other: Path) -> None:
     """What is here already counts."""
     store.put([StoredResult(TEXT, "mine")])
-    assert take_over(store, other).there == 1
+    assert take_over(store, other).present == 1
     assert store.get([TEXT]) == {TEXT: "mine"}
 
 

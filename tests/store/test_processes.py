@@ -16,8 +16,7 @@ import pytest
 from benchmarks.store_under_load import killed, together
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.database import in_place
-from pytest_cepbench.store.readonly import INDEX
+from pytest_cepbench.store.database import INDEX, replacement_lock
 from tests.store.writer import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -133,16 +132,16 @@ def test_nobody_waits_for_ever_to_open_the_index(
 ) -> None:
     """A process that was stopped while it had it to itself is named, and not waited for."""
     monkeypatch.setattr("pytest_cepbench.store.database.PATIENCE", 0.3)
-    monkeypatch.setattr("pytest_cepbench.store.database._LOOK", 0.1)
+    monkeypatch.setattr("pytest_cepbench.store.database._POLL_SECONDS", 0.1)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        with in_place(tmp_path / INDEX):
+        with replacement_lock(tmp_path / INDEX):
             os.write(writing, b"x")
             os.kill(os.getpid(), signal.SIGSTOP)
         os._exit(0)
     os.read(reading, 1)
-    with pytest.raises(StoreError, match="another process has opened or mended the index"):
+    with pytest.raises(StoreError, match="another process has been opening or repairing the index"):
         Store(tmp_path)
     os.kill(child, signal.SIGCONT)
     assert os.waitpid(child, 0)[1] == 0

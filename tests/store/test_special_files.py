@@ -11,11 +11,10 @@ import pytest
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ImageRef, Store, StoredResult
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX
 from pytest_cepbench.store.remote.object_store import MARKER, image_name, result_name
-from pytest_cepbench.store.rows import MOST_PAYLOAD
-from pytest_cepbench.store.stored_result import seal
+from pytest_cepbench.store.rows import MOST_PAYLOAD, seal
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
 
@@ -119,7 +118,10 @@ def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
     with Store(root) as store:
         store.put([StoredResult("a", "text")])
         root.rename(tmp_path / "elsewhere")
-        for act in (lambda: store.put_image(picture(0)), lambda: store.claims.take("name", "run")):
+        for act in (
+            lambda: store.put_image(picture(0)),
+            lambda: store.locks.acquire("name", "run"),
+        ):
             with pytest.raises(StoreError, match="cannot be used"):
                 act()
         assert store.put([StoredResult("b", "text")]) == {"b": "text"}

@@ -32,7 +32,7 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
         keys = [key_of(f"{worker} {number}") for worker in range(8) for number in range(25)]
         assert store.get(keys).keys() == set(keys)
         assert (len(store), len(store.damage)) == (225, 200)
-        assert store.noted(["last"])["last"].endswith(" 24")
+        assert store.notes(["last"])["last"].endswith(" 24")
 
 
 def test_the_last_note_counts(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_the_last_note_counts(tmp_path: Path) -> None:
         store.note("b", "2")
         store.note("a", "3")
     with Store(tmp_path) as store:
-        assert store.noted(["a", "b", "c"]) == {"a": "3", "b": "2"}
-        assert store.noted([]) == {}
+        assert store.notes(["a", "b", "c"]) == {"a": "3", "b": "2"}
+        assert store.notes([]) == {}
 
 
 def test_a_store_of_an_earlier_version_is_taken_on(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_store_of_an_earlier_version_is_taken_on(tmp_path: Path) -> None:
         connection.execute("DROP TABLE used")
     with Store(tmp_path) as store:
         store.note("a", "1")
-        assert store.noted(["a"]) == {"a": "1"}
+        assert store.notes(["a"]) == {"a": "1"}
         assert store.get(["k"]) == {"k": "text"}
 
 

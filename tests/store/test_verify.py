@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.verify import VerifyReport, inspect, repair
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
 
@@ -67,17 +68,17 @@ def test_damage_of_every_kind(root: Path) -> None:
     assert wrong(found) == {
         "rows": (key_of("text 0"),),
         "files": (str(root / "new" / "weights"),),
-        "pictures": ((picture(0).digest, "its pixels do not match its name"),),
+        "damaged_images": ((picture(0).digest, "its pixels do not match its name"),),
         "lost": (key_of("image 1"),),
         "unused": (picture(3).digest,),
-        "strangers": (root / "images" / "notes.txt",),
+        "foreign": (root / "images" / "notes.txt",),
     }
     with Store(root) as store:
         repair(store, found)
         assert store.damage == []
     again = look(root)
     assert again.sound
-    assert wrong(again).keys() == {"unused", "strangers"}
+    assert wrong(again).keys() == {"unused", "foreign"}
     assert again.results == 3 * COUNT - 4
 
 

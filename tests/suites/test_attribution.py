@@ -53,6 +53,7 @@ def _attribute(
     return attribute(candidate.run, candidate.cases[case], _step(baseline), ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["1", "3", "5", "1-5", "1-3-5"])
 @pytest.mark.parametrize("case", ["overall-gc", "a-gc", "overall-gc_fid"])
 def test_costs_of_a_describer_are_those_of_models_that_spoil_less(
@@ -62,6 +63,7 @@ def test_costs_of_a_describer_are_those_of_models_that_spoil_less(
     _check_truth(cast, LONG + "[metrics.gc]\n[metrics.gc_fid]\n", "describer", at, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["1", "3-5", "1-3-5"])
 @pytest.mark.parametrize("case", ["overall-mgg", "overall-mgg-colors", "overall-s", "overall-mcd"])
 def test_costs_of_a_generator_in_text_first_chains(cast: Setter, at: str, case: str) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import CepError, DatasetError, SuiteError
+from pytest_cepbench.errors import CepError, DataAbsentError, DatasetError, SuiteError
 from pytest_cepbench.suites import Suite, load_data, load_suite
-from pytest_cepbench.suites.data import DataAbsentError
 from tests.plugin.project import PHOTOS, SHAPES
 
 LOADER = """\

@@ -141,6 +141,7 @@ def test_leaving_out_too_many_is_a_mistake(tmp_path: Path, skip: int, said: str)
         load_data(load_suite(path), {})
 
 
+@pytest.mark.slow
 def test_a_run_over_few_samples(project: Project) -> None:
     """So many of each category, with the same numbers on two workers, and a baseline of their own."""
     project.suite(SHAPES.replace("category = 2", "category = 6"))

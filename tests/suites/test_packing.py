@@ -12,7 +12,6 @@ from PIL import Image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -71,7 +70,7 @@ def played(
     TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
 
     def place(seat: RoleAssignment) -> BoundRole:
-        return replace(bind(parse_spec(seat.spec), seat.role, roster.context), small=small)
+        return replace(bind(seat.spec, seat.role, roster.context), small=small)
 
     with Store(folder / "store") as store:
         staged: Staged = stage(folder, SUITE, store)

@@ -48,7 +48,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def specs(file: Path, choices: RoleChoices | None = None) -> dict[str, str]:
     """Who plays, by seat."""
     lineup, _ = cast_suite(load_suite(file), choices or RoleChoices())
-    return {name: seat.spec for name, seat in lineup.seats.items()}
+    return {name: seat.spec.text for name, seat in lineup.seats.items()}
 
 
 @pytest.mark.parametrize("named", ["suites/near/suite.toml", "elsewhere/../suites/near/suite.toml"])

@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import SpecError
-from pytest_cepbench.suites import (
-    Assignments,
-    RoleChoices,
-    SuiteNotApplicableError,
-    cast_suite,
-    load_suite,
-    named_seat,
-)
+from pytest_cepbench.errors import SpecError, SuiteNotApplicableError
+from pytest_cepbench.suites import Assignments, RoleChoices, cast_suite, load_suite, named_seat
 from tests.datasets.replay.files import put
 
 HEAD = """\
@@ -68,7 +61,7 @@ def _cast(tmp_path: Path, text: str, **choices: Any) -> Assignments:
 
 
 def _specs(lineup: Assignments) -> Mapping[str, str]:
-    return {name: seat.spec for name, seat in lineup.seats.items()}
+    return {name: seat.spec.text for name, seat in lineup.seats.items()}
 
 
 def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
@@ -304,6 +297,6 @@ def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
 def test_a_seat_by_name_needs_somebody_named() -> None:
     """Fixtures outside a suite take what the command line names, and say what is missing."""
     choices = RoleChoices(roles={"detector": "shapes:"})
-    assert named_seat(choices, "detector").spec == "shapes:"
+    assert named_seat(choices, "detector").spec.text == "shapes:"
     with pytest.raises(SpecError, match="nobody plays the encoder: give one with --encoder="):
         named_seat(choices, "encoder")

@@ -119,7 +119,7 @@ def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
             list(staged.run.evidence.shards(staged.run.looked_at(staged.cases[name])).items())
             for name in ("a-gc", "b-gc")
         ]
-        claim = work.store.claims.take(staged.run.claim_name(first[0]), "run")
+        claim = work.store.locks.acquire(staged.run.claim_name(first[0]), "run")
         assert claim is not None
         elsewhere = {s.id for s in staged.run.looked_at(staged.cases["overall-gc"])} - {
             s.id for s in first[1]

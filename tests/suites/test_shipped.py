@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.datasets.mme import CATEGORIES
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.suites import (
     Case,
     RoleChoices,
@@ -19,7 +19,6 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from pytest_cepbench.suites.data import DataAbsentError
 from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, divide_alpha
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -113,7 +112,7 @@ def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
     lineup, _ = cast_suite(suite, RoleChoices())
     assert lineup.under_test == "describer"
     for seat in lineup.seats.values():
-        folder = parse_spec(seat.spec).target
+        folder = seat.spec.target
         assert seat.role == "detector" or Path(folder).parent.name == "checkpoints"
 
 

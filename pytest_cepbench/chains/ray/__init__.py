@@ -5,7 +5,6 @@
 
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
 from pytest_cepbench.chains.ray.connection import connect
-from pytest_cepbench.chains.ray.pool import StoppedError
 from pytest_cepbench.chains.ray.pool_manager import PoolManager
 from pytest_cepbench.chains.ray.resources import (
     Allocation,
@@ -20,7 +19,6 @@ __all__ = [
     "Node",
     "PoolManager",
     "ResourceRequest",
-    "StoppedError",
     "check_wishes",
     "connect",
     "share_out",

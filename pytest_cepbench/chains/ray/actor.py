@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_cepbench import __version__
+from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.chains.batching import in_words
@@ -50,7 +50,6 @@ from pytest_cepbench.models.protocols import (
     Reply,
 )
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import release_memory
 
 _HIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -116,7 +115,7 @@ class ChainActor:
     def _bound(self) -> BoundRole:
         order = self._order
         context = BindContext(self._hash, order.threads)
-        return bind(parse_spec(order.spec), order.role, context, force=order.force)
+        return bind(order.spec, order.role, context, force=order.force)
 
     def _ready(self, bound: BoundRole) -> ActorReady:
         return ActorReady(

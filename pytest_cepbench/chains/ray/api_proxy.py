@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from pytest_cepbench.chains.ray.pool import StoppedError
+from pytest_cepbench.errors import StoppedError
 
 _LOOK = 0.2  # seconds
 

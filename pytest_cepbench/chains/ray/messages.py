@@ -12,6 +12,7 @@ from typing import Any
 from pytest_cepbench import errors
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.models.protocols import BoundRole, RoleName
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 
@@ -24,7 +25,7 @@ class ActorSetup:
     """
 
     role: RoleName
-    spec: str
+    spec: ModelSpec
     force: bool
     threads: int | None
     gpus: float

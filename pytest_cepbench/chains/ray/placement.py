@@ -7,8 +7,9 @@ from typing import Any
 
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec
 
-Place = tuple[RoleName, str]
+Place = tuple[RoleName, ModelSpec]
 """A role and the spec of who plays it."""
 
 

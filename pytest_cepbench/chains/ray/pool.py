@@ -10,7 +10,7 @@ from typing import Any
 from pytest_cepbench.chains.ray.failures import PoisonBatches, format_actor_error, is_process_death
 from pytest_cepbench.chains.ray.messages import ActorFault, ActorReply, ActorRequest, exception_of
 from pytest_cepbench.chains.ray.supervisor import SupervisedActor, Supervisor
-from pytest_cepbench.errors import CepError, MeasurementError, ModelError
+from pytest_cepbench.errors import ActorLostError, MeasurementError, ModelError, StoppedError
 
 PREFETCH = 2
 """Batches that an actor has at most: one that it works on, one that is on its way there."""
@@ -18,14 +18,6 @@ PREFETCH = 2
 _MOST_LOSSES = 8  # of a batch, with whole nodes counted: somebody is taking the cluster down
 
 _LOOK = 0.1  # seconds
-
-
-class StoppedError(CepError):
-    """The run is to stop: nobody waits for the rest."""
-
-
-class _LostError(Exception):
-    """An actor died over a batch."""
 
 
 @dataclass(eq=False)
@@ -63,7 +55,7 @@ class ActorPool:
             member = self._take(stopped, places=PREFETCH if suspected else 1)
             try:
                 answer = self._wait(member.handle.answer.remote(asked), stopped)
-            except _LostError as error:
+            except ActorLostError as error:
                 lost += 1
                 self._lose(member, error.__cause__, asked)
                 if lost >= _MOST_LOSSES:
@@ -138,7 +130,7 @@ class ActorPool:
                 msg = f"{self.staff.name}: {format_actor_error(error)}"
                 raise ModelError(msg) from error
             except ray.exceptions.RayError as error:
-                raise _LostError from error
+                raise ActorLostError from error
 
     def _lose(
         self, member: SupervisedActor, error: BaseException | None, asked: ActorRequest

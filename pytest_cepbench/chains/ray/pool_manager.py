@@ -25,8 +25,8 @@ from pytest_cepbench.chains.ray.resources import (
 from pytest_cepbench.chains.ray.supervisor import Supervisor
 from pytest_cepbench.errors import CepError, ModelError
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import API, parse_spec
+from pytest_cepbench.models.registry import SCHEMES, bind
+from pytest_cepbench.models.spec import ModelSpec
 
 _ENGINE = "a cluster of Ray"  # what batches wait for there is not what they wait for in process
 
@@ -64,7 +64,7 @@ class PoolManager:
         Raises SpecError where it does not do.
         """
         with self._lock:
-            self._planned = [place for place in places if parse_spec(place[1]).scheme != API]
+            self._planned = [place for place in places if not SCHEMES[place[1].scheme].served]
             roles = [role for role, _ in self._planned]
             self._shares = share_out(roles, self.wishes, self.cluster.nodes())
             return dict(self._shares)
@@ -75,7 +75,7 @@ class PoolManager:
         return 2 * max((share.actors for share in self._shares.values()), default=1)
 
     def bound(
-        self, role: RoleName, spec: str, stopped: Callable[[], bool], *, force: bool = False
+        self, role: RoleName, spec: ModelSpec, stopped: Callable[[], bool], *, force: bool = False
     ) -> BoundRole:
         """A role bound on the cluster; its model is played by a pool there.
 
@@ -118,9 +118,8 @@ class PoolManager:
 
     def _bind(self, place: Place, *, force: bool) -> BoundRole:
         role, spec = place
-        parsed = parse_spec(spec)
-        if parsed.scheme == API:  # its key lies here, and no device is needed for it
-            bound = bind(parsed, role, self.context, force=force)
+        if SCHEMES[spec.scheme].served:  # its key lies here, and no device is needed for it
+            bound = bind(spec, role, self.context, force=force)
             self._turns[place] = SerializedModel(bound.load)
             return bound
         node, order = self._node(role), self._order(place, force=force)
@@ -172,7 +171,7 @@ class PoolManager:
         self._begin()
         with self._lock:
             bound = self._places[place]
-            name = bound.shares or " ".join(place)
+            name = bound.shares or f"{place[0]} {place[1]}"
             if name not in self._pools:
                 self._pools[name] = self._pool(place, bound, force=force)
             pool = self._pools[name]

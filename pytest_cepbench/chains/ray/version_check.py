@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench import __version__
+from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.chains.ray.actor_factory import offered_paths
 from pytest_cepbench.chains.ray.cluster import Node

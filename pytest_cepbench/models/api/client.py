@@ -1,4 +1,4 @@
-"""Requests that are asked again: how long, in whose turn, and what is left out meanwhile."""
+"""Requests to a server, repeated while that may help, and what they reveal of the server."""
 
 from __future__ import annotations
 
@@ -10,40 +10,49 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.models.api import error_messages
-from pytest_cepbench.models.api.capabilities import ServerCapabilities
-from pytest_cepbench.models.api.endpoint import Endpoint
-from pytest_cepbench.models.api.error_codes import (
+from pytest_cepbench.errors import NoAnswerError, PointerError
+from pytest_cepbench.models.api import api_errors
+from pytest_cepbench.models.api.api_errors import (
     ApiFault,
-    error_inside,
-    in_words,
+    describe_body,
+    fault_in_document,
     is_web_page,
     read_json,
 )
-from pytest_cepbench.models.api.limiter import RequestLimiter
-from pytest_cepbench.models.api.request_params import ServerParams
-from pytest_cepbench.models.api.responses import (
-    ApiResponse,
-    NoAnswerError,
-    PointerError,
-    read_models,
-)
-from pytest_cepbench.models.api.transport import Connection, What
-from pytest_cepbench.models.protocols import Reply, Usage
+from pytest_cepbench.models.api.endpoint import Endpoint, ServerParams
+from pytest_cepbench.models.api.redaction import without_secrets
+from pytest_cepbench.models.api.responses import ApiResponse, read_models
+from pytest_cepbench.models.api.transport import Connection, RequestLimiter, What
+from pytest_cepbench.models.protocols import Reply, RoleName, Usage
 
 _FIRST_WAIT = 0.25  # seconds before the first retry, doubled for each further one
 
-_AHEAD = 2  # requests made ready, for each that may be on the way
+_AHEAD = 2  # requests prepared, for each that may be in flight
 
-_CONNECT_TRIES = 2  # before an address at the start is taken for a wrong one
+_CONNECT_TRIES = 2  # before an unreachable address is taken for a wrong one
+
+_OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
+"""Parameters that newer servers know by another name."""
+
+_IRRELEVANT = ("response_format",)
+"""Parameters that change no answer: no remark where one is not accepted."""
+
+_SERVED, _IGNORED = "server served", "not honoured"
+"""Fields of provenance: the name under which a server answered, and what it did not honour."""
+
+_SHOWN_NAMES = 3
+
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
 class ApiRequest:
     """One request.
 
-    body: makes what it must say; on a thread, since it encodes images. optional: what it says besides,
-    where the server takes it. read: makes the answer of the JSON that comes back.
+    what: the kind of answer that is wanted.
+    body: makes what the request must say; called on a thread, since it encodes images.
+    read: makes the response of the JSON that comes back.
+    optional: parameters sent as far as the server accepts them.
     """
 
     what: What
@@ -53,157 +62,286 @@ class ApiRequest:
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """What a call came to; answered: whether the server dealt with it."""
+class _RequestResult:
+    """The reply to a request; answered: whether the server dealt with the request."""
 
     reply: Reply
     answered: bool
 
 
 class ApiClient:
-    """A server that is asked for many answers at once. price: of one image."""
+    """Sends batches of requests to one server, and repeats them as the spec's parameters allow.
 
-    def __init__(self, endpoint: Endpoint, params: ServerParams, price: float = 0.0) -> None:
+    endpoint: where the model is served.
+    params: limits, waits and prices of the spec.
+    image_price: of one image, in the user's currency.
+    """
+
+    def __init__(self, endpoint: Endpoint, params: ServerParams, image_price: float = 0.0) -> None:
         self._endpoint = endpoint
         self._params = params
-        self._price = price
+        self._image_price = image_price
         self._connection = Connection(endpoint, params.timeout)
         self._limiter = RequestLimiter(params.concurrency, params.rpm)
-        # Images are encoded while the requests before them are on the way; not all of a batch, whose
+        # Images are encoded while earlier requests are in flight; not those of a whole batch, whose
         # encoded images may be large.
-        self._ahead = asyncio.Semaphore(_AHEAD * params.concurrency)
-        self._listener = ServerCapabilities(endpoint)
-        self._listed: tuple[str, ...] = ()
-        self._known = False  # whether the server has ever answered
+        self._prepared = asyncio.Semaphore(_AHEAD * params.concurrency)
+        self._capabilities = ServerCapabilities(endpoint)
+        self._models: tuple[str, ...] = ()  # that the server lists
+        self._has_answered = False
         self._retries = params.retries
 
     def check(self) -> None:
-        """Ask for the list of models, which costs nothing.
+        """Request the list of models, which costs nothing.
 
-        Raises ModelError for an address where no server is, and for a key that is refused. Where the
-        list does not tell, the first real request will.
+        Raises ModelError for an address without a server, and for a refused key. Any other fault
+        shows at the first real request.
         """
-        for left in reversed(range(_CONNECT_TRIES)):
-            found = self._connection.run(self._connection.send("models", {}, {}))
-            if not (isinstance(found, ApiFault) and found.code == error_messages.UNREACHABLE):
+        for tries_left in reversed(range(_CONNECT_TRIES)):
+            result = self._connection.run(self._connection.send("models", {}, {}))
+            if not (isinstance(result, ApiFault) and result.code == api_errors.UNREACHABLE):
                 break
-            if not left:
-                raise error_messages.unreachable(self._endpoint, found)
-        if isinstance(found, ApiFault):
-            if found.status == 401:
-                raise error_messages.fatal(self._endpoint, found)
-        elif is_web_page(found):
-            raise error_messages.web_page(self._endpoint, in_words(found))
+            if not tries_left:
+                raise api_errors.unreachable_error(self._endpoint, result)
+        if isinstance(result, ApiFault):
+            if result.status == 401:
+                raise api_errors.fatal_error(self._endpoint, result)
+        elif is_web_page(result):
+            raise api_errors.web_page_error(self._endpoint, describe_body(result))
         else:
-            self._listed = read_models(read_json(found))
+            self._models = read_models(read_json(result))
 
-    def ask(self, calls: Sequence[ApiRequest]) -> list[Reply]:
-        """One reply for each call, in order.
+    def send_all(self, requests: Sequence[ApiRequest]) -> list[Reply]:
+        """One reply for each request, in order.
 
-        A call that is not answered is a passing failure. Raises ModelError where not one of them is
-        answered, and where every call would end like that.
+        A request without an answer is a passing failure. Raises ModelError where no request is
+        answered, and where every request would end like that.
         """
-        if not calls:
+        if not requests:
             return []
-        outcomes = self._connection.run(self._ask_all(calls))
-        if isinstance(outcomes, Exception):
-            raise outcomes from None
-        if not any(one.answered for one in outcomes):
-            last = outcomes[-1].reply.value
-            if last.kind == "unanswered" or not self._known:
-                # It was waited for once; the cases that follow shall not each wait as long.
+        results = self._connection.run(self._send_concurrently(requests))
+        if isinstance(results, Exception):
+            raise results from None
+        if not any(result.answered for result in results):
+            last = results[-1].reply.value
+            if last.kind == "unanswered" or not self._has_answered:
+                # This batch has waited in vain; the cases that follow need not each wait as long.
                 self._retries = 0
-                raise error_messages.silent(self._endpoint, len(calls), last.detail, self._listed)
-        return [one.reply for one in outcomes]
+                raise api_errors.no_answer_error(
+                    self._endpoint, len(requests), last.detail, self._models
+                )
+        return [result.reply for result in results]
 
-    async def _ask_all(self, calls: Sequence[ApiRequest]) -> list[_Outcome] | Exception:
-        tasks = [asyncio.ensure_future(self._ask(call)) for call in calls]
+    async def _send_concurrently(
+        self, requests: Sequence[ApiRequest]
+    ) -> list[_RequestResult] | Exception:
+        tasks = [asyncio.ensure_future(self._prepare_and_send(request)) for request in requests]
         try:
             return await asyncio.gather(*tasks)
-        except Exception as error:  # noqa: BLE001 - handed over whole, and raised by who waits
+        except Exception as error:  # noqa: BLE001 - handed over whole, and raised by the caller
             return error
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, call: ApiRequest) -> _Outcome:
-        async with self._ahead:
-            return await self._ask_until(call, await self._connection.on_thread(call.body))
+    async def _prepare_and_send(self, request: ApiRequest) -> _RequestResult:
+        async with self._prepared:
+            body = await self._connection.on_thread(request.body)
+            return await self._send_until_answered(request, body)
 
-    async def _ask_until(self, call: ApiRequest, body: Mapping[str, Any]) -> _Outcome:
+    async def _send_until_answered(
+        self, request: ApiRequest, body: Mapping[str, Any]
+    ) -> _RequestResult:
         tries, waited, usage = 0, 0.0, Usage()
         while True:
-            async with self._limiter.place() as taken:
-                optional = self._listener.allowed(call.optional)
-                got = await self._try(call, body, optional)
+            async with self._limiter.slot() as started:
+                optional = self._capabilities.accepted(request.optional)
+                result = await self._send_once(request, body, optional)
             usage += Usage(requests=1, retries=min(1, usage.requests))
-            if isinstance(got, ApiResponse):
-                self._limiter.went_well()
-                return self._answered(call, got, usage)
-            if got.kind == "fatal":
-                raise error_messages.fatal(self._endpoint, got, self._listed)
-            if got.kind == "parameter" and got.parameter in optional:
-                self._listener.leave_out(got.parameter, optional[got.parameter], got.words)
+            if isinstance(result, ApiResponse):
+                self._limiter.record_success()
+                return self._succeeded(request, result, usage)
+            if result.kind == "fatal":
+                raise api_errors.fatal_error(self._endpoint, result, self._models)
+            if result.kind == "parameter" and result.parameter in optional:
+                value = optional[result.parameter]
+                self._capabilities.drop_parameter(result.parameter, value, result.words)
                 continue
-            if got.kind == "content":
-                return self._gave_up(Failure("refused", self._endpoint.clean(got.words)), usage)
-            if got.kind in ("rejected", "parameter"):
-                return self._gave_up(Failure("exception", self._words(got)), usage, answered=False)
-            pause = self._pause(tries) if got.wait is None else got.wait
-            waited += time.monotonic() - taken
+            if result.kind == "content":
+                return self._failed(Failure("refused", self._endpoint.clean(result.words)), usage)
+            if result.kind in ("rejected", "parameter"):
+                failure = Failure("exception", self._describe(result))
+                return self._failed(failure, usage, answered=False)
+            pause = self._pause(tries) if result.wait is None else result.wait
+            waited += time.monotonic() - started
             if tries >= self._retries or waited + pause > self._params.patience:
-                words = f"after {usage.requests} requests: {self._words(got)}"
-                return self._gave_up(Failure("unanswered", words), usage, answered=False)
-            if got.kind == "throttled":
-                self._limiter.throttled(taken, got.wait or 0.0)
+                words = f"after {usage.requests} requests: {self._describe(result)}"
+                return self._failed(Failure("unanswered", words), usage, answered=False)
+            if result.kind == "throttled":
+                self._limiter.record_throttling(started, result.wait or 0.0)
             tries, waited = tries + 1, waited + pause
             await asyncio.sleep(pause)
 
-    async def _try(
-        self, call: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
+    async def _send_once(
+        self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
     ) -> ApiResponse | ApiFault:
-        got = await self._connection.send(call.what, body, optional)
-        if isinstance(got, ApiFault):
-            return got
-        document = read_json(got)
+        content = await self._connection.send(request.what, body, optional)
+        if isinstance(content, ApiFault):
+            return content
+        document = read_json(content)
         if document is None:
-            if is_web_page(got) and not self._known:
-                raise error_messages.web_page(self._endpoint, in_words(got))
-            return ApiFault("again", f"not JSON but {in_words(got)}", 200)
-        fault = error_inside(document)
+            if is_web_page(content) and not self._has_answered:
+                raise api_errors.web_page_error(self._endpoint, describe_body(content))
+            return ApiFault("again", f"not JSON but {describe_body(content)}", 200)
+        fault = fault_in_document(document)
         if fault is not None:
             return fault
         try:
-            return await self._connection.on_thread(lambda: call.read(document))
+            return await self._connection.on_thread(lambda: request.read(document))
         except NoAnswerError as error:
             return ApiFault("again", str(error), 200)
         except PointerError:
-            raise error_messages.pointer(self._endpoint) from None
+            raise api_errors.pointer_error(self._endpoint) from None
 
-    def _answered(self, call: ApiRequest, answer: ApiResponse, usage: Usage) -> _Outcome:
-        value = answer.value
+    def _succeeded(
+        self, request: ApiRequest, response: ApiResponse, usage: Usage
+    ) -> _RequestResult:
+        value = response.value
         if isinstance(value, str):
             # A server may say anything, also what it was sent.
             for secret in self._endpoint.secrets:
-                value = secret.out_of(value)
+                value = secret.remove_from(value)
         elif isinstance(value, Failure):
             value = Failure(value.kind, self._endpoint.clean(value.detail))
-        drawn = int(call.what == "images")
-        read, written = answer.tokens
-        cost = (read * self._params.price_in + written * self._params.price_out) / 1e6
-        usage += Usage(0, 0, read, written, drawn, cost + drawn * self._price)
-        provenance, remarks = self._listener.hear(answer)
-        self._known, self._retries = True, self._params.retries
-        return _Outcome(Reply(value, usage, provenance, remarks=remarks), answered=True)
+        images = int(request.what == "images")
+        tokens_in, tokens_out = response.tokens
+        cost = (tokens_in * self._params.price_in + tokens_out * self._params.price_out) / 1e6
+        cost += images * self._image_price
+        usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
+        provenance, remarks = self._capabilities.record(response)
+        self._has_answered, self._retries = True, self._params.retries
+        return _RequestResult(Reply(value, usage, provenance, remarks=remarks), answered=True)
 
-    def _gave_up(self, failure: Failure, usage: Usage, *, answered: bool = True) -> _Outcome:
-        return _Outcome(Reply(failure, usage, passing=not answered), answered)
+    def _failed(self, failure: Failure, usage: Usage, *, answered: bool = True) -> _RequestResult:
+        return _RequestResult(Reply(failure, usage, passing=not answered), answered)
 
-    def _words(self, fault: ApiFault) -> str:
+    def _describe(self, fault: ApiFault) -> str:
         status = "" if fault.status in (None, 200) else f"{fault.status}: "
         return self._endpoint.clean(status + fault.words)
 
     def _pause(self, tries: int) -> float:
         longest = min(self._params.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
+
+
+class ServerCapabilities:
+    """What this process knows of one server: accepted parameters, and the names it reports."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._dropped: dict[str, str] = {}  # parameter -> how it was sent
+        self._renamed: dict[str, str] = {}
+        self._remarks: dict[str, None] = {}
+        self._reported: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._truncated = 0
+
+    def accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the parameters that the server accepts, under the names that it knows."""
+        named = {self._renamed.get(name, name): value for name, value in optional.items()}
+        return {name: value for name, value in named.items() if name not in self._dropped}
+
+    def drop_parameter(self, parameter: str, value: Any, words: str) -> None:
+        """Send a parameter that the server refused under its other name, or not at all any more.
+
+        value: that was refused. words: the server's reason.
+        """
+        if parameter in _OTHER_NAMES and parameter not in self._renamed:
+            self._renamed[parameter] = _OTHER_NAMES[parameter]
+            return
+        if parameter in self._dropped or parameter in self._renamed:
+            return  # another request in flight met the same refusal
+        # A seed differs from input to input; what matters is that none was honoured.
+        number = f"{value:g}" if isinstance(value, float) else value
+        shown = parameter if parameter == "seed" else f"{parameter}={number}"
+        self._dropped[parameter] = shown
+        if parameter not in _IRRELEVANT:
+            self._remarks[
+                f"{self._endpoint.name}: the server does not take {shown} "
+                f"({self._endpoint.clean(words)}): it was left out"
+            ] = None
+
+    def record(self, response: ApiResponse) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Provenance of a response's result, and remarks on it for people."""
+        remarks = list(self._remarks)
+        reported = {
+            name: self._endpoint.clean(text)[:_LONGEST_NAME]
+            for name, text in response.reported.items()
+        }
+        remarks += self._changes(reported)
+        ignored = [shown for name, shown in self._dropped.items() if name not in _IRRELEVANT]
+        if response.deviation:
+            ignored.append(response.deviation)
+            remarks.append(f"{self._endpoint.name}: the server gave {response.deviation}")
+        if response.truncated:
+            self._truncated += 1
+            if str(self._truncated).strip("0") == "1":  # 1, 10, 100, ...
+                remarks.append(
+                    f"{self._endpoint.name}: answers cut off by max_tokens so far: "
+                    f"{self._truncated}; a larger one would leave them whole"
+                )
+        provenance = {f"server {name}": text for name, text in reported.items()}
+        if ignored:
+            provenance[_IGNORED] = ", ".join(ignored)
+        return provenance, tuple(remarks)
+
+    def _changes(self, reported: Mapping[str, str]) -> list[str]:
+        """Remarks where the server calls itself otherwise than before: it may be another model."""
+        remarks = []
+        for name, text in reported.items():
+            before = self._reported.setdefault(name, text)
+            if text != before and name not in self._changed:
+                self._changed.add(name)
+                remarks.append(
+                    f"{self._endpoint.name}: what answers has changed during the run: its {name} "
+                    f"was {before!r} and is {text!r}"
+                )
+        return remarks
+
+
+def provenance_warnings(
+    role: RoleName, model: str, provenances: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """Warnings of every report on a server's results, whether they are new or from the store.
+
+    model: the requested name. A name that only adds a date is another name too: the weights behind
+    an alias change.
+    provenances: of results.
+    """
+    requested = without_secrets(model)
+    name = f"{role} openai:{requested}"
+    served = _other_values(provenances, _SERVED, requested[:_LONGEST_NAME])
+    ignored = _other_values(provenances, _IGNORED, "")
+    warnings = []
+    if served:
+        warnings.append(
+            f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: "
+            "see that it is the model that is meant, and name it as the server does"
+        )
+    if ignored:
+        warnings.append(f"{name}: answers were made without what was asked for: {_quoted(ignored)}")
+    return warnings
+
+
+def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
+    """Unusual values of a field, each once, without secrets: a store may come from a stranger."""
+    values = (
+        provenance[field] for provenance in provenances if provenance.get(field, usual) != usual
+    )
+    return list(dict.fromkeys(map(without_secrets, values)))
+
+
+def _quoted(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} others" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(map(repr, names[:_SHOWN_NAMES])) + more

@@ -1,35 +1,251 @@
-"""Where a model is served and with which key, out of its spec and the environment."""
+"""Where a model is served, with which key, and the parameters that an `openai:` spec can carry."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
-from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.credentials import Secret, public_url, without_secrets
-from pytest_cepbench.models.api.request_params import ServerParams
+from pytest_cepbench.errors import ModelError, SpecError, unknown_name
+from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
+
+IMAGE_FORMATS = ("png", "webp")
+"""In which images can be sent; both are lossless."""
+
+_SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class ServerParams:
+    """How a server is reached; none of these can change an answer, except by naming another model.
+
+    base_url: where the API begins, mostly .../v1; None is OPENAI_BASE_URL, else the client's own.
+    key_env: NAME of the environment variable that holds the key; None sends none.
+    weights: folder of the checkpoint that is served. revision: name that the user changes with the
+        weights. Exactly one of them is the model's identity.
+    concurrency: most requests in flight.
+    batch_size: most inputs in one call; None is 4 times the concurrency.
+    timeout: seconds that one request may take.
+    retries: most repetitions of a request.
+    patience: seconds that one answer may take in all, failed requests included.
+    max_retry_wait: longest pause, in seconds, that the server did not ask for.
+    rpm: most requests per minute, of a process.
+    price_in, price_out: of a million tokens, in the user's currency.
+    Raises ValueError for a value outside its range.
+    """
+
+    base_url: str | None = None
+    key_env: str | None = "OPENAI_API_KEY"
+    weights: str | None = None
+    revision: str | None = None
+    concurrency: int = 16
+    batch_size: int | None = None
+    timeout: float = 120.0
+    retries: int = 8
+    patience: float = 300.0
+    max_retry_wait: float = 60.0
+    rpm: float | None = None
+    price_in: float = 0.0
+    price_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
+            msg = f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
+            raise ValueError(msg)
+        for name in ("concurrency", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
+        if self.retries < 0:
+            msg = f"retries must be 0 or more, got {self.retries}"
+            raise ValueError(msg)
+        _check(self, ("timeout", "rpm"), least=0.0, above=True)
+        _check(self, ("patience", "max_retry_wait", "price_in", "price_out"), least=0.0)
+        if (self.weights is None) == (self.revision is None):
+            msg = (
+                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
+                "you change with the weights; of a hosted model its date), one of them: a server "
+                "can serve other weights under the same name, and answers of other weights must "
+                "not be taken for its own"
+            )
+            raise ValueError(msg)
+
+    @property
+    def batch(self) -> int:
+        """Most inputs in one call: several rounds of requests, so that slow ones are overtaken."""
+        return 4 * self.concurrency if self.batch_size is None else self.batch_size
+
+
+@dataclass(frozen=True)
+class ChatParams:
+    """What a describer's or a judge's request says; all of it can change the answer.
+
+    temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
+    max_tokens: longest answer; None leaves it to the server.
+    system_prompt: goes first. Of a judge: in the place of its own. detail: of images, low or high.
+    image_format: in which images are sent, losslessly: png, which every server reads, or webp,
+        which is encoded in half the time.
+    send_seed: auto (where tokens are sampled), true or false.
+    dtype: that the server was started with; it is not sent.
+    Raises ValueError for a value outside its range.
+    """
+
+    temperature: float | None = 0.0
+    top_p: float | None = None
+    max_tokens: int | None = 512
+    system_prompt: str | None = None
+    detail: str | None = None
+    image_format: str = "png"
+    send_seed: str = "auto"
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.image_format not in IMAGE_FORMATS:
+            msg = f"image_format must be {' or '.join(IMAGE_FORMATS)}, got {self.image_format!r}"
+            raise ValueError(msg)
+        _check(self, ("temperature",), least=0.0)
+        _check(self, ("top_p",), least=0.0, above=True)
+        _check_seed(self.send_seed)
+        if self.max_tokens is not None and self.max_tokens < 1:
+            msg = f"max_tokens must be at least 1, got {self.max_tokens}"
+            raise ValueError(msg)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether tokens are drawn, so that the seed matters; None leaves the server's own way."""
+        return self.temperature is None or self.temperature > 0
+
+    @property
+    def seeds(self) -> bool:
+        """Whether the seed of a step is sent."""
+        return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
+
+
+@dataclass(frozen=True)
+class ImageParams:
+    """What a generator's request says; all of it can change the image, but its price.
+
+    size: WIDTHxHEIGHT or auto; height, width: the same in two numbers. quality: as in the API.
+    num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
+    response_format: how the image is asked for; None sends nothing.
+    send_seed: auto and true send the step's seed, false does not.
+    dtype: that the server was started with; it is not sent. price_image: of one image.
+    Raises ValueError for a value outside its range.
+    """
+
+    size: str | None = None
+    height: int | None = None
+    width: int | None = None
+    quality: str | None = None
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    negative_prompt: str | None = None
+    response_format: str | None = "b64_json"
+    send_seed: str = "auto"
+    dtype: str | None = None
+    price_image: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width", "num_inference_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
+        _check(self, ("price_image",), least=0.0)
+        _check(self, ("guidance_scale",), least=-math.inf)
+        _check_seed(self.send_seed)
+        if self.size is not None and not _SIZE.fullmatch(self.size):
+            msg = f"size must be WIDTHxHEIGHT or auto, got {self.size!r}"
+            raise ValueError(msg)
+        if (self.height is None) != (self.width is None):
+            msg = "height and width go together: give both, or size=WIDTHxHEIGHT"
+            raise ValueError(msg)
+        if self.size is not None and self.height is not None:
+            msg = "size and height say the same: give one of them"
+            raise ValueError(msg)
+        if self.response_format not in (None, "b64_json"):
+            msg = (
+                f"response_format must be b64_json or none, got {self.response_format!r}: an image "
+                "is read out of the answer itself, and never fetched from where it points to"
+            )
+            raise ValueError(msg)
+
+    @property
+    def wanted_size(self) -> str | None:
+        """The size as the API expects it."""
+        return self.size if self.height is None else f"{self.width}x{self.height}"
+
+
+def parse_parts(spec: ModelSpec, what: str, first: type[P], second: type[Any]) -> tuple[P, Any]:
+    """Read a spec's parameters as two dataclasses that share no name.
+
+    Raises SpecError naming the parameter that is unknown or wrong.
+    """
+    names = [
+        {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        for kind in (first, second)
+    ]
+    known = set().union(*names)
+    for name in spec.params:
+        if name not in known:
+            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {what}', name, known)}"
+            raise SpecError(msg)
+    own = [
+        dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
+        for part in names
+    ]
+    return parse_params(own[0], first, what), parse_params(own[1], second, what)
+
+
+def _check(params: object, names: tuple[str, ...], *, least: float, above: bool = False) -> None:
+    for name in names:
+        value = getattr(params, name)
+        if value is None:
+            continue
+        if not math.isfinite(value) or value < least or (above and value == least):
+            wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
+            msg = f"{name} must be {wanted}, got {value}"
+            raise ValueError(msg)
+
+
+def _check_seed(value: str) -> None:
+    if value not in ("auto", "true", "false"):
+        msg = f"send_seed must be auto, true or false, got {value!r}"
+        raise ValueError(msg)
+
 
 OFFICIAL = "https://api.openai.com/v1"
-"""Where the client goes when nobody says otherwise."""
+"""The address where neither the spec nor the environment names one."""
 
 URL_VARIABLE = "OPENAI_BASE_URL"
 
 _NO_KEY = "none"
-"""Sent where there is no key: the client wants one, and servers without keys do not look at it."""
+"""Sent where there is no key: the client requires one, and servers without keys ignore it."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
     """A served model.
 
-    model: its name there. role: what it plays here. url: without user, password and query, for
-    people. address: what the client is given, still with its query. key: None where none is sent.
-    user: of basic authentication, None for none. key_env: where the key was looked for. others: what
-    else of the address nobody is to see, its password and the values of its query.
+    model: its name on the server.
+    role: that it plays here.
+    url: without user, password and query, for people.
+    address: for the client, with its query.
+    key: None where none is sent.
+    user: user and password of basic authentication, encoded; None for none.
+    key_env: the environment variable of the key.
+    hidden: other secrets of the address, its password and the values of its query.
     """
 
     model: str
@@ -39,7 +255,7 @@ class Endpoint:
     key: Secret | None
     user: Secret | None
     key_env: str | None
-    others: tuple[Secret, ...] = ()
+    hidden: tuple[Secret, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,7 +264,7 @@ class Endpoint:
 
     @property
     def api_key(self) -> str:
-        """What the client is given as key."""
+        """The key for the client."""
         return _NO_KEY if self.key is None else self.key.reveal()
 
     @property
@@ -57,13 +273,13 @@ class Endpoint:
         return {} if self.user is None else {"Authorization": f"Basic {self.user.reveal()}"}
 
     def clean(self, text: str) -> str:
-        """A stranger's words on one line, without keys."""
+        """A server's words on one line, without keys."""
         return without_secrets(text, self.secrets)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What must not be seen."""
-        return tuple(one for one in (self.key, self.user, *self.others) if one is not None)
+        """All that must not be shown."""
+        return tuple(secret for secret in (self.key, self.user, *self.hidden) if secret is not None)
 
 
 def shown_url(params: ServerParams) -> str:
@@ -81,18 +297,18 @@ def find_endpoint(
     """
     address = _address(params, environment)
     name = f"{role} openai:{without_secrets(model)}"
-    parts = _parts(address)
+    parts = _split_url(address)
     if parts is None:
         msg = (
-            f"{name}: {public_url(address)} is no address of a server. Correct base_url= in its spec, or "
-            f"{URL_VARIABLE}: http://HOST:PORT/v1 is expected"
+            f"{name}: {public_url(address)} is no address of a server. Correct base_url= in its "
+            f"spec, or {URL_VARIABLE}: http://HOST:PORT/v1 is expected"
         )
         raise ModelError(msg)
     user = None
-    others = [value for _, value in parse_qsl(parts.query)]
+    hidden = [value for _, value in parse_qsl(parts.query)]
     if parts.username is not None:
         password = unquote(parts.password or "")
-        others.append(password)
+        hidden.append(password)
         pair = f"{unquote(parts.username)}:{password}"
         user = Secret(b64encode(pair.encode()).decode())
         # Taken out, since libraries log the addresses that they call.
@@ -111,12 +327,12 @@ def find_endpoint(
         msg = f"{name}: what {params.key_env} holds is no key (it is not shown). Set it anew"
         raise ModelError(msg)
     key = Secret(value) if value else None
-    hidden = tuple(map(Secret, others))
-    return Endpoint(model, role, url, Secret(address), key, user, params.key_env, hidden)
+    secrets = tuple(map(Secret, hidden))
+    return Endpoint(model, role, url, Secret(address), key, user, params.key_env, secrets)
 
 
-def _parts(address: str) -> SplitResult | None:
-    """The parts of an address, None where it is none of a server."""
+def _split_url(address: str) -> SplitResult | None:
+    """The parts of a server's address; None where it is none."""
     try:
         parts = urlsplit(address)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -10,45 +10,47 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
-from pytest_cepbench.models.api.api_describer import ApiDescriber
-from pytest_cepbench.models.api.api_generator import ApiGenerator
-from pytest_cepbench.models.api.api_judge import PROMPT, ApiJudge
-from pytest_cepbench.models.api.capabilities import warnings_of
-from pytest_cepbench.models.api.client import ApiClient
-from pytest_cepbench.models.api.credentials import refuse_secrets
-from pytest_cepbench.models.api.endpoint import find_endpoint, shown_url
-from pytest_cepbench.models.api.request_params import (
+from pytest_cepbench.models.api.client import ApiClient, provenance_warnings
+from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
     ServerParams,
+    find_endpoint,
     parse_parts,
+    shown_url,
 )
+from pytest_cepbench.models.api.redaction import refuse_secrets
+from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator, ApiJudge
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "openai-api/1"
 
-API_ROLES: tuple[RoleName, ...] = ("describer", "generator", "judge")
+_ROLES = SCHEMES["openai"].roles
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
 
-def detect_api(spec: ModelSpec) -> str:
-    """What an `openai:` spec names, for people. Raises SpecError where no model is named, or a key is."""
+def name_model(spec: ModelSpec) -> str:
+    """The served model, for people.
+
+    Raises SpecError where the spec names no model, or holds a key.
+    """
     refuse_secrets(spec)
     if not spec.target.strip():
         msg = (
-            f"model spec {spec.text!r}: no model is named; write openai:MODEL?base_url=URL&revision=NAME, "
-            "MODEL as the server calls it"
+            f"model spec {spec.text!r}: no model is named; write "
+            "openai:MODEL?base_url=URL&revision=NAME, MODEL as the server calls it"
         )
         raise SpecError(msg)
     return f"{spec.target} behind an OpenAI-compatible server"
 
 
 def require_client(spec: ModelSpec) -> None:
-    """Raise MissingDependencyError where the `openai` client is not installed; it is not imported."""
+    """Raise MissingDependencyError where the `openai` client is missing; it is not imported."""
     if util.find_spec("openai") is None:
         msg = f'openai:{spec.target} needs the openai client: pip install "pytest-cepbench[openai]"'
         raise MissingDependencyError(msg)
@@ -57,12 +59,12 @@ def require_client(spec: ModelSpec) -> None:
 def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Bind a served model.
 
-    Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no API
-    plays, CheckpointError for `weights` that are no checkpoint.
+    Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no
+    API plays, CheckpointError for `weights` that are no checkpoint.
     """
-    what = detect_api(spec)
-    if role not in API_ROLES:
-        msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(API_ROLES)}"
+    what = name_model(spec)
+    if role not in _ROLES:
+        msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         raise RoleError(msg)
     require_client(spec)
     kind: type[Any] = ImageParams if role == "generator" else ChatParams
@@ -86,9 +88,9 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         seeded=role == "generator" or request.sampled,
         batch_size=server.batch,
         lasting=True,
-        # Not a device of this machine: with --cep-residency=swap it drives nobody out.
+        # Not a device of this machine: with --cep-residency=swap no model has to leave it.
         provenance={"device": "server", "server": shown_url(server)},
-        warn=partial(warnings_of, role, spec.target),
+        warn=partial(provenance_warnings, role, spec.target),
         files=files,
     )
 
@@ -96,21 +98,21 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
 def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
     """Reach the server. Raises ModelError where that cannot work."""
     endpoint = find_endpoint(spec.target, role, server)
-    asker = ApiClient(endpoint, server, getattr(request, "price_image", 0.0))
-    asker.check()
+    client = ApiClient(endpoint, server, getattr(request, "price_image", 0.0))
+    client.check()
     if role == "generator":
-        return ApiGenerator(asker, spec.target, request)
-    return (ApiJudge if role == "judge" else ApiDescriber)(asker, spec.target, request)
+        return ApiGenerator(client, spec.target, request)
+    return (ApiJudge if role == "judge" else ApiDescriber)(client, spec.target, request)
 
 
 def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:
-    """Digest of what is served: its weights, or what the user calls them.
+    """Digest of the served model: its weights, or the revision that the user names.
 
     The address is left out: a server on another port is the same model.
     """
-    about = {"model": spec.target}
+    identity = {"model": spec.target}
     if server.weights is None:
-        return digest_json({**about, "revision": server.revision})
+        return digest_json({**identity, "revision": server.revision})
     folder = Path(server.weights).expanduser()
     if not folder.is_dir():
         msg = (
@@ -121,4 +123,12 @@ def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str
     served = ModelSpec(server.weights, "", server.weights, {})
     checkpoint = inspect_checkpoint(served)
     complete_checkpoint(served, checkpoint)
-    return digest_json({**about, "weights": fingerprint(checkpoint, hash_file)})
+    return digest_json({**identity, "weights": fingerprint(checkpoint, hash_file)})
+
+
+PROVIDER = Provider(
+    # A name tells no role: the option, or the roles that others leave, says which is under test.
+    detect=lambda spec: DetectedModel(name_model(spec), _ROLES),
+    bind=bind_api,
+    check_installed=require_client,
+)

@@ -1,16 +1,22 @@
-"""Taking a secret out of a text that repeats it: as it is, reversed, or in a common encoding."""
+"""Keys stay where they are: found in texts, specs and log lines in any form, and taken out."""
 
 from __future__ import annotations
 
+import logging
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
+from urllib.parse import urlsplit
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.models.spec import ModelSpec
 
 _SPLIT_FROM = 16
-"""Letters of a secret that is also found with gaps in it; a shorter one may be two words of a text."""
+"""Letters of a secret that is also found with gaps in it; a shorter one may be ordinary words."""
 
 _Read = Callable[[re.Match[str]], str]
 
@@ -35,8 +41,8 @@ _HEX_GAP = re.compile(r"[\s:,-]+|0x|\\{1,4}x", re.IGNORECASE)
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _LOWER_BASE64 = _LOWER | {ord("-"): "+", ord("_"): "/"}
-"""Both alphabets of base64 are one. Letters of other case are told apart by nothing: a few more hits
-than the secret's own do no harm."""
+"""Both alphabets of base64 are one. Letters of other case are told apart by nothing: a few more
+hits than the secret's own do no harm."""
 
 _BASE64 = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+/")
 
@@ -81,8 +87,8 @@ class Redactor:
     """Finds a secret in any text, in the forms in which a server may repeat it.
 
     As it is and reversed, its letters of any case and any of them an escape of URLs, JSON or HTML;
-    in hexadecimal digits; in base64 of both alphabets, also as a part of what was encoded; and, from 16
-    letters on, over line ends and other gaps. Who wants to hide it otherwise can.
+    in hexadecimal digits; in base64 of both alphabets, also as a part of what was encoded; and,
+    from 16 letters on, over line ends and other gaps. Who wants to hide it otherwise can.
     """
 
     def __init__(self, secret: str) -> None:
@@ -112,14 +118,14 @@ class Redactor:
         readings = self._readings(whole, lambda one: one.text, _Reading.replaced)
         for reading, plain, coded in readings:
             lower = reading.text.translate(_LOWER)
-            places = [place for form in plain for place in _places(lower, form)]
+            spans = [span for form in plain for span in _occurrences(lower, form)]
             lower = reading.text.translate(_LOWER_BASE64)
-            places += [
-                _widened(lower, *place, before=before, behind=behind)
+            spans += [
+                _widened(lower, *span, before=before, behind=behind)
                 for core, before, behind in coded
-                for place in _places(lower, core)
+                for span in _occurrences(lower, core)
             ]
-            for low, high in places:
+            for low, high in spans:
                 yield reading.starts[low], reading.ends[high - 1]
 
     def _readings(
@@ -128,8 +134,8 @@ class Redactor:
         text_of: Callable[[T], str],
         replaced: Callable[[T, re.Pattern[str], _Read], T],
     ) -> Iterator[tuple[T, Sequence[str], Sequence[_Coded]]]:
-        """The text as it is and without gaps, then the same with its escapes read, and again; each with
-        the forms to look for in it.
+        """The text as it is and without gaps, then the same with its escapes read, and again; each
+        with the forms to look for in it.
         """
         for _ in range(_LEVELS + 1):
             yield whole, self._plain, self._base64
@@ -152,8 +158,8 @@ class Redactor:
 
     @cached_property
     def _base64(self) -> list[_Coded]:
-        """For each place that the secret can have in groups of three bytes: the letters that it alone
-        decides, and whether the letters before and behind them hold some of its bits.
+        """For each place that the secret can have in groups of three bytes: the letters that it
+        alone decides, and whether the letters before and behind them hold some of its bits.
         """
         data = self._secret.encode("utf-8", "surrogatepass")
         found = []
@@ -177,7 +183,7 @@ def _nothing(_: re.Match[str]) -> str:
     return ""
 
 
-def _places(text: str, form: str) -> Iterator[tuple[int, int]]:
+def _occurrences(text: str, form: str) -> Iterator[tuple[int, int]]:
     low = text.find(form)
     while low >= 0:
         yield low, low + len(form)
@@ -193,3 +199,146 @@ def _widened(text: str, low: int, high: int, *, before: bool, behind: bool) -> t
     while high < len(text) and text[high] == "=":
         high += 1
     return low, high
+
+
+HIDDEN = "[key]"
+
+_LONGEST = 300  # letters of a server's words
+_SECRET_FROM = 8
+"""Least letters of a secret: servers without keys are given "EMPTY" or "none", which are words."""
+
+_KEY_NAMES = ("api_key", "apikey", "key", "token", "secret", "password", "authorization", "bearer")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_LOOKS_LIKE_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:sk|gsk|xai|nvapi)-[A-Za-z0-9_*.-]{6,}|hf_[A-Za-z0-9*.]{16,})"
+)
+_FREE_TEXTS = ("base_url", "weights", "revision", "system_prompt", "negative_prompt")
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}")
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+class Secret:
+    """A key that is hidden in tracebacks and every other repr."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor(self._value)
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def reveal(self) -> str:
+        """The key itself, for the client alone."""
+        return self._value
+
+    def remove_from(self, text: str) -> str:
+        """The text without the key, in any of the forms that a `Redactor` knows.
+
+        A short one is no secret, and would be found in any text.
+        """
+        return self._redactor.redact(text, HIDDEN) if len(self._value) >= _SECRET_FROM else text
+
+
+def refuse_secrets(spec: ModelSpec) -> None:
+    """Raise SpecError where a spec holds what looks like a key; the message does not repeat it.
+
+    Specs are printed, stored and reported.
+    """
+    remedy = (
+        "Keys come from the environment: set OPENAI_API_KEY, or name another variable with "
+        "key_env=NAME"
+    )
+    for name, value in spec.params.items():
+        shown = f"model spec openai:{without_secrets(spec.target)}"
+        if name.lower() in _KEY_NAMES:
+            msg = f"{shown}: {name}= has no place in a spec, which is printed and stored. {remedy}"
+            raise SpecError(msg)
+        if (
+            name == "key_env"
+            and value.lower() not in ("", "none")
+            and not _VARIABLE.fullmatch(value)
+        ):
+            msg = (
+                f"{shown}: key_env is the NAME of an environment variable, in capitals; what was "
+                f"given is none (it is not shown, since it may be a key). {remedy}"
+            )
+            raise SpecError(msg)
+        if name == "base_url" and _holds_credentials(value):
+            msg = (
+                f"{shown}: base_url holds a user, a password or a query, which have no place in a "
+                "spec: it is printed and stored. Set OPENAI_BASE_URL instead"
+            )
+            raise SpecError(msg)
+        if name not in _FREE_TEXTS and _LOOKS_LIKE_KEY.search(value):
+            msg = f"{shown}: the value of {name} looks like a key. {remedy}"
+            raise SpecError(msg)
+
+
+def _holds_credentials(url: str) -> bool:
+    return "@" in url or "?" in url or "#" in url
+
+
+def public_url(url: str) -> str:
+    """A URL without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "(a URL that cannot be read)"
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/")
+
+
+def without_secrets(text: str, secrets: Iterable[Secret] = ()) -> str:
+    """A server's words on one line, shortened, without keys and anything that looks like one.
+
+    Servers repeat the key they refuse, whole or in part.
+    """
+    for secret in secrets:
+        text = secret.remove_from(text)
+    text = _LOOKS_LIKE_KEY.sub(HIDDEN, text)
+    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+    text = _USERINFO.sub("", text)
+    return one_line(text[: 20 * _LONGEST], _LONGEST)
+
+
+_LIBRARIES = ("openai", "httpx", "httpcore")  # also under newer names that begin so
+
+
+class _Redaction(logging.Filter):
+    """Removes the secrets of any number of servers from every record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: tuple[Secret, ...] = ()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Pass the record on, with secrets removed from its message and its exception."""
+        message = record.getMessage()
+        clean = self._clean(message)
+        if clean != message:
+            record.msg, record.args = clean, ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self._clean(logging.Formatter().formatException(record.exc_info))
+        return True
+
+    def _clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = secret.remove_from(text)
+        return text
+
+
+_REDACTION = _Redaction()
+
+
+def redact_logs(secrets: Iterable[Secret]) -> None:
+    """Remove these secrets from the logs of the client's libraries, which are imported by now."""
+    _REDACTION.secrets += tuple(secrets)
+    # A filter works for its own logger alone, not for those below it.
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0].startswith(_LIBRARIES):
+            logging.getLogger(name).addFilter(_REDACTION)

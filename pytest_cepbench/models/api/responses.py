@@ -1,4 +1,4 @@
-"""What is read out of a server's JSON, where nothing can be taken for granted."""
+"""Answers read out of a server's JSON, in which nothing can be taken for granted."""
 
 from __future__ import annotations
 
@@ -9,80 +9,74 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, decode_image
-from pytest_cepbench.errors import ImageError
+from pytest_cepbench.errors import ImageError, NoAnswerError, PointerError
 
 _MOST_TOKENS = 10**9
 
 
-class NoAnswerError(Exception):
-    """A body that is not what was asked for; asking again may help."""
-
-
-class PointerError(Exception):
-    """An answer that points to the image instead of holding it."""
-
-
 @dataclass(frozen=True)
 class ApiResponse:
-    """What one request came to.
+    """The answer to one request.
 
-    value: a text, an image's (height, width, 3) uint8, or a Failure. tokens: read and written.
-    reported: what the server says of itself. cut: whether the text ends where its room ended. odd: in
-    what it is other than was asked for.
+    value: a text, an image's (height, width, 3) uint8, or a Failure.
+    tokens: read and written.
+    reported: the server's names for its model and system.
+    truncated: whether the text ends at the limit of its length.
+    deviation: in what the answer differs from the request, for people; empty where in nothing.
     """
 
     value: Any
     tokens: tuple[int, int] = (0, 0)
     reported: Mapping[str, str] = field(default_factory=dict)
-    cut: bool = False
-    odd: str = ""
+    truncated: bool = False
+    deviation: str = ""
 
 
 def read_chat(document: Any) -> ApiResponse:
     """The text of a chat completion.
 
-    A refusal, and what a content filter stopped, are failures; an empty text is an empty text. Raises
-    NoAnswerError where there is no choice with a message in it.
+    A refusal, and what a content filter stopped, are failures; an empty text is an empty text.
+    Raises NoAnswerError where there is no choice with a message in it.
     """
     choice = _first(_get(document, "choices"))
     message = _get(choice, "message")
     if not isinstance(message, dict):
         raise NoAnswerError(_shape(document, "choices"))
-    ended = _get(choice, "finish_reason")
+    finish_reason = _get(choice, "finish_reason")
     return ApiResponse(
-        _text(message, ended),
+        _text(message, finish_reason),
         (_count(document, "prompt_tokens"), _count(document, "completion_tokens")),
         _reported(document),
-        cut=ended == "length",
+        truncated=finish_reason == "length",
     )
 
 
-def read_drawing(document: Any) -> ApiResponse:
-    """The image of an answer to a drawing request.
+def read_image(document: Any) -> ApiResponse:
+    """The image in the answer to an image request.
 
     What is no image is a failure. Raises NoAnswerError where there is none, PointerError where the
     answer gives an address instead.
     """
-    drawn = _first(_get(document, "data"))
-    if not isinstance(drawn, dict):
+    image_entry = _first(_get(document, "data"))
+    if not isinstance(image_entry, dict):
         raise NoAnswerError(_shape(document, "data"))
     tokens = (_count(document, "input_tokens"), _count(document, "output_tokens"))
-    return ApiResponse(_image(drawn, document), tokens, _reported(document))
+    return ApiResponse(_image(image_entry, document), tokens, _reported(document))
 
 
 def read_models(document: Any) -> tuple[str, ...]:
     """The names in a list of models; none where it is no such list."""
     data = _get(document, "data")
-    names = [_get(one, "id") for one in data] if isinstance(data, list) else []
+    names = [_get(entry, "id") for entry in data] if isinstance(data, list) else []
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _text(message: Mapping[str, Any], ended: object) -> str | Failure:
+def _text(message: Mapping[str, Any], finish_reason: object) -> str | Failure:
     content, refusal = message.get("content"), message.get("refusal")
     if isinstance(content, list):  # parts, as some servers answer
         parts = [_get(part, "text") for part in content]
         content = "".join(part for part in parts if isinstance(part, str))
-    if ended == "content_filter":
+    if finish_reason == "content_filter":
         return Failure("refused", "stopped by the provider's content filter")
     if isinstance(refusal, str) and refusal and not content:
         return Failure("refused", refusal)  # shortened when keys are taken out of it
@@ -92,8 +86,8 @@ def _text(message: Mapping[str, Any], ended: object) -> str | Failure:
     return (content or "").strip()
 
 
-def _image(drawn: Mapping[str, Any], document: Any) -> Any:
-    encoded, url = drawn.get("b64_json"), drawn.get("url")
+def _image(image_entry: Mapping[str, Any], document: Any) -> Any:
+    encoded, url = image_entry.get("b64_json"), image_entry.get("url")
     if not encoded and isinstance(url, str):
         kind, comma, encoded = url.partition(",")
         if not (kind.startswith("data:") and kind.endswith(";base64") and comma):
@@ -109,9 +103,9 @@ def _image(drawn: Mapping[str, Any], document: Any) -> Any:
 
 
 def _reported(document: Any) -> dict[str, str]:
-    """What a server calls itself, under names for provenance."""
-    found = {"served": _get(document, "model"), "system": _get(document, "system_fingerprint")}
-    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+    """The server's names for its model and system, under names for provenance."""
+    names = {"served": _get(document, "model"), "system": _get(document, "system_fingerprint")}
+    return {name: value for name, value in names.items() if isinstance(value, str) and value}
 
 
 def _count(document: Any, name: str) -> int:
@@ -131,5 +125,6 @@ def _shape(document: Any, wanted: str) -> str:
     if not isinstance(document, dict):
         return f"JSON without {wanted!r}"
     if wanted not in document:
-        return f"JSON without {wanted!r}, with {', '.join(sorted(map(str, document))[:6]) or 'nothing'}"
+        names = ", ".join(sorted(map(str, document))[:6])
+        return f"JSON without {wanted!r}, with {names or 'nothing'}"
     return f"nothing usable in {wanted!r}"

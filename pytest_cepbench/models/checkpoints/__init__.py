@@ -1,18 +1,18 @@
 """Checkpoints on disk: found, recognised, checked and fingerprinted without any model library."""
 
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    component_names,
-    list_files,
-    read_json,
-)
-from pytest_cepbench.models.checkpoints.fingerprint import fingerprint
-from pytest_cepbench.models.checkpoints.integrity import (
+from pytest_cepbench.models.checkpoints.checkpoint import (
     Checkpoint,
     check_configuration,
     complete_checkpoint,
     file_options,
+    fingerprint,
     inspect_checkpoint,
     stored_precision,
+)
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    component_names,
+    list_files,
+    read_json,
 )
 
 __all__ = [

@@ -17,7 +17,7 @@ from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
 
 MODULES_FILE = "modules.json"
-"""What sentence-transformers lists a model's modules in: a JSON list, each with its type and folder."""
+"""The file of a sentence-transformers model that lists its modules, each with type and folder."""
 
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
@@ -135,7 +135,7 @@ def _weights(
 
 
 def _variant_of(name: str) -> str | None:
-    """The variant "fp16" of model.fp16.safetensors, its shards and their index; None of plain ones."""
+    """The variant "fp16" of model.fp16.safetensors, its shards and index; None of plain files."""
     base = PurePosixPath(name).name.split(".safetensors")[0].split(".bin")[0]
     index = re.search(r"\.index\.(\w+)\.json$", name)
     if index:
@@ -178,9 +178,9 @@ def _no_weights(folder: Path) -> str:
     pickled = [name for name in pickled if _PICKLED.fullmatch(name)]
     if pickled:
         return (
-            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can run "
-            "code. Save them as safetensors, or add allow_pickle=true to the model's spec if you "
-            "trust where they come from"
+            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can "
+            "run code. Save them as safetensors, or add allow_pickle=true to the model's spec if "
+            "you trust where they come from"
         )
     variants = sorted({v for n in names if ".safetensors" in n and (v := _variant_of(n))})
     if variants:
@@ -231,8 +231,8 @@ def _check_index(path: Path) -> None:
     missing = [shard for shard in shards if not (path.parent / shard).is_file()]
     if missing:
         msg = (
-            f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} names "
-            f"are missing: {', '.join(missing[:5])}"
+            f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} "
+            f"names are missing: {', '.join(missing[:5])}"
         )
         raise CheckpointError(msg)
 

@@ -71,8 +71,8 @@ _WRITES_TEXT = (
     "ForImageTextToText", "VisionText2Text", "VisionEncoderDecoderModel",
 )  # fmt: skip
 
-# Those of transformers' image-to-text models that also decode images out of their tokens. A codebook
-# alone says nothing: Chameleon's has no decoder.
+# Those of transformers' image-to-text models that also decode images out of their tokens. A
+# codebook alone says nothing: Chameleon's has no decoder.
 _UNIFIED_TYPES = {"emu3", "janus"}
 
 # Draws image tokens that another model has to decode.
@@ -158,7 +158,7 @@ def _detect_transformers(config: Mapping[str, Any]) -> FormatMatch:
 
 
 def modules_fault(config: Mapping[str, Any]) -> str | None:
-    """Why a sentence-transformers model of these modules is not read, completing "it ..."; or None."""
+    """Why a model of these modules is not read, completing "it ..."; None where it is."""
     types = [module["type"] for module in config["modules"]]
     for name in types:
         package, _, last = name.rpartition(".")

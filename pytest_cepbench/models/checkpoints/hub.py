@@ -55,7 +55,8 @@ def _snapshot(repository: str, revision: str | None, patterns: list[str]) -> Pat
 
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))
-    # The hub's errors are OSErrors, those of the network are its HTTP client's, a bad id a ValueError.
+    # The hub's errors are OSErrors, those of the network are its HTTP client's, a bad id a
+    # ValueError.
     except (OSError, HFValidationError) as error:
         at = f" at revision {revision!r}" if revision else ""
         offline = (

@@ -1,4 +1,4 @@
-"""The parameters a describer's spec can carry, and the generation settings that follow from them."""
+"""The parameters of a describer's spec, and the generation settings that follow from them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.models.load_plan import check_placement
+from pytest_cepbench.models.load_plan import CheckpointParams
 from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS
 
 DEFAULT_MAX_NEW_TOKENS = 512
 """Room for a full and precise description; the longest that the papers' prompts ask for is a
 paragraph. Applies where neither the spec nor the checkpoint says how long."""
 
-# Where tokens are sampled and nobody says how: transformers' values, stated so that they enter keys.
+# Where tokens are sampled and nobody says how: transformers' values, stated so that they enter
+# keys.
 _SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
 
 _GENERATION = (
@@ -31,12 +32,11 @@ _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 
 @dataclass(frozen=True)
-class DescriberParams:
-    """What can be given with a describer's spec.
+class DescriberParams(CheckpointParams):
+    """Parameters of a describer's spec, with those of `CheckpointParams`.
 
-    device: auto, cpu, cuda, cuda:N or mps. dtype: auto, float32, float16 or bfloat16.
-    batch_size: most images in one call of the model.
-    revision, variant, allow_pickle, trust_remote_code: which files are read, and how.
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
     allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
     attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves transformers' choice.
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
@@ -53,12 +53,7 @@ class DescriberParams:
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
 
-    device: str = "auto"
-    dtype: str = "auto"
-    batch_size: int = 8
-    revision: str | None = None
     variant: str | None = None
-    allow_pickle: bool = False
     trust_remote_code: bool = False
     allow_unused: bool = False
     attn_implementation: str | None = None
@@ -77,7 +72,7 @@ class DescriberParams:
     no_repeat_ngram_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_placement(self.device, self.dtype, self.batch_size)
+        super().__post_init__()
         self._at_least("max_new_tokens", 1)
         self._at_least("min_new_tokens", 0)
         self._at_least("num_beams", 1)
@@ -92,7 +87,8 @@ class DescriberParams:
             msg = f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}"
             raise ValueError(msg)
         if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
-            msg = f"min_new_tokens={self.min_new_tokens} is above max_new_tokens={self.max_new_tokens}"
+            least, most = self.min_new_tokens, self.max_new_tokens
+            msg = f"min_new_tokens={least} is above max_new_tokens={most}"
             raise ValueError(msg)
         self._check_sampling()
 
@@ -120,9 +116,9 @@ def generation_settings(
     """The generation settings in force: the spec's, else those of the checkpoint's own
     generation_config.json, sampling settings only where tokens are sampled.
 
-    A checkpoint's own do_sample does not count: describing is greedy unless the spec says otherwise.
-    Its max_length counts for a captioner, whose text begins with one start token; where there is a
-    chat template, max_length is the size of the context.
+    A checkpoint's own do_sample does not count: describing is greedy unless the spec says
+    otherwise. Its max_length counts for a captioner, whose text begins with one start token; where
+    there is a chat template, max_length is the size of the context.
     """
     settings: dict[str, Any] = {"do_sample": params.do_sample}
     for name in _GENERATION:

@@ -20,7 +20,12 @@ from pytest_cepbench.models.describers.transformers_loader import LoadedDescribe
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, require, seeded
+from pytest_cepbench.models.torch_runtime import (
+    is_out_of_memory,
+    quiet,
+    require,
+    seeded,
+)
 
 ADAPTER = "transformers-describer/1"
 
@@ -33,8 +38,8 @@ def bind_describer(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
     """
     if checkpoint.kind != "transformers":
         msg = (
-            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint describes nothing. "
-            "Give an image-text-to-text model of transformers"
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint describes "
+            "nothing. Give an image-text-to-text model of transformers"
         )
         raise RoleError(msg)
     require("torch", "transformers")
@@ -71,14 +76,14 @@ def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
 def _check_prompting(spec: ModelSpec, params: DescriberParams, *, chat: bool) -> None:
     if params.system_prompt is not None and not chat:
         msg = (
-            f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint has "
-            "none. Say with prompt_template which text goes with the image"
+            f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
+            "has none. Say with prompt_template which text goes with the image"
         )
         raise SpecError(msg)
     if params.prompt_template is not None and chat:
         msg = (
-            f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat template, "
-            "and this one has its own. Leave it out"
+            f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat "
+            "template, and this one has its own. Leave it out"
         )
         raise SpecError(msg)
 
@@ -203,8 +208,9 @@ class TransformersDescriber:
         highest = int(ids.max())
         if highest >= loaded.embeddings:
             msg = (
-                f"{self._plan.checkpoint.path}: the tokenizer gives token {highest}, and the weights "
-                f"know {loaded.embeddings} tokens: the tokenizer is not the one of these weights"
+                f"{self._plan.checkpoint.path}: the tokenizer gives token {highest}, and the "
+                f"weights know {loaded.embeddings} tokens: the tokenizer is not the one of these "
+                "weights"
             )
             raise ModelError(msg)
 
@@ -233,8 +239,9 @@ class TransformersDescriber:
 
     def _no_template(self, error: Exception) -> str:
         return (
-            f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} has no chat template, so it "
-            f"was given the image alone, and failed: {type(error).__name__}: {error}. If it needs a "
-            "text, add prompt_template to its spec, with {prompt} where the suite's prompt goes and "
-            "the model's own image token where it wants one"
+            f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} has no chat template, so "
+            f"it was given the image alone, and failed: {type(error).__name__}: {error}. If it "
+            "needs a "
+            "text, add prompt_template to its spec, with {prompt} where the suite's prompt goes "
+            "and the model's own image token where it wants one"
         )

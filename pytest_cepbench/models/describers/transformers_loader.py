@@ -155,8 +155,8 @@ def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, 
 
 def _no_processor(plan: LoadPlan[DescriberParams], found: str) -> str:
     return (
-        f"{plan.checkpoint.path}: expected a processor of images and texts, found {found}. Save the "
-        "model's processor into the folder too (processor.save_pretrained)"
+        f"{plan.checkpoint.path}: expected a processor of images and texts, found {found}. Save "
+        "the model's processor into the folder too (processor.save_pretrained)"
     )
 
 
@@ -173,9 +173,9 @@ def _refuse_without_torchvision(plan: LoadPlan[DescriberParams], error: Exceptio
     # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
     if util.find_spec("torchvision") is None:
         msg = (
-            f"{plan.checkpoint.path}: the processor of {plan.checkpoint.what} could not be made, and "
-            "torchvision, which several need, is not installed. Install the torchvision release "
-            "that belongs to the installed torch"
+            f"{plan.checkpoint.path}: the processor of {plan.checkpoint.what} could not be made, "
+            "and torchvision, which several need, is not installed. Install the torchvision "
+            "release that belongs to the installed torch"
         )
         raise MissingDependencyError(msg) from error
 

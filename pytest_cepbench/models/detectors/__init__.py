@@ -1,10 +1,10 @@
-"""Detectors: a checkpoint is handed to the adapter of its kind, by what it is asked and what it finds."""
+"""Detectors: a checkpoint is handed to the adapter of its kind of queries and boxes."""
 
 from __future__ import annotations
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.boxes_detector import bind_boxes
+from pytest_cepbench.models.detectors.classes_detector import bind_boxes
 from pytest_cepbench.models.detectors.mask2former_detector import bind_mask2former
 from pytest_cepbench.models.detectors.owl_detector import bind_owl
 from pytest_cepbench.models.protocols import BindContext, BoundRole

@@ -66,7 +66,7 @@ def keep(
 
 
 def overlaps(box: FloatArray, others: FloatArray) -> FloatArray:
-    """Intersection over union of a box (4,) with others (n, 4): (n,) in [0, 1], 0 for empty boxes."""
+    """Intersection over union of a box (4,) with others (n, 4): (n,) in [0, 1], 0 where empty."""
     corner = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     shared = corner.clip(min=0).prod(axis=1)
     union = (box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(axis=1) - shared

@@ -1,9 +1,9 @@
 """Detector of Mask2Former checkpoints: objects of fixed classes, with their masks.
 
 The rules are those by which GenEval's evaluator gets its objects (mmdet's Mask2Former, instance
-segmentation): the 100 most probable pairs of query and class, scored by the probability of the class
-times the mean probability of the mask where it is above one half; the box is the tight box of those
-pixels. Masks are brought to the image's size as logits, without the padding, before that.
+segmentation): the 100 most probable pairs of query and class, scored by the probability of the
+class times the mean probability of the mask where it is above one half; the box is the tight box of
+those pixels. Masks are brought to the image's size as logits, without the padding, before that.
 
 The numbers are close to those of the released evaluator, not equal: the image is resized and padded
 as the checkpoint's processor says (transformers' reaches multiples of 32 by stretching a little,
@@ -24,10 +24,12 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure, Mask
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.box_filter import CandidateBoxes
-from pytest_cepbench.models.detectors.class_names import ClassNames
-from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector
-from pytest_cepbench.models.detectors.detector_loader import load_parts
-from pytest_cepbench.models.detectors.detector_params import ClassesParams, identity_params
+from pytest_cepbench.models.detectors.classes_detector import Asked, ClassesDetector, ClassNames
+from pytest_cepbench.models.detectors.transformers_detector import (
+    ClassesParams,
+    identity_params,
+    load_parts,
+)
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.spec import ModelSpec

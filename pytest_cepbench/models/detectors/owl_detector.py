@@ -1,8 +1,8 @@
 """Detector of OWLv2 and OWL-ViT checkpoints: boxes for queries in free text.
 
 As in Semantic Drift's `mgg.py`, every box has the one query that fits it best, and is kept when the
-sigmoid of that logit is above the threshold; objectness is not used. A box is in pixels of the image
-as it was given, and may reach over its edge.
+sigmoid of that logit is above the threshold; objectness is not used. A box is in pixels of the
+image as it was given, and may reach over its edge.
 
 OWLv2 pads an image to a square at the right and the bottom, so 1 stands for the long edge in both
 directions; OWL-ViT squeezes the image into the square. Released versions of transformers have
@@ -22,21 +22,23 @@ from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, corners, keep
-from pytest_cepbench.models.detectors.detector_loader import load_parts
-from pytest_cepbench.models.detectors.detector_params import OwlParams, identity_params
+from pytest_cepbench.models.detectors.transformers_detector import (
+    OwlParams,
+    identity_params,
+    load_parts,
+)
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require
-from pytest_cepbench.models.truncation import TruncationNotice
 
 ADAPTER = "owl-detector/1"
 
 
 def bind_owl(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an OWL checkpoint as a detector, without importing torch. Errors as `bind_detector`."""
+    """Resolve an OWL checkpoint without importing torch. Raises as `bind_detector`."""
     require("torch", "transformers", "scipy")  # OWLv2's own resizing is scipy's
     plan = make_plan("detector", OwlParams, spec, checkpoint, context)
     return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=identity_params(plan))
@@ -54,8 +56,8 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
         wrong = "begins a text with id 0" if first == 0 else "has no pad token"
         msg = (
             f"{plan.checkpoint.path}: the tokenizer {wrong}. OWL needs texts of one length, and "
-            "never finds a query whose first id is 0. Save the tokenizer that the model was trained "
-            "with"
+            "never finds a query whose first id is 0. Save the tokenizer that the model was "
+            "trained with"
         )
         raise CheckpointError(msg)
     return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,9 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.encoders.encoder_params import InceptionParams
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
-from pytest_cepbench.models.encoders.weights_file import bind_file, plan_file
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.encoders.weights_file import bind_file, file_provider, plan_file
+from pytest_cepbench.models.load_plan import LoadPlan, check_placement
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec, parse_params
@@ -43,12 +43,35 @@ WEIGHTS_NAME = "inception-2015-12-05.pt"
 _MODE = "clean"
 
 
+@dataclass(frozen=True)
+class InceptionParams:
+    """Parameters of the spec of clean-fid's Inception, which runs in float32 only.
+
+    weights: path of the weights file or of its folder; None looks where clean-fid keeps it.
+    device: auto, cpu, cuda, cuda:N or mps. batch_size: most inputs in one call.
+    Raises ValueError for a value outside these.
+    """
+
+    weights: str | None = None
+    device: str = "auto"
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        check_placement(self)
+
+    @property
+    def dtype(self) -> str:
+        """The one precision."""
+        return "float32"
+
+
 def inception_weights(spec: ModelSpec) -> Path | None:
-    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch needed.
+    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch
+    needed.
 
     Without `weights` it is looked for where clean-fid downloads it to: /tmp, on Windows the current
-    folder. There it counts only if it belongs to this user or to root, because everyone can write to
-    /tmp and the file is code. Raises SpecError for a target or parameters that are wrong.
+    folder. There it counts only if it belongs to this user or to root, because everyone can write
+    to /tmp and the file is code. Raises SpecError for a target or parameters that are wrong.
     """
     place = _place(spec)
     file = place / WEIGHTS_NAME if place.is_dir() else place
@@ -98,15 +121,15 @@ def bind_inception(spec: ModelSpec, context: BindContext) -> BoundRole:
 
 def _absent(place: Path, *, given: bool) -> str:
     remedy = (
-        f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in clean-fid's "
-        "downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
+        f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in "
+        "clean-fid's downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
     )
     if given:
         wrong = "no such file" if not place.exists() else f"no file named {WEIGHTS_NAME}"
         return f"{place}: {wrong}, and {WHAT} needs its weights. {remedy}"
     return (
-        f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of this user's "
-        f"or root's where clean-fid keeps it. {remedy}"
+        f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of this "
+        f"user's or root's where clean-fid keeps it. {remedy}"
     )
 
 
@@ -153,3 +176,12 @@ class InceptionEncoder:
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
         """Raises RoleError: Inception reads no texts."""
         raise reads_no_texts(self._plan.checkpoint)
+
+
+PROVIDER = file_provider(
+    WHAT,
+    bind_inception,
+    find=inception_weights,
+    features_name=lambda _: "Inception",
+    weights_present=lambda spec: inception_weights(spec) is not None,
+)

@@ -10,14 +10,13 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.encoders.encoder_params import EncoderParams
-from pytest_cepbench.models.encoders.vectors import to_pixels, to_vectors
+from pytest_cepbench.models.encoders.vectors import EncoderParams, to_pixels, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.truncation import TruncationNotice
 from pytest_cepbench.models.weight_checks import take_weights
 
 ADAPTER = "open_clip-encoder/1"
@@ -33,7 +32,7 @@ _PREFERRED = (
 
 
 def bind_open_clip(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an open_clip folder as an encoder, without importing torch. Errors as `bind_encoder`."""
+    """Resolve an open_clip folder without importing torch. Raises as `bind_encoder`."""
     require("torch", "open_clip")
     plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
     _check_choice(checkpoint.path)
@@ -47,8 +46,8 @@ def _check_choice(folder: Path) -> None:
     chosen = next((name for name in _PREFERRED if name in names), None)
     if safe and chosen is not None and not chosen.endswith(".safetensors"):
         msg = (
-            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the one "
-            f"that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
+            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the "
+            f"one that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
         )
         raise CheckpointError(msg)
 

@@ -1,8 +1,8 @@
 """Encoder of sentence-transformers folders (modules.json): texts only, MPNet above all.
 
 SDP compares texts with all-mpnet-base-v2, by the library's `encode` (its section 2 and released
-code). The modules Transformer, Pooling and Normalize are read, by the library itself; whether vectors
-come out normalised is the checkpoint's own matter. A text model without modules.json is
+code). The modules Transformer, Pooling and Normalize are read, by the library itself; whether
+vectors come out normalised is the checkpoint's own matter. A text model without modules.json is
 refused: nothing in it says how its tokens become one vector. To use one as mean-pooled, as the
 library would, load it with the library and save it again.
 """
@@ -17,15 +17,13 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
-from pytest_cepbench.models.encoders.encoder_params import EncoderParams
-from pytest_cepbench.models.encoders.vectors import to_vectors
+from pytest_cepbench.models.encoders.vectors import EncoderParams, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading, no_random_weights
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.truncation import TruncationNotice
 from pytest_cepbench.models.weight_checks import take_weights
 
 ADAPTER = "sentence-transformers-encoder/1"
@@ -48,7 +46,7 @@ def bind_sentence_transformers(
 
 
 def _refuse_elsewhere(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError where the first module's settings name a tokenizer of another folder."""
+    """Raise CheckpointError where the first module names a tokenizer of another folder."""
     folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
     for file in sorted(folder.glob("sentence_*_config.json")):
         if elsewhere := read_json(file).get("tokenizer_name_or_path"):
@@ -95,9 +93,9 @@ class SentenceTransformersEncoder:
         """Raises RoleError: a sentence-transformers model reads texts here."""
         checkpoint = self._plan.checkpoint
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a dual "
-            "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision model to "
-            "compare images"
+            f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a "
+            "dual encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision "
+            "model to compare images"
         )
         raise RoleError(msg)
 
@@ -119,7 +117,8 @@ class SentenceTransformersEncoder:
             return to_vectors(self._plan.checkpoint, vectors)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """Tokens of each text, special ones and the model's own prompt included; most that it reads.
+        """Tokens of each text, special ones and the model's own prompt included; most that it
+        reads.
 
         Runs the tokenizer only.
         """

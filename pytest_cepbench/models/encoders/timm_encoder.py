@@ -1,14 +1,15 @@
 """Encoder of timm folders (config.json with "architecture", weights beside it): images only.
 
-SDP compares images with DINO v1 ViT-B/16 (`vit_base_patch16_224.dino`): the CLS token after the last
-norm, which is what this adapter gives. Its released code resizes the shorter side to 256 pixels
-(bilinear) before the crop of 224, where timm's configuration of that model says 248 (bicubic):
-`crop_pct=0.875&interpolation=bilinear` is SDP's.
+SDP compares images with DINO v1 ViT-B/16 (`vit_base_patch16_224.dino`): the CLS token after the
+last norm, which is what this adapter gives. Its released code resizes the shorter side to 256
+pixels (bilinear) before the crop of 224, where timm's configuration of that model says 248
+(bicubic): `crop_pct=0.875&interpolation=bilinear` is SDP's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.encoders.encoder_params import TimmEncoderParams
-from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_pixels, to_vectors
+from pytest_cepbench.models.encoders.vectors import (
+    EncoderParams,
+    reads_no_texts,
+    to_pixels,
+    to_vectors,
+)
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
@@ -26,6 +31,38 @@ from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights
 
 ADAPTER = "timm-encoder/1"
+
+
+_INTERPOLATIONS = ("bilinear", "bicubic")
+
+
+@dataclass(frozen=True)
+class TimmEncoderParams(EncoderParams):
+    """Parameters of a timm encoder's spec, with those of `CheckpointParams`.
+
+    crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; interpolation:
+        bilinear or bicubic. None leaves the checkpoint's own.
+    Raises ValueError for a value outside these.
+    """
+
+    crop_pct: float | None = None
+    interpolation: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
+            msg = f"crop_pct must be above 0 and at most 1, got {self.crop_pct}"
+            raise ValueError(msg)
+        if self.interpolation not in (None, *_INTERPOLATIONS):
+            known = ", ".join(_INTERPOLATIONS)
+            msg = f"interpolation must be {known}, got {self.interpolation!r}"
+            raise ValueError(msg)
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """What is given of the image transform; the rest is the checkpoint's own."""
+        given = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def bind_timm(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:

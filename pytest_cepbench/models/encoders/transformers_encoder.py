@@ -8,26 +8,57 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.encoders.encoder_params import TransformersEncoderParams
-from pytest_cepbench.models.encoders.pooling import pool, pooled_output, settle_pooling
-from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
+from pytest_cepbench.models.encoders.vectors import EncoderParams, reads_no_texts, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
-from pytest_cepbench.models.safe_loading import explained, from_pretrained, loading
+from pytest_cepbench.models.safe_loading import explained, from_pretrained, loading, refuse_missing
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.truncation import TruncationNotice
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_tokens, check_vocabulary
+from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS, quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights
 
+if TYPE_CHECKING:
+    import torch
+
 ADAPTER = "transformers-encoder/1"
+
+
+@dataclass(frozen=True)
+class TransformersEncoderParams(EncoderParams):
+    """Parameters of a transformers encoder's spec, with those of `CheckpointParams`.
+
+    attn_implementation: eager, sdpa, ...; None leaves the library's choice.
+    trust_remote_code: run the checkpoint's Python files.
+    pooling: "auto" (joint features of a dual encoder, else pooler, else CLS), "cls" (first token of
+        the last hidden state, GenCeption's choice for ViT), "pooler" (the model's own pooled
+        output), "mean" (over all tokens or places of the last hidden state).
+    backend: the image processor's implementation; the two differ by one grey level here and there,
+        so it is pinned ("pil") instead of following what is installed.
+    Raises ValueError for a value outside these.
+    """
+
+    attn_implementation: str | None = None
+    trust_remote_code: bool = False
+    pooling: str = "auto"
+    backend: str = "pil"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value, known in (
+            ("pooling", self.pooling, POOLINGS),
+            ("backend", self.backend, IMAGE_BACKENDS),
+        ):
+            if value not in known:
+                msg = f"{name} must be {', '.join(known)}, got {value!r}"
+                raise ValueError(msg)
 
 
 def bind_transformers(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
@@ -186,3 +217,74 @@ class TransformersEncoder:
             getattr(config, "max_position_embeddings", None),
         )
         return min(int(length) for length in stated if length)
+
+
+POOLINGS = ("auto", "cls", "pooler", "mean")
+
+_CLS_PARAMETERS = ("cls_token", "class_embedding")
+
+
+def settle_pooling(checkpoint: Checkpoint, model: Any, missing: set[str], wanted: str) -> str:
+    """The pooling to use, so that no tensor that is missing from the files takes part.
+
+    A ViT that was saved from a classifier has no pooler, and transformers makes a random one.
+    """
+    pooler = {name for name in missing if "pooler" in name.split(".")}
+    joint = hasattr(model, "get_image_features")
+    uses_pooler = joint or wanted == "pooler"
+    refuse_missing(checkpoint, missing if uses_pooler else missing - pooler)
+    pooling = "cls" if wanted == "auto" and pooler else wanted
+    if pooling == "cls" and not _has_cls_token(model):
+        msg = (
+            f"{checkpoint.path}: {checkpoint.what} has no CLS token to take. Give pooling=mean"
+            f"{'' if pooler else ' or pooling=pooler'}"
+        )
+        raise SpecError(msg)
+    return pooling
+
+
+def _has_cls_token(model: Any) -> bool:
+    names = (name.rpartition(".")[2] for name, _ in model.named_parameters())
+    return any(name in _CLS_PARAMETERS for name in names)
+
+
+def pool(checkpoint: Checkpoint, model: Any, output: Any, pooling: str) -> torch.Tensor:
+    """(n, dimension) features out of what a model returned, by one of POOLINGS.
+
+    Raises SpecError where the model gives nothing to pool that way.
+    """
+    if pooling in ("auto", "pooler"):
+        pooled = pooled_output(output)
+        if pooled is not None:
+            return pooled
+    hidden = getattr(output, "last_hidden_state", None)
+    if hidden is None or pooling == "pooler":
+        lacking = "pooled output" if pooling == "pooler" else "token states"
+        msg = (
+            f"{checkpoint.path}: {checkpoint.what} gives no {lacking}, so pooling={pooling} cannot "
+            "be had from it"
+        )
+        raise SpecError(msg)
+    if pooling == "mean":
+        # Transformers give (n, tokens, dimension), convolutions (n, dimension, rows, columns).
+        mean: torch.Tensor = hidden.mean(dim=1 if hidden.ndim == 3 else (2, 3))
+        return mean
+    if not _has_cls_token(model):
+        msg = (
+            f"{checkpoint.path}: {checkpoint.what} has neither a pooled output nor a CLS token. "
+            "Give pooling=mean"
+        )
+        raise SpecError(msg)
+    first: torch.Tensor = hidden[:, 0]
+    return first
+
+
+def pooled_output(output: Any) -> Any:
+    """The features in what a model returned: older models give a tensor, newer ones an object."""
+    if hasattr(output, "detach"):
+        return output
+    for name in ("image_embeds", "pooler_output"):
+        value = getattr(output, name, None)
+        if value is not None:
+            return value
+    return None

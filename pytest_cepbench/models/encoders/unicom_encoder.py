@@ -2,14 +2,16 @@
 
 MMGenBench scores with Unicom ViT-L/14@336px (its section 3.1; `evalimg/run.py`): 768 features, the
 output of the last batch normalisation, not normalised to unit length before SIM or FID. Images are
-resized with the shorter side to 336 pixels (bicubic), cropped to the middle 336 x 336 and normalised
-with CLIP's mean and deviation. The file that MMGenBench's code downloads has a SHA-256 that begins
-3916ab5a; that file was never loaded here, so read `unicom_model` for what was established, and how.
+resized with the shorter side to 336 pixels (bicubic), cropped to the middle 336 x 336 and
+normalised with CLIP's mean and deviation. The file that MMGenBench's code downloads has a SHA-256
+that begins 3916ab5a; that file was never loaded here, so read `unicom_model` for what was
+established, and how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,6 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
-from pytest_cepbench.models.encoders.encoder_params import UnicomParams
 from pytest_cepbench.models.encoders.unicom_model import (
     UnicomSizes,
     check_tensors,
@@ -26,8 +27,13 @@ from pytest_cepbench.models.encoders.unicom_model import (
     prepare,
 )
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
-from pytest_cepbench.models.encoders.weights_file import bind_file, find_file, plan_file
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.encoders.weights_file import (
+    bind_file,
+    file_provider,
+    find_file,
+    plan_file,
+)
+from pytest_cepbench.models.load_plan import LoadPlan, check_placement
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.spec import ModelSpec, parse_params
@@ -44,6 +50,31 @@ WHAT = "Unicom vision transformer"
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _STD = (0.26862954, 0.26130258, 0.27577711)
 _PICKLED = (".pt", ".pth", ".bin")
+
+
+@dataclass(frozen=True)
+class UnicomParams:
+    """Parameters of a Unicom encoder's spec.
+
+    device: auto, cpu, cuda, cuda:N or mps. batch_size: most inputs in one call.
+    dtype: auto, float32, float16 or bfloat16, the precision of the linear maps in the blocks; all
+        else is float32.
+    allow_pickle: read a pickled file, by torch.load(weights_only=True).
+    heads: attention heads; None is one per 64 of the width, as in the released models.
+    Raises ValueError for a value outside these.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_size: int = 32
+    allow_pickle: bool = False
+    heads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_placement(self)
+        if self.heads is not None and self.heads < 1:
+            msg = f"heads must be at least 1, got {self.heads}"
+            raise ValueError(msg)
 
 
 def bind_unicom(spec: ModelSpec, context: BindContext) -> BoundRole:
@@ -73,9 +104,9 @@ def _check_format(file: Path, *, allow_pickle: bool) -> None:
         raise CheckpointError(msg)
     elif not allow_pickle:
         msg = (
-            f"{file}: the weights are pickled, and unpickling can run code. Save them as safetensors, "
-            "or add allow_pickle=true to the model's spec if you trust where they come from; they are "
-            "then read with torch.load(weights_only=True)"
+            f"{file}: the weights are pickled, and unpickling can run code. Save them as "
+            "safetensors, or add allow_pickle=true to the model's spec if you trust where they "
+            "come from; they are then read with torch.load(weights_only=True)"
         )
         raise CheckpointError(msg)
 
@@ -105,8 +136,8 @@ def _read(file: Path) -> Mapping[str, torch.Tensor]:
     loaded = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(loaded, dict) or not all(torch.is_tensor(t) for t in loaded.values()):
         msg = (
-            f"{file}: expected a state dict, tensors by their names, found {type(loaded).__name__}. "
-            "Save the model's state_dict() alone"
+            f"{file}: expected a state dict, tensors by their names, found "
+            f"{type(loaded).__name__}. Save the model's state_dict() alone"
         )
         raise CheckpointError(msg)
     return loaded
@@ -158,3 +189,13 @@ def _make_transform(side: int) -> Any:
             transforms.Normalize(_MEAN, _STD),
         ]
     )
+
+
+PROVIDER = file_provider(
+    WHAT,
+    bind_unicom,
+    find=lambda spec: Path(spec.target).expanduser(),
+    features_name=lambda spec: (
+        Path(spec.target).name.removesuffix(".pt").removesuffix(".safetensors")
+    ),
+)

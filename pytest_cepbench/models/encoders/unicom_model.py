@@ -1,4 +1,4 @@
-"""The Unicom vision transformer: what its weights are called, what shapes they have, what it computes.
+"""The Unicom vision transformer: names and shapes of its weights, and its computation.
 
 Established by reading the released implementation (deepglint/unicom, `vision_transformer.py` and
 `model.py`), not by running it: names, shapes, the order of operations, ReLU6, both epsilons, and
@@ -29,7 +29,7 @@ _BATCH_NORM_EPS = 2e-5
 _BLOCK_LINEAR = re.compile(r"blocks\.\d+\.(attn\.qkv|attn\.proj|mlp\.fc1|mlp\.fc2)\.(weight|bias)")
 
 _COUNTER = "num_batches_tracked"
-"""Steps that a batch normalisation was trained for: stored with it, used by nothing in evaluation."""
+"""Training steps of a batch normalisation: stored with it, not used in evaluation."""
 
 
 @dataclass(frozen=True)

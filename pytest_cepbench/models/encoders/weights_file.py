@@ -7,19 +7,58 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Encoder
+from pytest_cepbench.models.load_plan import LoadPlan, Placement, bind_plan
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Encoder, RoleName
+from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
+from pytest_cepbench.models.torch_runtime import require, resolve_device, resolve_dtype
 
 _VERSION = 1
 
 
+def file_provider(
+    what: str,
+    bind: Callable[[ModelSpec, BindContext], BoundRole],
+    *,
+    find: Callable[[ModelSpec], Path | None],
+    features_name: Callable[[ModelSpec], str],
+    weights_present: Callable[[ModelSpec], bool] = lambda _: True,
+) -> Provider:
+    """The provider of a scheme whose specs name one file, an encoder of images.
+
+    what: the model, for people. bind: resolves a spec. find: the file of a spec, None where it is
+        not
+    there. features_name, weights_present: as in `Provider`.
+    """
+
+    def bind_role(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+        if role != "encoder":
+            msg = (
+                f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, "
+                f"not the {role}"
+            )
+            raise RoleError(msg)
+        return bind(spec, context)
+
+    def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:
+        file = find(spec)
+        return None if file is None else file.stat().st_size
+
+    return Provider(
+        detect=lambda _: DetectedModel(what, ("encoder",), "embeds images"),
+        bind=bind_role,
+        check_installed=lambda _: require("torch"),
+        weights_bytes=weights_bytes,
+        features_name=features_name,
+        weights_present=weights_present,
+    )
+
+
 def find_file(path: Path, what: str) -> Path:
-    """The absolute path of a weights file. Raises CheckpointError when it is none, saying what is."""
+    """The absolute path of a weights file. Raises CheckpointError where there is no such file."""
     path = path.expanduser()
     if path.is_file():
         # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
@@ -33,7 +72,7 @@ def plan_file(
     spec: ModelSpec,
     file: Path,
     what: str,
-    params: CheckpointParams,
+    params: Placement,
     context: BindContext,
     config: Mapping[str, Any],
 ) -> LoadPlan[Any]:

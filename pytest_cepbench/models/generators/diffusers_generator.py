@@ -2,14 +2,17 @@
 
 Every image has a random generator of its own, on the CPU, so that it depends on its own text and
 seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
-pipeline's own default holds. Pipelines choose their attention implementation themselves: there is no
-parameter for it.
+pipeline's own default holds. Pipelines choose their attention implementation themselves: there is
+no parameter for it.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,19 +20,86 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.generators.generator_params import (
-    CALL_PARAMETERS,
-    GeneratorParams,
-    decisive_params,
-)
-from pytest_cepbench.models.generators.prompt_length import prompt_lengths
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
 from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights
+
+CALL_PARAMETERS = (
+    "num_inference_steps",
+    "guidance_scale",
+    "height",
+    "width",
+    "negative_prompt",
+    "max_sequence_length",
+    "true_cfg_scale",
+    "use_resolution_binning",
+    "clean_caption",
+)
+"""Parameters that are handed to the pipeline's call, where it has them."""
+
+
+@dataclass(frozen=True)
+class GeneratorParams(CheckpointParams):
+    """Parameters of a generator's spec, with those of `CheckpointParams`.
+
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    allow_unused: leave out tensors that a part does not know, instead of refusing them.
+    safety_checker: false takes the pipeline's safety checker out.
+    scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
+    height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
+    Raises ValueError for a value outside its range.
+    """
+
+    batch_size: int = 4
+    variant: str | None = None
+    trust_remote_code: bool = False
+    allow_unused: bool = False
+    safety_checker: bool = True
+    scheduler: str | None = None
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    height: int | None = None
+    width: int | None = None
+    negative_prompt: str | None = None
+    max_sequence_length: int | None = None
+    true_cfg_scale: float | None = None
+    use_resolution_binning: bool | None = None
+    clean_caption: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("num_inference_steps", "height", "width", "max_sequence_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
+        for name in ("guidance_scale", "true_cfg_scale"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                msg = f"{name} must be a finite number, got {value}"
+                raise ValueError(msg)
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """The call parameters that were given."""
+        values = {name: getattr(self, name) for name in CALL_PARAMETERS}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def decisive_params(params: GeneratorParams, dtype: str) -> dict[str, Any]:
+    """What was asked for and can change an image. Which files are read is in the fingerprint."""
+    decisive: dict[str, Any] = {"dtype": dtype, **params.call}
+    if params.scheduler is not None:
+        decisive["scheduler"] = params.scheduler
+    if not params.safety_checker:
+        decisive["safety_checker"] = False
+    return decisive
+
 
 ADAPTER = "diffusers-generator/1"
 
@@ -43,8 +113,8 @@ _TEXT_TO_IMAGE = frozenset(
         "FluxPipeline",
     }
 )
-"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for it
-imports every other pipeline."""
+"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for
+it imports every other pipeline."""
 
 # Takes no generator in its steps and draws one noise for the whole batch.
 _UNSEEDABLE = "DPMSolverSDEScheduler"
@@ -103,7 +173,8 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
         _check_call(spec, checkpoint, pipeline, params.call)
         _settle_scheduler(spec, pipeline, params.scheduler)
         if getattr(pipeline, "watermark", None) is not None:
-            # SDXL watermarks where an optional package happens to be installed: not the model's doing.
+            # SDXL watermarks where an optional package happens to be installed: not the model's
+            # doing.
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
         if plan.device == "cpu":
@@ -158,7 +229,8 @@ def _check_call(
     accepted = [parameter for parameter in CALL_PARAMETERS if parameter in signature]
     for parameter in given:
         if parameter not in accepted:
-            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {name}', parameter, accepted)}"
+            unknown = unknown_name(f"parameter for {name}", parameter, accepted)
+            msg = f"model spec {spec.text!r}: {unknown}"
             raise SpecError(msg)
 
 
@@ -168,8 +240,8 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
     what = type(pipeline).__name__
     if (name or type(own).__name__) == _UNSEEDABLE:
         msg = (
-            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so an "
-            "image would depend on its batch. Give another with scheduler=, such as "
+            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
+            "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
         raise SpecError(msg)
@@ -184,7 +256,7 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
 
 
 def _order_channels_last(pipeline: Any) -> None:
-    """Lay convolutions out as the CPU's library computes them; elsewhere every call reorders all."""
+    """Lay convolutions out as the CPU's library computes them, or every call reorders them."""
     import torch
 
     for part in pipeline.components.values():
@@ -221,8 +293,8 @@ class DiffusersGenerator:
             call["negative_prompt"] = [call["negative_prompt"]] * len(texts)
         device = self._pipeline.device
         forked = [device] if device.type == "cuda" else []
-        # A few schedulers draw from the global generator whatever they are given: for those at least
-        # the batch is seeded. The caller's own random state is left as it was.
+        # A few schedulers draw from the global generator whatever they are given: for those at
+        # least the batch is seeded. The caller's own random state is left as it was.
         with torch.random.fork_rng(devices=forked), quiet(), np.errstate(invalid="ignore"):
             torch.manual_seed(seeds[0])
             result = self._pipeline(
@@ -235,8 +307,8 @@ class DiffusersGenerator:
         if images is None or len(images) != len(texts):
             count = "no images" if images is None else f"{len(images)} image(s)"
             msg = (
-                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for {len(texts)} "
-                "text(s): it is no text-to-image pipeline"
+                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for "
+                f"{len(texts)} text(s): it is no text-to-image pipeline"
             )
             raise ModelError(msg)
         flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(texts)
@@ -256,3 +328,39 @@ def _judge(image: Any, flagged: bool) -> ImageLike | Failure:  # noqa: FBT001 - 
         share = 1 - float(np.isfinite(pixels).mean())
         return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
     return pixels
+
+
+_TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")
+
+_BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
+
+
+def prompt_lengths(
+    pipeline: Any, call: Mapping[str, Any], texts: Sequence[str]
+) -> tuple[list[int], int]:
+    """Tokens of each text, and the most that are read, by the text encoder that reads most.
+
+    Where a pipeline has several (CLIP and T5), a text counts as whole when one of them reads all of
+    it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state
+    no length themselves. Nothing is bounded where no tokenizer is.
+    """
+    bounded = [
+        (limit, tokenizer)
+        for name in _TOKENIZERS
+        if (tokenizer := getattr(pipeline, name, None)) is not None
+        if (limit := _limit(pipeline, call, tokenizer)) is not None
+    ]
+    if not bounded:
+        return [0] * len(texts), sys.maxsize
+    most, tokenizer = max(bounded, key=lambda pair: pair[0])
+    return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most
+
+
+def _limit(pipeline: Any, call: Mapping[str, Any], tokenizer: Any) -> int | None:
+    stated = getattr(tokenizer, "model_max_length", None)
+    own = stated if isinstance(stated, int) and stated < _BOUNDED else None
+    if own is not None and "CLIP" in type(tokenizer).__name__:
+        return own
+    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
+    asked = call.get("max_sequence_length", parameter.default if parameter else None)
+    return asked if isinstance(asked, int) else own

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
-from pytest_cepbench.models.unified.image_decoder import configured
-from pytest_cepbench.models.unified.token_sampling import TokenSampler, only
+from pytest_cepbench.models.unified.image_decoder import TokenSampler, configured, only
 
 if TYPE_CHECKING:
     import torch
 
 _LAST = 3
-"""Tokens after the last row (end of frame, of image, of text), which the decoder takes off unread."""
+"""Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
 
 
 class Emu3Painter:
@@ -42,9 +41,10 @@ class Emu3Painter:
         tokens = mapping.image_tokens
         if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
             msg = (
-                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image tokens "
-                f"and the codebook has {codes}; it must name each, and the token <|extra_200|> that "
-                f"ends a row, among the {rows} that the weights know. Save config.json again"
+                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+                f"tokens and the codebook has {codes}; it must name each, and the token "
+                f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+                "config.json again"
             )
             raise CheckpointError(msg)
         self._tokens = torch.tensor(tokens, device=loaded.model.device)

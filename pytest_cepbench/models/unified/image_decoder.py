@@ -1,10 +1,26 @@
-"""What the families of unified models do each in their own way: from prompts to pixel values."""
+"""Drawing with unified models: what the families share, and the common way of transformers.
+
+Image tokens are chosen with a random generator for each drawing, whatever batch it is in.
+transformers draws the tokens of a batch from the global generator, so that a drawing would depend
+on its neighbours. Adding Gumbel noise to the scores and taking the largest sum draws from the same
+distribution (the Gumbel-max trick), and the noise of each drawing can be its own. Two checkpoints
+then meet the same noise at the same step, so their drawings differ no more than the checkpoints do.
+
+The common way, for a family that is not known here: the processor and `generate` take
+`generation_mode="image"`, and `decode_image_tokens` makes pixels of the result. Tokens come from
+the global generator there, so each drawing is a call of its own under its own seed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_cepbench.errors import RoleError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.torch_runtime import seeded
 
 if TYPE_CHECKING:
     import torch
@@ -32,8 +48,8 @@ class ImageDecoder(Protocol):
 def configured(model: Any, config: Any) -> Iterator[None]:
     """Let a generation configuration be the model's own for a while.
 
-    transformers fills what a call does not set from the model's own, which is there for its texts: a
-    penalty of repetitions would work on image tokens too.
+    transformers fills what a call does not set from the model's own, which is there for its texts:
+    a penalty of repetitions would work on image tokens too.
     """
     before = model.generation_config
     model.generation_config = config
@@ -44,5 +60,104 @@ def configured(model: Any, config: Any) -> Iterator[None]:
 
 
 def channels_first(pixels: torch.Tensor) -> torch.Tensor:
-    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w): image processors of transformers 5 take no other."""
+    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w), which transformers 5 requires."""
     return pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)
+
+
+class TokenSampler:
+    """Picks the next image token of each drawing of a batch.
+
+    settings: do_sample, and where that is true temperature, top_p and top_k (0 is no limit).
+    seeds: one for each drawing. broken: which drawings met scores that are no numbers.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], seeds: Sequence[int]) -> None:
+        import torch
+
+        self.broken = torch.zeros(len(seeds), dtype=torch.bool)
+        self._generators = None
+        self._warpers: list[Callable[..., torch.Tensor]] = []
+        if settings["do_sample"]:
+            self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+            self._warpers = _warpers(settings)
+
+    def __call__(self, scores: torch.Tensor) -> torch.Tensor:
+        """The token of each drawing; scores: (drawings, tokens) logits."""
+        import torch
+
+        scores = scores.float()
+        self.broken |= scores.isnan().any(dim=1).cpu()
+        for warper in self._warpers:
+            scores = warper(None, scores)
+        if self._generators is not None:
+            # The noise is drawn on the CPU, so that it is the same on every device.
+            noise = [
+                torch.empty(scores.shape[1]).exponential_(generator=generator)
+                for generator in self._generators
+            ]
+            scores = scores - torch.stack(noise).log().to(scores.device)
+        return scores.argmax(dim=1)
+
+
+def _warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    warpers: list[Callable[..., torch.Tensor]] = []
+    if settings["temperature"] != 1.0:
+        warpers.append(TemperatureLogitsWarper(float(settings["temperature"])))
+    if settings["top_k"]:
+        warpers.append(TopKLogitsWarper(int(settings["top_k"])))
+    if settings["top_p"] < 1.0:
+        warpers.append(TopPLogitsWarper(float(settings["top_p"])))
+    return warpers
+
+
+def only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Scores like `like`, in shape and kind, that leave a sampler only the chosen tokens."""
+    import torch
+
+    scores = torch.full_like(like, -torch.inf)
+    return scores.scatter_(1, chosen[:, None], 0.0)
+
+
+class PipelineDecoder:
+    """Draws as transformers' any-to-any pipeline does.
+
+    settings: of `drawing_settings`. Raises RoleError for a model that makes no images.
+    """
+
+    chats = True
+    by_size = True
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+    ) -> None:
+        self._model = loaded.model
+        self._processor = loaded.processor
+        made = getattr(loaded.model, "output_modalities", None) or ("text",)
+        if "image" not in made or not hasattr(loaded.model, "decode_image_tokens"):
+            msg = (
+                f"{checkpoint.path} is a {checkpoint.what}, which makes {' and '.join(made)} and "
+                "no images, as the installed transformers has it: it cannot be the generator. Give "
+                "a diffusers pipeline, or wrap its own code as python:package.module:factory"
+            )
+            raise RoleError(msg)
+        self._call = {
+            name: value
+            for name, value in settings.items()
+            if name != "prompt_template" and not (name == "top_k" and not value)
+        }
+
+    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """See `Painter`."""
+        import torch
+
+        made = []
+        for prompt, seed in zip(prompts, seeds, strict=True):
+            inputs = self._processor(text=[prompt], generation_mode="image", return_tensors="pt")
+            with seeded(self._model.device, seed):
+                tokens = self._model.generate(
+                    **inputs.to(self._model.device), generation_mode="image", **self._call
+                )
+            made.append(channels_first(self._model.decode_image_tokens(tokens)).float().cpu())
+        return torch.cat(made)

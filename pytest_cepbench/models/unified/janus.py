@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
-from pytest_cepbench.models.unified.image_decoder import channels_first, configured
-from pytest_cepbench.models.unified.token_sampling import TokenSampler, only
+from pytest_cepbench.models.unified.image_decoder import (
+    TokenSampler,
+    channels_first,
+    configured,
+    only,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -37,9 +41,10 @@ class JanusPainter:
         side = config.vq_config.num_patches
         if codes != scored or side * side != config.vision_config.num_image_tokens:
             msg = (
-                f"{checkpoint.path}: the parts that draw do not fit: the head scores {scored} image "
-                f"tokens and the codebook has {codes}; {config.vision_config.num_image_tokens} are "
-                f"drawn and the decoder takes {side * side}. Save config.json and weights again"
+                f"{checkpoint.path}: the parts that draw do not fit: the head scores {scored} "
+                f"image tokens and the codebook has {codes}; "
+                f"{config.vision_config.num_image_tokens} are drawn and the decoder takes "
+                f"{side * side}. Save config.json and weights again"
             )
             raise CheckpointError(msg)
 
@@ -83,8 +88,8 @@ def _generation_config(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Any:
     if start not in known or bos is None:
         msg = (
             f"{checkpoint.path}: drawing needs a token that starts a text and one that starts an "
-            f"image, and the tokenizer has {bos!r} and {start!r} for them. Save the processor that the "
-            "model was trained with (processor.save_pretrained)"
+            f"image, and the tokenizer has {bos!r} and {start!r} for them. Save the processor that "
+            "the model was trained with (processor.save_pretrained)"
         )
         raise CheckpointError(msg)
     pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id

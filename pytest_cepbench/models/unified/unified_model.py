@@ -6,16 +6,20 @@ for it: Janus and Emu3, and by rule what keeps to the common interface.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.describers.describer_params import DescriberParams
 from pytest_cepbench.models.describers.transformers_describer import (
     TransformersDescriber,
     bind_describer,
@@ -23,10 +27,145 @@ from pytest_cepbench.models.describers.transformers_describer import (
 )
 from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike, RoleName
 from pytest_cepbench.models.safe_loading import explained
-from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.unified.image_decoder import ImageDecoder
-from pytest_cepbench.models.unified.unified_params import drawing_settings, split_params
+
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+_NEUTRAL: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
+
+_OF_EMU3 = ("negative_prompt", "image_ratio", "image_area")
+"""Parameters of a family that draws any size and has a prompt for what is not wanted."""
+
+_PUBLISHED: dict[str, dict[str, Any]] = {
+    "janus": {"guidance_scale": 5.0},
+    "emu3": {
+        "guidance_scale": 3.0,
+        "top_k": 2048,
+        "negative_prompt": "",
+        "image_ratio": "1:1",
+        "image_area": 720 * 720,
+    },
+}
+"""How the authors' code draws, where neither the spec nor the checkpoint says how."""
+
+_OTHERWISE: dict[str, Any] = {"guidance_scale": 5.0}
+"""The same for a family that is not known: transformers' own value."""
+
+
+@dataclass(frozen=True)
+class UnifiedParams:
+    """What a unified model's spec can say of drawing; of describing it says what a describer's
+    does.
+
+    image_batch_size: most texts in one call.
+    guidance_scale: how far scores are pushed away from those of no prompt; 1 is no guidance.
+    image_do_sample: draw image tokens from the step's seed; false takes the likeliest (greedy).
+    image_temperature, image_top_p, image_top_k: of that drawing; top_k=0 means no limit.
+    image_prompt_template: the text before the image, `{prompt}` standing for the step's own. None
+        is the family's way: the chat template for Janus, the prompt alone for Emu3.
+    negative_prompt: for Emu3, the prompt whose scores are pushed away from.
+    image_ratio, image_area: for Emu3, "width:height" and pixels of an image.
+    None leaves the setting to the checkpoint's generation_config.json, else to the authors' own
+    code. Raises ValueError for values out of range and for sampling parameters without sampling.
+    """
+
+    image_batch_size: int = 4
+    guidance_scale: float | None = None
+    image_do_sample: bool = True
+    image_temperature: float | None = None
+    image_top_p: float | None = None
+    image_top_k: int | None = None
+    image_prompt_template: str | None = None
+    negative_prompt: str | None = None
+    image_ratio: str | None = None
+    image_area: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("image_batch_size", 1), ("image_top_k", 0), ("image_area", 1)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                msg = f"{name} must be {low} or more, got {value}"
+                raise ValueError(msg)
+        scale = self.guidance_scale
+        if scale is not None and not (math.isfinite(scale) and scale >= 1):
+            msg = f"guidance_scale must be a number from 1 (no guidance) upwards, got {scale}"
+            raise ValueError(msg)
+        if self.image_ratio is not None and not re.fullmatch(
+            r"[1-9]\d*:[1-9]\d*", self.image_ratio
+        ):
+            msg = f"image_ratio must be width:height such as 16:9, got {self.image_ratio!r}"
+            raise ValueError(msg)
+        if self.image_prompt_template is not None and "{prompt}" not in self.image_prompt_template:
+            msg = "image_prompt_template must say with {prompt} where the text to draw goes"
+            raise ValueError(msg)
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        temperature, top_p = self.image_temperature, self.image_top_p
+        if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
+            msg = f"image_temperature must be a number above 0, got {temperature}"
+            raise ValueError(msg)
+        if top_p is not None and not 0 < top_p <= 1:
+            msg = f"image_top_p must be above 0 and at most 1, got {top_p}"
+            raise ValueError(msg)
+        given = [
+            f"image_{name}" for name in _SAMPLING if getattr(self, f"image_{name}") is not None
+        ]
+        if given and not self.image_do_sample:
+            msg = f"{given[0]} acts on sampling only: leave it or image_do_sample=false out"
+            raise ValueError(msg)
+
+
+def split_params(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, UnifiedParams]:
+    """The spec as a describer takes it, and what is said in it of drawing.
+
+    family: the checkpoint's model type. what: its architecture, for people. Raises SpecError for a
+    parameter that neither role of the family knows, and for wrong values of drawing.
+    """
+    drawing = [field.name for field in dataclasses.fields(UnifiedParams)]
+    if family != "emu3":
+        drawing = [name for name in drawing if name not in _OF_EMU3]
+    known = [*(field.name for field in dataclasses.fields(DescriberParams)), *drawing]
+    for name in spec.params:
+        if name not in known:
+            fault = unknown_name(f"parameter for the unified model {what}", name, known)
+            msg = f"model spec {spec.text!r}: {fault}"
+            raise SpecError(msg)
+    own = _only(spec, drawing)
+    describing = replace(spec, params={k: v for k, v in spec.params.items() if k not in own.params})
+    return describing, parse_params(own, UnifiedParams, what)
+
+
+def _only(spec: ModelSpec, names: Iterable[str]) -> ModelSpec:
+    return replace(spec, params={k: v for k, v in spec.params.items() if k in names})
+
+
+def drawing_settings(
+    params: UnifiedParams, stored: Mapping[str, Any], family: str
+) -> dict[str, Any]:
+    """What decides a drawing: the spec's settings, else those of the checkpoint's own
+    generation_config.json, else those of the authors' code; sampling settings where tokens are
+    sampled.
+
+    A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
+    """
+    published = _PUBLISHED.get(family, _OTHERWISE)
+    given = {name: getattr(params, f"image_{name}") for name in _SAMPLING}
+    given |= {"guidance_scale": params.guidance_scale}
+    given |= {name: getattr(params, name) for name in _OF_EMU3 if name in published}
+    settings: dict[str, Any] = {
+        "do_sample": params.image_do_sample,
+        "prompt_template": params.image_prompt_template,
+    }
+    for name, value in given.items():
+        if name in _SAMPLING and not params.image_do_sample:
+            continue
+        found = stored.get(name) if value is None and name not in _OF_EMU3 else value
+        settings[name] = published.get(name, _NEUTRAL.get(name)) if found is None else found
+    return settings
+
 
 ADAPTER = "transformers-unified/1"
 
@@ -34,10 +173,12 @@ ADAPTER = "transformers-unified/1"
 def bind_unified(
     role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
 ) -> BoundRole:
-    """Bind a transformers checkpoint as describer or generator of one load, without importing torch.
+    """Bind a transformers checkpoint as describer or generator of one load, without importing
+    torch.
 
     Both roles of one spec name the same load in `shares`. Raises SpecError for unknown, wrong or
-    contradictory parameters of either role, MissingDependencyError where a library is not installed.
+    contradictory parameters of either role, MissingDependencyError where a library is not
+    installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
     describing, drawing = split_params(spec, family, checkpoint.what)
@@ -71,7 +212,8 @@ def _load(
     # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
     loaded.generation_config.guidance_scale = None
     with explained(checkpoint), quiet():
-        # Drawings are made the same way whatever images are read with: torchvision rounds otherwise.
+        # Drawings are made the same way whatever images are read with: torchvision rounds
+        # otherwise.
         finish = _image_processor(checkpoint)
         painter = _painter(checkpoint, family, loaded, settings)
     return UnifiedModel(describer, painter, finish, settings["prompt_template"])
@@ -94,7 +236,7 @@ def _painter(
         from pytest_cepbench.models.unified.emu3 import Emu3Painter
 
         return Emu3Painter(checkpoint, loaded, settings)
-    from pytest_cepbench.models.unified.rule_based_pair import PipelineDecoder
+    from pytest_cepbench.models.unified.image_decoder import PipelineDecoder
 
     return PipelineDecoder(checkpoint, loaded, settings)
 

@@ -10,8 +10,8 @@ from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_refer
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate.noise_model import reach
 from pytest_cepbench.models.devices import device_name
-from pytest_cepbench.models.memory_estimate import weights_bytes
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.devices import Leases

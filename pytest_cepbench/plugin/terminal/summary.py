@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.plugin.controller import Controller, shown_path
+from pytest_cepbench.plugin.controller import Controller
+from pytest_cepbench.plugin.terminal.header import shown_path
 
 _LONGEST_REASON = 400
 

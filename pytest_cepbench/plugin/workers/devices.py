@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_cepbench.evaluation.settings import RunSettings
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.spec import ModelSpec
 
 THREADS = "OMP_NUM_THREADS"
 """What numpy, torch and tokenizers' libraries all take their number of threads from."""
@@ -142,14 +145,15 @@ def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:
 
 def _placed(settings: RunSettings) -> dict[str, str]:
     """The device that each named model's spec asks for, "auto" where it asks for none."""
+    return {spec.text: spec.params.get("device", "auto") for spec in _named(settings)}
+
+
+def _named(settings: RunSettings) -> list[ModelSpec]:
     from pytest_cepbench.models.spec import parse_spec
 
-    return {text: parse_spec(text).params.get("device", "auto") for text in _named(settings)}
-
-
-def _named(settings: RunSettings) -> list[str]:
-    single = [] if settings.model is None else [settings.model]
-    return [*single, *settings.roles.values(), *settings.encoders.values()]
+    model = [] if settings.model is None else [settings.model]
+    texts = [*model, *settings.roles.values(), *settings.encoders.values()]
+    return [parse_spec(text) for text in texts]
 
 
 # -- how many ----------------------------------------------------------------------------------------
@@ -180,10 +184,9 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
 
 def _need(settings: RunSettings, device: str) -> int:
     """Bytes that the models of one worker need; 0 where nothing is known of any."""
-    from pytest_cepbench.models.memory_estimate import weights_bytes
-    from pytest_cepbench.models.spec import parse_spec
+    from pytest_cepbench.models.registry import weights_bytes
 
-    sizes = [weights_bytes(parse_spec(text), device) or 0 for text in _named(settings)]
+    sizes = [weights_bytes(spec, device) or 0 for spec in _named(settings)]
     together = max(sizes, default=0) if settings.residency == "swap" else sum(sizes)
     return int(_SPARE * together)
 

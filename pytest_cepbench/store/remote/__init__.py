@@ -1,1 +1,1 @@
-"""Shared stores of objects: a bucket, or a folder that several machines mount, over the local store."""
+"""Shared stores of objects: a bucket, or a folder that several machines mount."""

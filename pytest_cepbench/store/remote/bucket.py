@@ -1,69 +1,81 @@
-"""Objects in whatever fsspec reaches: S3 and what speaks like it, Google's storage, and others."""
+"""Shared stores in whatever fsspec supports: S3 and compatible servers, and others."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Container, Coroutine, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fsspec.asyn import get_loop, sync
+
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.remote.object_store import AT_ONCE, FetchResult, WriteResult, most_bytes
-from pytest_cepbench.store.remote.remote_errors import (
+from pytest_cepbench.store.remote.object_store import (
+    AT_ONCE,
+    FetchResult,
     StoreFailure,
-    answer_of,
-    trouble_of,
-    unwritten,
+    WriteResult,
+    failure_of,
+    most_bytes,
+    server_answer,
+    write_failure,
 )
 
 if TYPE_CHECKING:
-    from fsspec.asyn import AsyncFileSystem
+    from fsspec import AbstractFileSystem
 
 _SECONDS = 120.0  # for one object, retries of the library included
 
 _LISTING_SECONDS = 3600.0  # a thousand names a request
 
-_PAUSE = 1.0
+_CLOSING_SECONDS = 5.0
+
+_RETRY_PAUSE = 1.0
 
 _T = TypeVar("_T")
 
 
 class BucketObjects:
-    """The objects below a path of a file system; see `Objects`.
+    """The objects below a path of a file system; see `ObjectStore`.
 
-    fs: not shared with anybody, since it is closed in the end. root: the path there.
+    fs: used by this object only, since its connections are closed in the end.
+    root: the path there.
+    named: the option and the URL as the user gave them, without secrets.
     """
 
-    def __init__(self, fs: AsyncFileSystem, root: str, named: str) -> None:
+    def __init__(self, fs: AbstractFileSystem, root: str, named: str) -> None:
         self.named = named
         self._fs = fs
         self._root = root.rstrip("/")
-        self._exclusive = True
-        # Not every web server gives a part of a file that is asked for.
-        self._whole = not {"http", "https"}.isdisjoint(_protocols(fs))
+        self._can_create = True  # until the file system refuses a conditional write
+        # Not every web server honours a request for a part of a file.
+        self._reads_ranges = {"http", "https"}.isdisjoint(_protocols(fs))
 
     def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:
-        """All of them in about one round trip; see `Objects`."""
-        answers = self._all(dict.fromkeys(names, self._read), seconds)
-        troubles = [one for one in answers.values() if isinstance(one, StoreFailure)]
+        """Read all of them in about one round trip; see `ObjectStore`."""
+        answers = self._for_each(names, self._read, seconds)
+        failures = [answer for answer in answers.values() if isinstance(answer, StoreFailure)]
         return FetchResult(
-            {name: one for name, one in answers.items() if isinstance(one, bytes)},
-            next((one for one in troubles if one.kind != "absent"), None),
-            {name: one for name, one in answers.items() if isinstance(one, str)},
+            {name: answer for name, answer in answers.items() if isinstance(answer, bytes)},
+            next((failure for failure in failures if failure.kind != "absent"), None),
+            {name: answer for name, answer in answers.items() if isinstance(answer, str)},
         )
 
-    async def _read(self, name: str) -> bytes | str:
-        """The object, or why it is none. One byte more than it may have tells that it is too large."""
+    def _read(self, name: str, seconds: float) -> bytes | str:
+        """The object, or why it is unfit. A byte beyond the limit shows that it is too large."""
         path, end = self._path(name), most_bytes(name) + 1
-        if self._whole:
-            size = (await self._fs._info(path)).get("size")  # noqa: SLF001 - fsspec's name for what can be awaited
+        if not self._reads_ranges:
+            size = self._call(self._fs.info, path, seconds=seconds).get("size")
             if isinstance(size, int) and size >= end:
                 return _too_large(name)
         try:
-            data: bytes = await self._fs._cat_file(path, start=0, end=end)  # noqa: SLF001 - as above
+            data: bytes = self._call(self._fs.cat_file, path, start=0, end=end, seconds=seconds)
         except Exception as error:
-            if answer_of(error)[1] == 416:  # there is no part of what is empty
+            if server_answer(error)[1] == 416:  # an empty object has no range
                 return b""
             raise
         return data if len(data) < end else _too_large(name)
@@ -74,119 +86,139 @@ class BucketObjects:
         replace: Container[str] = (),
         seconds: float | None = None,
     ) -> WriteResult:
-        """All of them in about one round trip; see `Objects`."""
+        """Write all of them in about one round trip; see `ObjectStore`."""
 
-        async def write(name: str) -> bool:
-            return await self._write(name, objects[name], replace=name in replace)
+        def write(name: str, timeout: float) -> bool:
+            return self._write(name, objects[name], timeout, replace=name in replace)
 
-        answers = self._all(dict.fromkeys(objects, write), seconds)
+        answers = self._for_each(objects, write, seconds)
         return WriteResult(
             {
-                name: unwritten(one)
-                for name, one in answers.items()
-                if isinstance(one, StoreFailure)
+                name: write_failure(answer)
+                for name, answer in answers.items()
+                if isinstance(answer, StoreFailure)
             },
-            frozenset(name for name, one in answers.items() if one is False),
+            frozenset(name for name, answer in answers.items() if answer is False),
         )
 
-    async def _write(self, name: str, data: bytes, *, replace: bool) -> bool:
-        """Whether it was not there before, where the file system can tell."""
+    def _write(self, name: str, data: bytes, seconds: float, *, replace: bool) -> bool:
+        """Write an object; False where it existed before, if the file system can tell."""
         path = self._path(name)
-        if self._exclusive and not replace:
+        if self._can_create and not replace:
             try:
-                await self._fs._pipe_file(path, data, mode="create")  # noqa: SLF001 - as above
+                self._call(self._fs.pipe_file, path, data, mode="create", seconds=seconds)
             except FileExistsError:
                 return False
             except (TypeError, NotImplementedError):
-                self._exclusive = False
+                self._can_create = False
             except OSError as error:
-                if _status(error) in (409, 412):  # not all servers name the condition that failed
+                _, status = server_answer(error)
+                if status in (409, 412):  # not all servers name the condition that failed
                     return False
-                if error.errno != errno.ENOSYS and _status(error) != 501:
+                if error.errno != errno.ENOSYS and status != 501:
                     raise
-                self._exclusive = False
+                self._can_create = False
             else:
                 return True
-        await self._fs._pipe_file(path, data)  # noqa: SLF001 - as above
+        self._call(self._fs.pipe_file, path, data, seconds=seconds)
         return True
 
     def list(self, folder: str) -> dict[str, int]:
-        """Bytes of every object below a folder, by name; see `Objects`."""
+        """Sizes in bytes of all objects below a folder, by name; see `ObjectStore`."""
 
-        async def find(name: str) -> dict[str, Any]:
+        def find(name: str, seconds: float) -> dict[str, Any]:
             try:
-                found: dict[str, Any] = await self._fs._find(self._path(name), detail=True)  # noqa: SLF001 - as above
+                entries: dict[str, Any] = self._call(
+                    self._fs.find, self._path(name), detail=True, seconds=seconds
+                )
             except FileNotFoundError:
                 return {}
-            self._fs.invalidate_cache()  # which holds all of it once more
-            return found
+            self._fs.invalidate_cache()  # it holds a second copy of the whole listing
+            return entries
 
-        answer = self._all({folder: find}, _LISTING_SECONDS)[folder]
+        answer = self._for_each([folder], find, _LISTING_SECONDS)[folder]
         if isinstance(answer, StoreFailure):
-            msg = f"{self.named}: {answer.words}"
+            msg = f"{self.named}: {answer.message}"
             raise StoreError(msg)
         start = len(self._path("").lstrip("/"))
-        return {path.lstrip("/")[start:]: int(one["size"] or 0) for path, one in answer.items()}
+        return {path.lstrip("/")[start:]: int(entry["size"] or 0) for path, entry in answer.items()}
 
     def close(self) -> None:
-        """Close the library's connections: it does so by itself only when it is too late."""
-        for name in ("_s3", "_session"):
-            client = getattr(self._fs, name, None)
-            if client is not None and hasattr(client, "close"):
-                with suppress(Exception):  # it is left anyway
-                    self._wait(_closing(client), 5.0)
+        """Close the library's connections, which it would do only when the process ends."""
+        with suppress(Exception):  # the process goes on without them
+            if hasattr(self._fs, "set_session"):  # of S3 and HTTP: returns the open one
+                client = sync(get_loop(), self._fs.set_session, timeout=_CLOSING_SECONDS)
+            else:
+                client = getattr(self._fs, "session", None)
+            if client is not None:
+                sync(get_loop(), client.close, timeout=_CLOSING_SECONDS)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _all(self, asked: Mapping[str, Any], seconds: float | None) -> dict[str, Any]:
-        """What each coroutine function gives for its name, or what troubled it.
+    def _call(self, method: Callable[..., Any], *args: Any, seconds: float, **options: Any) -> Any:
+        """Call a method of the file system with a timeout. Raises whatever the library raises."""
+        if self._fs.async_impl:
+            return method(*args, timeout=seconds, **options)  # fsspec cancels the request then
+        return sync(get_loop(), asyncio.to_thread, method, *args, timeout=seconds, **options)
 
-        What may pass is tried once more, unless there is a limit of seconds.
+    def _for_each(
+        self,
+        names: Iterable[str],
+        action: Callable[[str, float], _T],
+        seconds: float | None,
+    ) -> dict[str, _T | StoreFailure]:
+        """What the action returns for each name, or its failure.
+
+        Runs up to AT_ONCE actions at the same time. A transient failure is tried once more, unless
+        seconds limits each of them. The threads are daemons: after an interrupt, a process must not
+        wait for a server before it can end.
         """
+        names = list(names)
+        waiting = deque(names)
+        answers: dict[str, _T | StoreFailure] = {}
 
-        async def once(name: str) -> Any:
+        def work() -> None:
+            with suppress(IndexError):  # nothing is left
+                while True:
+                    name = waiting.popleft()
+                    answers[name] = _attempt(action, name, seconds)
+
+        threads = [
+            Thread(target=work, name="bucket", daemon=True) for _ in range(min(AT_ONCE, len(names)))
+        ]
+        if len(threads) == 1:
+            work()
+        else:
             try:
-                return await asyncio.wait_for(asked[name](name), seconds or _SECONDS)
-            except Exception as error:  # noqa: BLE001 - libraries raise what they like
-                return trouble_of(error)
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            except BaseException:  # an interrupt
+                waiting.clear()
+                raise
+        return {name: answers[name] for name in names}
 
-        async def one(name: str, gate: asyncio.Semaphore) -> Any:
-            async with gate:
-                answer = await once(name)
-                if isinstance(answer, StoreFailure) and answer.passing and seconds is None:
-                    await asyncio.sleep(_PAUSE)
-                    answer = await once(name)
-            return answer
 
-        async def everything() -> list[Any]:
-            gate = asyncio.Semaphore(AT_ONCE)
-            return await asyncio.gather(*(one(name, gate) for name in asked))
-
-        return dict(zip(asked, self._wait(everything(), None), strict=True))
-
-    def _wait(self, work: Coroutine[Any, Any, _T], seconds: float | None) -> _T:
-        future = asyncio.run_coroutine_threadsafe(work, self._fs.loop)
+def _attempt(
+    action: Callable[[str, float], _T], name: str, seconds: float | None
+) -> _T | StoreFailure:
+    """What the action returns, or its failure; see `BucketObjects._for_each`."""
+    for pause in (_RETRY_PAUSE, None):
         try:
-            return future.result(seconds)
-        except BaseException:  # an interrupt, mostly
-            future.cancel()
-            raise
+            return action(name, seconds or _SECONDS)
+        except Exception as error:  # noqa: BLE001 - libraries raise anything
+            failure = failure_of(error)
+        if pause is None or seconds is not None or not failure.transient:
+            break
+        time.sleep(pause)
+    return failure
 
 
 def _too_large(name: str) -> str:
     return f"it has more than {most_bytes(name):,} bytes"
 
 
-def _protocols(fs: AsyncFileSystem) -> tuple[str, ...]:
+def _protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
     return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
-
-
-async def _closing(client: Any) -> None:
-    await client.close()
-
-
-def _status(error: OSError) -> int | None:
-    response = getattr(error.__cause__, "response", None) or {}
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status if isinstance(status, int) else None

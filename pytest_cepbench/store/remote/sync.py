@@ -1,4 +1,4 @@
-"""Bringing a whole store to a shared one of objects, and back; and looking at all of a shared one."""
+"""Push and pull of a whole store, and verification of a shared one."""
 
 from __future__ import annotations
 
@@ -11,95 +11,102 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.database import explained
+from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
 from pytest_cepbench.store.images import SUFFIX, image_path, write_image
-from pytest_cepbench.store.lookup import pages
 from pytest_cepbench.store.merge import MergeSummary
-from pytest_cepbench.store.readonly import INDEX, ReadonlyStore
+from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
-from pytest_cepbench.store.remote.reader import RemoteReader
+from pytest_cepbench.store.remote.remotes import RemoteReader
 from pytest_cepbench.store.remote.uploader import upload
-from pytest_cepbench.store.rows import dated
-from pytest_cepbench.store.store import INSERT, Store, images_away
+from pytest_cepbench.store.rows import dated, pages
+from pytest_cepbench.store.side_tables import remote_images
+from pytest_cepbench.store.store import Store
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
-_THREADS = 16  # images that are fetched and decoded at once
+_THREADS = 16  # that fetch and decode images
 
 
 @dataclass
 class PushSummary:
-    """What became of a local store's results. there: how many were uploaded before. failed: why some
-    were not, by key.
+    """Counts of a push.
+
+    results: uploaded.
+    present: results that had been uploaded before.
+    failed: why others were not uploaded, by key.
     """
 
     results: int = 0
-    there: int = 0
+    present: int = 0
     failed: dict[str, str] = field(default_factory=dict)
 
 
 def push(reader: ReadonlyStore, objects: ObjectStore) -> PushSummary:
     """Upload what a local store has and a shared one lacks.
 
-    Raises StoreError where either cannot be used; what was uploaded stays.
+    Raises StoreError where either cannot be used; what was uploaded before stays.
     """
-    pushed = PushSummary()
-    there = _digests(objects.list(RESULTS))
+    summary = PushSummary()
+    present = _digests(objects.list(RESULTS))
     for page in pages(reader.read, "key", most=AT_ONCE):
-        lacking = [str(key) for (key,) in page if key not in there]
+        lacking = [str(key) for (key,) in page if key not in present]
         failed = upload(objects, reader.read, reader.folder, lacking)
-        pushed.there += len(page) - len(lacking)
-        pushed.results += len(lacking) - len(failed)
-        pushed.failed |= {key: trouble.words for key, trouble in failed.items()}
-        for trouble in failed.values():
-            if trouble.everywhere:
+        summary.present += len(page) - len(lacking)
+        summary.results += len(lacking) - len(failed)
+        summary.failed |= {key: failure.message for key, failure in failed.items()}
+        for failure in failed.values():
+            if failure.affects_all:
                 msg = (
-                    f"{objects.named}: {trouble.words}; {pushed.results:,} results were uploaded, the "
-                    "same command again uploads the rest"
+                    f"{objects.named}: {failure.message}; {summary.results:,} results were "
+                    "uploaded; the same command again uploads the rest"
                 )
                 raise StoreError(msg)
-    return pushed
+    return summary
 
 
 def pull(store: Store, objects: ObjectStore) -> MergeSummary:
-    """Take over what a shared store has and the local one lacks, with images.
+    """Download what a shared store has and the local one lacks, with images.
 
-    Raises StoreError where either cannot be used; what was taken stays.
+    Raises StoreError where either cannot be used; what was downloaded before stays.
     """
-    merged = MergeSummary()
+    summary = MergeSummary()
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
 
         def fetch(digest: str) -> bool:
-            """Whether the image is here now."""
+            """Download an image; False where it is not available."""
             if image_path(store.root, digest).exists():
                 return True
             shared = reader.image(digest)
             if shared is not None:
-                with explained(store.root / INDEX):
+                with store_errors(store.root / INDEX):
                     write_image(store.root, digest, shared.data)
-                merged.images += 1
+                summary.images += 1
             return shared is not None
 
         for keys in _parts(_digests(objects.list(RESULTS)), AT_ONCE):
             known = store.has(keys)
             shared = reader.rows(key for key in keys if key not in known)
-            digests = {one.image for one in shared if one.image is not None}
-            here = dict(zip(digests, threads.map(fetch, digests), strict=True))
-            whole = [one.row for one in shared if one.image is None or here[one.image]]
-            store.index.write(INSERT, [dated(row) for row in whole])
-            merged.there += len(known)
-            merged.results += len(whole)
-            merged.refused["its image is not there"] += len(shared) - len(whole)
-        list(threads.map(fetch, images_away(store.index.read)))
-        merged.refused["damaged"] += len(damaged)
-    merged.refused = +merged.refused
-    return merged
+            digests = {row.image for row in shared if row.image is not None}
+            fetched = dict(zip(digests, threads.map(fetch, digests), strict=True))
+            whole = [row.row for row in shared if row.image is None or fetched[row.image]]
+            store.index.write(INSERT_RESULT, [dated(row) for row in whole])
+            summary.present += len(known)
+            summary.results += len(whole)
+            summary.refused["its image is not there"] += len(shared) - len(whole)
+        list(threads.map(fetch, remote_images(store.index.read)))
+        summary.refused["damaged"] += len(damaged)
+    summary.refused = +summary.refused
+    return summary
 
 
 @dataclass
 class RemoteReport:
-    """What is in a shared store. bytes: of all objects. damaged: what, and why. lost: keys of results
-    whose image is not there.
+    """Contents of a shared store, and what is wrong with them.
+
+    results, images: their numbers.
+    bytes: of all objects.
+    damaged: a line for each damaged object.
+    lost: keys of results whose image is not there.
     """
 
     results: int
@@ -122,7 +129,7 @@ def inspect_objects(objects: ObjectStore) -> RemoteReport:
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
         for part in _parts(keys, AT_ONCE):
             rows = reader.rows(part)
-            lost += [str(one.row[0]) for one in rows if one.image and one.image not in digests]
+            lost += [str(row.row[0]) for row in rows if row.image and row.image not in digests]
         for part in _parts(digests, AT_ONCE):
             list(threads.map(reader.image, part))
     size = sum(results.values()) + sum(images.values())
@@ -131,16 +138,16 @@ def inspect_objects(objects: ObjectStore) -> RemoteReport:
 
 @contextmanager
 def _reading(objects: ObjectStore) -> Iterator[tuple[RemoteReader, list[str]]]:
-    """A reader, and what it finds damaged. Raises StoreError where the place stopped answering."""
+    """A reader, and the damage that it finds. Raises StoreError where the store stops answering."""
     damaged: list[str] = []
-    lost: list[str] = []
-    yield RemoteReader(objects, damaged.append, lost.append), damaged
-    if lost:
-        raise StoreError(lost[0])
+    failures: list[str] = []
+    yield RemoteReader(objects, damaged.append, failures.append), damaged
+    if failures:
+        raise StoreError(failures[0])
 
 
 def _digests(names: Iterable[str]) -> dict[str, None]:
-    """What objects are named by: keys of results, digests of images."""
+    """Keys of results, or digests of images, from the names of objects."""
     last = (PurePosixPath(name).name.removesuffix(SUFFIX) for name in names)
     return dict.fromkeys(name for name in last if _DIGEST.fullmatch(name))
 

@@ -1,4 +1,4 @@
-"""Writing what a run computes into a shared store, beside the run: nobody waits for it but the end."""
+"""Uploads to a shared store in the background of a run, which waits for them only at its end."""
 
 from __future__ import annotations
 
@@ -14,28 +14,25 @@ from threading import Condition, Thread
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.files import read_regular
 from pytest_cepbench.store.images import MOST_BYTES, image_path
-from pytest_cepbench.store.lookup import Read, Row, among
 from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
     ObjectStore,
+    StoreFailure,
     image_name,
     result_name,
     to_object,
 )
-from pytest_cepbench.store.remote.remote_errors import StoreFailure
-from pytest_cepbench.store.rows import look
+from pytest_cepbench.store.rows import Read, Row, check_row, rows_with
 
 _IMAGES_AT_ONCE = 16  # files in memory
 
-_MOST_WAITING = 200_000  # keys, some 30 MB of them; a run that is further ahead than that waits
+_MOST_WAITING = 200_000  # keys, some 30 MB of them; a run that is further ahead waits
 
-_PAUSE = 5.0  # seconds before what may have passed is tried again
+_RETRY_PAUSE = 5.0
 
-_QUIET_SECONDS = 2.0
+_QUIET_SECONDS = 2.0  # of waiting at the end of a run without a word about it
 
-_PATIENCE = (
-    1800.0  # seconds without anything uploaded: some dozens of objects, each tried twice, take less
-)
+_PATIENCE = 1800.0  # seconds without an upload: some dozens of objects, each tried twice, take less
 
 _STUCK = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
 
@@ -43,32 +40,35 @@ _STUCK = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
 def upload(
     objects: ObjectStore, read: Read, root: Path, keys: Sequence[str], replace: Container[str] = ()
 ) -> dict[str, StoreFailure]:
-    """Write results, each after the image that it names, if they are not there yet.
+    """Upload results, each after the image that it refers to, where they do not exist yet.
 
-    read, root: of the local store. keys: a few dozen. replace: names of objects written over.
-    Returns what could not be written, by key. Raises StoreError where the local store fails.
+    read, root: of the local store.
+    keys: a few dozen.
+    replace: names of objects that are overwritten.
+    Returns the failures by key. Raises StoreError where the local store fails.
     """
     rows: dict[str, Row] = {}
     images: dict[str, str] = {}
     query = "SELECT key, kind, payload, provenance, created, seal FROM results WHERE key"
-    for row in among(read, query, keys):
-        problem, image = look(row)
+    for row in rows_with(read, query, keys):
+        problem, image = check_row(row)
         if problem is not None:
-            continue  # it is computed again when it is needed, and then published
+            continue  # it is computed again when it is needed, and uploaded then
         rows[row[0]] = row
         if image is not None:
             images[row[0]] = image
-    lost = _upload_images(objects, root, sorted(set(images.values())), replace)
-    failed = {key: lost[image] for key, image in images.items() if image in lost}
+    failed_images = _upload_images(objects, root, sorted(set(images.values())), replace)
+    failed = {key: failed_images[image] for key, image in images.items() if image in failed_images}
     ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
     written = objects.write(ready, replace)
-    return failed | {key: t for key in rows if (t := written.failed.get(result_name(key)))}
+    names = {result_name(key): key for key in rows}
+    return failed | {names[name]: failure for name, failure in written.failed.items()}
 
 
 def _upload_images(
     objects: ObjectStore, root: Path, digests: Iterable[str], replace: Container[str]
 ) -> dict[str, StoreFailure]:
-    """What could not be written, by digest."""
+    """Upload images; returns the failures by digest."""
     failed: dict[str, StoreFailure] = {}
     rest = iter(digests)
     while part := list(islice(rest, _IMAGES_AT_ONCE)):
@@ -79,16 +79,18 @@ def _upload_images(
             except OSError:
                 failed[digest] = StoreFailure("absent", "the image is not in the local store")
         written = objects.write(files, replace)
-        failed |= {d: t for d in part if (t := written.failed.get(image_name(d)))}
+        names = {image_name(digest): digest for digest in part}
+        failed |= {names[name]: failure for name, failure in written.failed.items()}
     return failed
 
 
 class Uploader:
     """Uploads results on a thread of its own, in the order in which they were stored.
 
-    read, root: of the local store, where the results are; only their keys wait in memory. replace:
-    names of objects that are written over, since they are damaged. remark: told in the end what
-    was not uploaded, and how it can be.
+    objects: the shared store.
+    read, root: of the local store, which has the results; only their keys wait in memory.
+    replace: names of damaged objects, which are overwritten.
+    remark: called in the end with a line about what was not uploaded, and how it can be.
     """
 
     def __init__(
@@ -107,26 +109,24 @@ class Uploader:
         self._keys: dict[str, None] = {}
         self._failed: Counter[str] = Counter()
         self._given_up: str | None = None
-        self._closing = False
-        self._busy = 0
-        self._moved = 0
+        self._closed = False
+        self._uploading = 0
+        self._batches = 0
         self._thread: Thread | None = None
-        self._changed = Condition()  # its lock may be taken again by the thread that has it
+        self._changed = Condition()  # with a reentrant lock
 
     def add(self, keys: Iterable[str]) -> None:
-        """Have these uploaded. They are in the local store."""
+        """Queue results of the local store for upload."""
         with self._changed:
-            if not self._wait_moving(
-                lambda: len(self._keys) < _MOST_WAITING or bool(self._given_up)
-            ):
+            if not self._wait_for(lambda: len(self._keys) < _MOST_WAITING or bool(self._given_up)):
                 self._give_up(_STUCK)
             if self._given_up is not None:
                 self._failed[self._given_up] += len(set(keys))
                 return
             self._keys.update(dict.fromkeys(keys))
             if self._thread is None and self._keys:
-                # A daemon: a process that ends without closing the store must not wait for a server.
-                self._thread = Thread(target=self._work, name="publish", daemon=True)
+                # A daemon: a process that ends without closing the store must not wait for it.
+                self._thread = Thread(target=self._work, name="upload", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
@@ -135,8 +135,9 @@ class Uploader:
     ) -> None:
         """Wait until nothing is left to upload, and remark on what could not be.
 
-        seconds: after which the rest is left. waiting: told once how many are left, where it takes
-        long. An interrupt ends the waiting, and nothing else.
+        seconds: time after which the rest is left.
+        waiting: called once with the number of results left, where it takes long.
+        An interrupt ends the waiting, and nothing else.
         """
         try:
             self._wait(seconds, waiting)
@@ -146,24 +147,25 @@ class Uploader:
             failed, self._failed = +self._failed, Counter()
         if failed:
             number = sum(failed.values())
+            results = "1 result was" if number == 1 else f"{number:,} results were"
             self._remark(
-                f"{self._objects.named}: {number:,} {'result was' if number == 1 else 'results were'} "
-                f"not uploaded ({'; '.join(failed)}): cepbench store push does it later"
+                f"{self._objects.named}: {results} not uploaded ({'; '.join(failed)}): "
+                "cepbench store push uploads them later"
             )
 
     def close(self) -> None:
         """Upload the rest, and end the thread."""
         self.flush()
         with self._changed:
-            self._closing = True
+            self._closed = True
             self._changed.notify_all()
         if self._thread is not None:
             with suppress(KeyboardInterrupt):
-                self._thread.join(1.0)  # where it was given up it may be waiting for a server still
+                self._thread.join(1.0)  # after giving up it may still wait for a server
 
     def _wait(self, seconds: float | None, waiting: Callable[[int], None] | None) -> None:
         def done() -> bool:
-            return not self._keys and not self._busy
+            return not self._keys and not self._uploading
 
         start = time.monotonic()
         with self._changed:
@@ -171,20 +173,24 @@ class Uploader:
             if self._changed.wait_for(done, quiet):
                 return
             if waiting is not None:
-                waiting(len(self._keys) + self._busy)
+                waiting(len(self._keys) + self._uploading)
             if seconds is None:
-                if not self._wait_moving(done):
+                if not self._wait_for(done):
                     self._give_up(_STUCK)
                 return
             if self._changed.wait_for(done, seconds - (time.monotonic() - start)):
                 return
         self._give_up(f"not done within {seconds:g} s")
 
-    def _wait_moving(self, done: Callable[[], bool]) -> bool:
-        """Wait, the condition held; False where the thread has got on with nothing for long."""
+    def _wait_for(self, done: Callable[[], bool]) -> bool:
+        """Wait, with the condition's lock; False where no batch was uploaded for long."""
         while not done():
-            moved = self._moved
-            if not self._changed.wait_for(lambda: done() or self._moved != moved, _PATIENCE):  # noqa: B023 - asked here only
+            batches = self._batches
+
+            def progress(batches: int = batches) -> bool:
+                return done() or self._batches != batches
+
+            if not self._changed.wait_for(progress, _PATIENCE):
                 return False
         return True
 
@@ -192,54 +198,56 @@ class Uploader:
         with self._changed:
             if self._given_up is None:
                 self._given_up = why
-            self._failed[why] += len(self._keys) + self._busy
+            self._failed[why] += len(self._keys) + self._uploading
             self._keys.clear()
-            self._busy = 0
+            self._uploading = 0
             self._changed.notify_all()
 
     def _work(self) -> None:
         try:
             while keys := self._take():
-                failed, lost = self._upload(keys)
+                failed, reason = self._upload(keys)
                 with self._changed:
-                    if self._given_up is None:  # or they are counted
+                    if self._given_up is None:  # otherwise they are counted already
                         self._failed.update(failed.values())
-                        self._busy = 0
-                        self._moved += 1
+                        self._uploading = 0
+                        self._batches += 1
                         self._changed.notify_all()
-                if lost is not None:
-                    self._give_up(lost)
+                if reason is not None:
+                    self._give_up(reason)
         except BaseException:
-            self._give_up("the thread that uploads has failed")  # nobody may wait for it
+            self._give_up(
+                "the thread that uploads has failed"
+            )  # so that the run does not wait for it
             raise
 
     def _take(self) -> list[str]:
         """The next keys; none when there will be no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._keys or self._closing or self._given_up)
+            self._changed.wait_for(lambda: self._keys or self._closed or self._given_up)
             keys = list(islice(self._keys, AT_ONCE))
             for key in keys:
                 del self._keys[key]
-            self._busy = len(keys)
-            self._moved += 1
+            self._uploading = len(keys)
+            self._batches += 1
             self._changed.notify_all()
             return keys
 
     def _upload(self, keys: list[str]) -> tuple[dict[str, str], str | None]:
-        """(why what was not uploaded, by key; why nothing else can be)."""
+        """(reasons for what was not uploaded, by key; reason why nothing else can be)."""
         try:
             failed = upload(self._objects, self._read, self._root, keys, self._replace)
-            again = [key for key, trouble in failed.items() if trouble.passing]
-            if again and not self._stops_within(_PAUSE):
-                failed = {key: trouble for key, trouble in failed.items() if not trouble.passing}
+            again = [key for key, failure in failed.items() if failure.transient]
+            if again and not self._ends_within(_RETRY_PAUSE):
+                failed = {key: failure for key, failure in failed.items() if not failure.transient}
                 failed |= upload(self._objects, self._read, self._root, again, self._replace)
         except (CepError, sqlite3.ProgrammingError) as error:  # the local store fails, or is closed
             return dict.fromkeys(keys, str(error)), str(error)
-        lost = next((t.words for t in failed.values() if t.everywhere), None)
-        return {key: trouble.words for key, trouble in failed.items()}, lost
+        reason = next((f.message for f in failed.values() if f.affects_all), None)
+        return {key: failure.message for key, failure in failed.items()}, reason
 
-    def _stops_within(self, seconds: float) -> bool:
+    def _ends_within(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._closing or self._given_up is not None, seconds
+                lambda: self._closed or self._given_up is not None, seconds
             )

@@ -63,7 +63,7 @@ def examine(
         under_test=lineup.under_test,
         model=lineup.subject,
         players=tuple(
-            StudiedModel(name, seat.spec, describe_role(roster.runner(seat).bound))
+            StudiedModel(name, seat.spec.text, describe_role(roster.runner(seat).bound))
             for name, seat in lineup.seats.items()
         ),
         checks=tuple(checks),

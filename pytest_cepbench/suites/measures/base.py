@@ -11,6 +11,7 @@ from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool
@@ -164,7 +165,7 @@ class SuiteContext:
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
-    specs: Mapping[str, str]
+    specs: Mapping[str, ModelSpec]
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
         """The chains of a start, image-first where nothing is said and both are played.

@@ -12,7 +12,7 @@ from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.metrics.frechet import gc_fid_at_t
-from pytest_cepbench.models.encoder_metadata import features_name, weights_are_here
+from pytest_cepbench.models.registry import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
@@ -189,7 +189,7 @@ def make_sets(kind: str, name: str, table: SetTable, stage: SuiteContext) -> Set
     if not wanted:
         msg = f"suite {stage.suite!r}, metric {name!r}: encoder = [] names none"
         raise SuiteError(msg)
-    here = [seat for seat in wanted if seat in stage.specs and weights_are_here(stage.specs[seat])]
+    here = [seat for seat in wanted if seat in stage.specs and weights_present(stage.specs[seat])]
     encoder = here[0] if here else wanted[-1]
     return SetMeasure(
         name=name,

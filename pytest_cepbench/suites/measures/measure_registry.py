@@ -27,6 +27,7 @@ from pytest_cepbench.suites.measures.measure_options import (
     SimilarityTable,
     number_problems,
 )
+from pytest_cepbench.suites.suite_keys import explain_mismatch
 
 KINDS: Mapping[str, type[MetricTable]] = {
     "gc": SimilarityTable,
@@ -56,7 +57,7 @@ def read_table(name: str, raw: Mapping[str, Any]) -> MetricTable:
     try:
         table = msgspec.convert(dict(raw), KINDS[kind])
     except msgspec.ValidationError as error:
-        msg = f"metric {name!r}: {error}"
+        msg = f"metric {name!r}: {explain_mismatch(error, KINDS[kind])}"
         raise ValueError(msg) from error
     for problem in number_problems(table):
         msg = f"metric {name!r}: {problem}"

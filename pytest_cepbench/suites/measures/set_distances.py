@@ -12,11 +12,10 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, TooFewError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
-from pytest_cepbench.metrics.moments import TooFewError
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.chance_floors import one_vector
 from pytest_cepbench.suites.measures.jackknife_blocks import block_of_each, part_key, too_few_units

@@ -16,6 +16,8 @@ from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.project import Cast
 from tests.datasets.test_mmgenbench import coded, write_table
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Wrong:

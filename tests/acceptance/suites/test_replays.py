@@ -18,7 +18,7 @@ from tests.datasets.replay.files import put_table
 from tests.datasets.replay.test_mmgenbench import put_workbook
 from tests.datasets.test_mmgenbench import coded
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 ALL = ("suites",)
 

@@ -11,7 +11,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.api_judge import read_winner
+from pytest_cepbench.models.api.roles import read_winner
 from pytest_cepbench.models.protocols import Battle, BoundRole, Judge
 from pytest_cepbench.store import Store
 from tests.models.api.conftest import Load

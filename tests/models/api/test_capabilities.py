@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.models.api.capabilities import warnings_of
+from pytest_cepbench.models.api.client import provenance_warnings
 from pytest_cepbench.store import Store
 from tests.models.api.fake_server import FakeServer, fault
 from tests.models.binding import bind_text
@@ -19,7 +19,7 @@ from tests.models.binding import bind_text
 @pytest.mark.parametrize("served", ["gpt-4o-2024-08-06", "GPT-4o", "gpt-4o@main", "other"])
 def test_another_name_is_told_with_both(served: str) -> None:
     """Also one that only adds a date: which weights an alias stands for changes."""
-    (said,) = warnings_of("describer", "gpt-4o", [{"server served": served, "batch": "8"}])
+    (said,) = provenance_warnings("describer", "gpt-4o", [{"server served": served, "batch": "8"}])
     assert said.startswith(
         f"describer openai:gpt-4o: the server answered as {served!r}, and 'gpt-4o' was asked for"
     )
@@ -28,20 +28,25 @@ def test_another_name_is_told_with_both(served: str) -> None:
 def test_nothing_is_told_where_the_name_is_the_one_or_none() -> None:
     """Not every server says what it is; a name is kept up to its hundredth letter."""
     long = "x" * 120
-    assert warnings_of("judge", "m", [{"server served": "m"}, {}, {"server system": "fp"}]) == []
-    assert warnings_of("judge", long, [{"server served": long[:100]}]) == []
+    assert (
+        provenance_warnings("judge", "m", [{"server served": "m"}, {}, {"server system": "fp"}])
+        == []
+    )
+    assert provenance_warnings("judge", long, [{"server served": long[:100]}]) == []
 
 
 def test_many_names_are_one_sentence() -> None:
     """A server that calls itself otherwise in each answer fills no report."""
     every = [{"server served": f"m-{i}"} for i in range(50)] * 2
-    (said,) = warnings_of("generator", "m", every)
+    (said,) = provenance_warnings("generator", "m", every)
     assert "answered as 'm-0', 'm-1', 'm-2' and 47 others, and 'm' was asked for" in said
 
 
 def test_what_others_stored_is_shown_and_not_obeyed() -> None:
     """A shared store may hold any text there; so may one that kept a key."""
-    (said,) = warnings_of("describer", "m", [{"server served": "a\x1b[2J\u202e sk-0123456789\n"}])
+    (said,) = provenance_warnings(
+        "describer", "m", [{"server served": "a\x1b[2J\u202e sk-0123456789\n"}]
+    )
     assert said.isprintable()
     assert "sk-0123456789" not in said
 

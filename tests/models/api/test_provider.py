@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
-from pytest_cepbench.models.memory_estimate import weights_bytes
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.registry import bind, detect, require_libraries
+from pytest_cepbench.models.registry import bind, check_installed, detect, weights_bytes
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.api.fake_server import FakeServer
 from tests.models.binding import CONTEXT, bind_text
@@ -150,6 +149,6 @@ def test_a_missing_client_is_one_line_with_the_command(
     monkeypatch.setitem(sys.modules, "openai", None)
 
     with pytest.raises(MissingDependencyError, match=r'pip install "pytest-cepbench\[openai\]"'):
-        require_libraries(parse_spec(server.spec()))
+        check_installed(parse_spec(server.spec()))
     with pytest.raises(MissingDependencyError, match=r'pip install "pytest-cepbench\[openai\]"'):
         bind_text(server.spec(), "describer")

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.models.api.error_codes import error_inside, fault_of, in_words, read_json
-from pytest_cepbench.models.api.responses import (
-    NoAnswerError,
-    PointerError,
-    read_chat,
-    read_drawing,
-    read_models,
+from pytest_cepbench.errors import NoAnswerError, PointerError
+from pytest_cepbench.models.api.api_errors import (
+    classify_response,
+    describe_body,
+    fault_in_document,
+    read_json,
 )
+from pytest_cepbench.models.api.responses import read_chat, read_image, read_models
 
 _NAMES = st.sampled_from(
     [
@@ -75,14 +75,14 @@ DRAWINGS = st.fixed_dictionaries(
 @given(DOCUMENTS | CHATS | DRAWINGS)
 def test_any_document_is_an_answer_or_none(document: Any) -> None:
     """What comes out is a text, pixels or a failure; counts are counts, and reports are texts."""
-    for read in (read_chat, read_drawing):
+    for read in (read_chat, read_image):
         with contextlib.suppress(NoAnswerError, PointerError):
             answer = read(document)
             assert isinstance(answer.value, str | Failure | np.ndarray)
             assert all(type(count) is int and count >= 0 for count in answer.tokens)
             assert all(isinstance(text, str) for text in answer.reported.values())
     assert all(isinstance(name, str) for name in read_models(document))
-    error_inside(document)
+    fault_in_document(document)
 
 
 @settings(max_examples=150)
@@ -95,12 +95,12 @@ def test_any_refusal_has_words_and_a_kind(
     body: bytes, status: int, headers: dict[str, str]
 ) -> None:
     """Whatever a fault's body is, it is told; a parameter is only left out if it was sent."""
-    fault = fault_of(status, headers, body, ["seed"])
+    fault = classify_response(status, headers, body, ["seed"])
 
     assert isinstance(fault.words, str)
     assert fault.parameter in (None, "seed")
     assert fault.wait is None or fault.wait >= 0
-    assert isinstance(in_words(body), str)
+    assert isinstance(describe_body(body), str)
     read_json(body)
 
 
@@ -120,7 +120,7 @@ def test_a_parameter_is_left_out_where_the_words_say_so(words: str, parameter: s
     """Every server has its own words for it; what is wrong with a value is not one of them."""
     body = json.dumps({"error": {"message": words}}).encode()
 
-    fault = fault_of(400, {}, body, ["num_inference_steps", "guidance_scale", "seed"])
+    fault = classify_response(400, {}, body, ["num_inference_steps", "guidance_scale", "seed"])
 
     assert fault.parameter == parameter
     assert fault.kind == ("parameter" if parameter else "rejected")

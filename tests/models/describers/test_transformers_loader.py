@@ -205,7 +205,9 @@ sys.modules["torchvision"] = None
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import MissingDependencyError
-from pytest_cepbench.models import BindContext, bind, parse_spec
+from pytest_cepbench.models.protocols import BindContext
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 for folder in sys.argv[1:]:
     bound = bind(parse_spec(folder), "describer", BindContext(lambda path: path.name, threads=1))
     try:
@@ -216,6 +218,7 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_an_absent_torchvision_is_explained(tiny_describer: Build) -> None:
     """Most processors work without torchvision; where one does not, the message must name it."""
     folders = [str(tiny_describer(name)) for name in ("llava", "qwen2-vl")]

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections
-from pytest_cepbench.models import BoundRole
-from pytest_cepbench.models.protocols import Detector
+from pytest_cepbench.models.protocols import BoundRole, Detector
 from tests.models.binding import bind_text
 from tests.tiny import detectors as tiny
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.class_names import ClassNames
+from pytest_cepbench.models.detectors.classes_detector import ClassNames
 
 CHECKPOINT = Checkpoint(Path("m"), "transformers", "Mask2Former", ("detector",), {})
 METADATA = Path(__file__).parents[4] / "shared" / "data" / "geneval" / "evaluation_metadata.jsonl"

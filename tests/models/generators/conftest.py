@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models import BoundRole, Generator
+from pytest_cepbench.models.protocols import BoundRole, Generator
 from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
 

@@ -14,8 +14,9 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models import BindContext, Generator, bind, parse_spec
-from pytest_cepbench.models.protocols import ImageLike, Reply
+from pytest_cepbench.models.protocols import BindContext, Generator, ImageLike, Reply
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.generators.conftest import BUILDERS, bind_generator, load
 from tests.tiny import generators as tiny
 from tests.tiny.encoders import build_clip
@@ -43,6 +44,7 @@ def with_checker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.build_stable_diffusion(folder, safety_checker=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILDERS)
 def test_an_image_depends_on_its_text_and_seed_and_not_on_its_batch(
     folders: dict[str, Path], name: str
@@ -92,7 +94,7 @@ def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
 def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     """A run that finds everything in the store never pays for importing torch."""
     code = (
-        "import sys; from pytest_cepbench.models import BindContext, bind, parse_spec; "
+        "import sys; from pytest_cepbench.models.protocols import BindContext; from pytest_cepbench.models.registry import bind; from pytest_cepbench.models.spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'generator', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'diffusers', 'transformers'} & set(sys.modules)"
     )
@@ -255,6 +257,7 @@ def test_a_tokenizer_of_another_model_is_explained(copy: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by a pipeline of diffusers
 def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
     """Leaving the auto class out, which imports every pipeline, changes no class that is loaded."""
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_cepbench.models.unified.token_sampling import TokenSampler
+from pytest_cepbench.models.unified.image_decoder import TokenSampler
 
 pytestmark = pytest.mark.models
 

@@ -11,11 +11,12 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models import bind, parse_spec
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.protocols import Describer, Generator, Movable
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.unified.rule_based_pair import PipelineDecoder
+from pytest_cepbench.models.unified.image_decoder import PipelineDecoder
 from pytest_cepbench.models.unified.unified_model import UnifiedModel
 from tests.models.binding import CONTEXT, bind_text
 from tests.models.unified.conftest import Load, spec
@@ -68,6 +69,7 @@ def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
     assert roles[0].shares != bind_text(spec(folders[family]), "describer").shares
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(
     "query", ["", "image_do_sample=false", "guidance_scale=1&image_top_k=8&image_temperature=0.7"]

@@ -23,6 +23,9 @@ from pytest_cepbench.store import Store  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
+
 MODEL = "--model=python:cluster_models:{}"
 
 Arguments = tuple[str, ...]

@@ -32,7 +32,7 @@ def deaf_port() -> Iterator[int]:
             ["--cep-ray-pool=encoder:actors=1"],
             "--cep-ray-pool 'encoder:actors=1' is for --cep-engine=*",
         ),
-        ([RAY, "-n", "2"], "--cep-engine=ray brings its own workers: drop -n*"),
+        ([RAY, "-n", "2"], "--cep-engine=ray starts its own workers: drop -n*"),
         (
             [RAY, "--cep-residency=swap"],
             "--cep-residency 'swap': with --cep-engine=ray models stay*",

@@ -66,6 +66,7 @@ def _on(leases: Leases) -> list[str | None]:
     return [variables.get(CUDA) for variables in leases.variables]
 
 
+@pytest.mark.slow
 def test_a_replacement_inherits_the_lease(
     machine: Project, toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

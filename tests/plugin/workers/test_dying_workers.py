@@ -84,6 +84,7 @@ def test_a_dead_workers_case_is_judged_again(accepted: Project) -> None:
     assert not (accepted.path / ".cepbench" / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "fate"),
     [
@@ -147,6 +148,7 @@ def test_a_dead_worker_accepts_nothing_new(toy: Project) -> None:
     assert not contents(toy.path / ".cepbench" / "staged")
 
 
+@pytest.mark.slow
 def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
     """The second death over the same case leaves it unjudged, and the run incomplete."""
     _dies(accepted, "killed", times=2)
@@ -165,6 +167,7 @@ def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
     assert len(document["cases"]) == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [["--dist", "loadscope"], ["--max-worker-restart=0"]], ids=str)
 def test_where_nobody_can_judge_it_again(accepted: Project, args: list[str]) -> None:
     """A scheduler of xdist deals a test once, and a worker may have no successor: it fails closed."""

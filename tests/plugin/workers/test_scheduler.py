@@ -73,6 +73,7 @@ def test_the_metrics_of_a_category_are_judged_by_one_worker(project: Project) ->
     assert set().union(*workers.values()) == {"gw0", "gw1"}
 
 
+@pytest.mark.slow
 def test_what_is_averaged_comes_after_what_it_is_averaged_over(project: Project) -> None:
     """The whole suite is dealt last, when most of its chains are in the store."""
     project.suite(TWO_METRICS)
@@ -83,6 +84,7 @@ def test_what_is_averaged_comes_after_what_it_is_averaged_over(project: Project)
     assert order.index("overall") >= len(order) - 9
 
 
+@pytest.mark.slow
 def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
     """Two suites with other models: nobody goes back and forth, and plain tests come at the end."""
     project.suite(TWO_METRICS, "one")
@@ -102,6 +104,7 @@ def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
         assert "test_plain" not in [before for before, _ in changes], modules
 
 
+@pytest.mark.slow
 def test_a_worker_without_tests_helps(project: Project) -> None:
     """One case for two workers: its chains are shared, nothing is computed twice, all is counted."""
     project.write("slow.py", SLOW)
@@ -121,6 +124,7 @@ def test_a_worker_without_tests_helps(project: Project) -> None:
     result.stdout.fnmatch_lines(["model loads: * by 2 workers; *"])
 
 
+@pytest.mark.slow
 def test_helpers_hear_of_the_end(accepted: Project) -> None:
     """With `-x` the first failure ends what is done for others, in the middle of a model call."""
     accepted.write("slow.py", SLOW.replace("0.004 * len(images)", "60"))
@@ -135,6 +139,7 @@ def test_helpers_hear_of_the_end(accepted: Project) -> None:
     assert not (accepted.path / ".cepbench" / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_users_own_choice_of_distribution_stands(project: Project) -> None:
     """`--dist loadfile` is left to xdist: one file, one worker."""
     project.suite(TWO_METRICS)
@@ -149,6 +154,7 @@ MAPPINGS = SHAPES.replace("[chain]", '[chain]\nstart = "both"').replace(
 )
 
 
+@pytest.mark.slow
 def test_mappings_are_judged_by_the_worker_that_judges_the_whole(project: Project) -> None:
     """They read the same chains of all samples: two workers would grow all of them twice."""
     project.suite(MAPPINGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_cepbench.store import Result, Store, StoredResult
-from pytest_cepbench.store.remote.remotes import Place
+from pytest_cepbench.store.remote.remotes import Location
 from tests.store.filling import picture, results_of
 
 PROVENANCE = {"model": "a" * 16, "device": "cpu"}
@@ -20,7 +20,7 @@ def compute(store: Store, numbers: range) -> dict[str, Result]:
     return results
 
 
-def published(folder: Path, place: Place, numbers: range) -> dict[str, Result]:
+def published(folder: Path, place: Location, numbers: range) -> dict[str, Result]:
     """Let a run with a store in this folder publish them."""
     with Store(folder, publish=place) as store:
         results = compute(store, numbers)

@@ -10,11 +10,15 @@ from fsspec.asyn import AsyncFileSystem
 
 
 class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Objects in memory, all behind `delay` seconds; one for the whole process, see `reset`."""
+    """Objects in memory, all behind `delay` seconds; one for the whole process, see `reset`.
+
+    failures: requests that still fail, before others are answered.
+    """
 
     protocol = "slow"
     delay: ClassVar[float] = 0.0
     broken: ClassVar[bool] = False
+    failures: ClassVar[int] = 0
     held: ClassVar[dict[str, bytes]] = {}
     asked: ClassVar[list[str]] = []
     written: ClassVar[list[str]] = []
@@ -22,7 +26,7 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no typ
     @classmethod
     def reset(cls) -> None:
         """Empty, fast and sound again."""
-        cls.delay, cls.broken = 0.0, False
+        cls.delay, cls.broken, cls.failures = 0.0, False, 0
         for content in (cls.held, cls.asked, cls.written):
             content.clear()
 
@@ -42,6 +46,10 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no typ
 
     async def _answer(self) -> None:
         await asyncio.sleep(self.delay)
+        if self.failures:
+            type(self).failures -= 1
+            msg = "a hiccup"
+            raise ConnectionError(msg)
         if self.broken:
             msg = "the cable is out"
             raise ConnectionError(msg)

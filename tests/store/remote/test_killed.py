@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.sync import inspect_objects, push
@@ -29,6 +31,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_only_what_was_not_uploaded(tmp_path: Path) -> None:
     """Its own store has everything, the shared one sound objects only; a push brings the rest."""
     own, shared = tmp_path / "own", tmp_path / "shared"
@@ -42,7 +45,7 @@ def test_a_killed_run_loses_only_what_was_not_uploaded(tmp_path: Path) -> None:
     assert 0 < seen.results < _MANY
     with ReadonlyStore(own, "own") as reader:
         pushed = push(reader, objects)
-    assert (pushed.results, pushed.there) == (_MANY - seen.results, seen.results)
+    assert (pushed.results, pushed.present) == (_MANY - seen.results, seen.results)
     assert inspect_objects(objects).results == _MANY
     assert key_of("0") in {name.rpartition("/")[2] for name in objects.list("results")}
     objects.close()

@@ -31,7 +31,7 @@ from tests.store.filling import fill
         ("memry://lib", "unknown protocol 'memry'"),
         ("gs://bucket/p", "gs://bucket/p needs a package that is not installed: pip install gcsfs"),
         ("webdav://host/p", "needs a package that is not installed: Install webdav4"),
-        ("memory://", "memory://: no bucket is named: memory://BUCKET/PREFIX is expected"),
+        ("memory://", "memory://: the bucket is missing: memory://BUCKET/PREFIX is expected"),
         ("file://lib", "an absolute path is expected, such as file:///mnt/shared"),
         ("simplecache::s3://b/p", "unknown protocol 'simplecache::s3'"),
     ],
@@ -57,9 +57,9 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home" / "letter.txt").write_text("dear")
     for name, said in (
         ("store", "is the folder of a local store"),
-        ("home", "holds other things and no shared store: name an empty folder"),
-        ("disk/lib", "there is no such bucket or folder: create it, or name another"),
-        ("home/letter.txt", "is a file: name a folder"),
+        ("home", "holds other files and no shared store: give an empty folder"),
+        ("disk/lib", "there is no such bucket or folder: create it, or give another"),
+        ("home/letter.txt", "is a file: give a folder"),
     ):
         with pytest.raises(CepError, match=rf"^--cep-publish '.*{name}'.*{said}"):
             Store(tmp_path / "own", publish=tmp_path / name)
@@ -151,5 +151,5 @@ def test_a_web_server_that_points_elsewhere_is_not_followed(
         assert other.received == []
     said = str(raised.value)
     assert f"it points to http://{at}, and redirects are not followed" in said
-    assert "name the place that it points to" in said
+    assert "give the location that it points to" in said
     assert "pass-word" not in said

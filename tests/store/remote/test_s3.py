@@ -51,6 +51,7 @@ def reach(url: str) -> ObjectStore:
     return objects
 
 
+@pytest.mark.slow
 def test_runs_share_a_bucket(tmp_path: Path, owner: Server) -> None:
     """Results, provenance and images go there and come back; the second write of a name is refused."""
     results = published(tmp_path / "first", URL, range(3))
@@ -96,11 +97,11 @@ def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
     with ReadonlyStore(tmp_path / "first", "first") as reader:
         for uploaded, there in ((9, 3), (0, 12)):
             pushed = push(reader, objects)
-            assert (pushed.results, pushed.there, pushed.failed) == (uploaded, there, {})
+            assert (pushed.results, pushed.present, pushed.failed) == (uploaded, there, {})
     with Store(tmp_path / "second") as store:
         for taken, images, there in ((12, 4, 0), (0, 0, 12)):
             merged = pull(store, objects)
-            assert (merged.results, merged.images, merged.there) == (taken, images, there)
+            assert (merged.results, merged.images, merged.present) == (taken, images, there)
             assert not merged.refused
         found = store.get(results)
         assert all(same(found[key], results[key]) for key in results)
@@ -110,18 +111,19 @@ def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
     objects.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("user", "url", "said"),
     [
         ("reader", URL, None),
         ("reader", f"s3://{BUCKET}/nothing", "holds no shared store"),
         ("nobody", URL, r"access is denied \(403 AccessDenied\): allow these credentials to read"),
-        ("root", "s3://no-such-bucket/lib", "there is no such bucket: create it, or name another"),
-        ("wrong key", URL, r"not accepted \(403 InvalidAccessKeyId\): look at the keys"),
-        ("wrong secret", URL, r"not accepted \(403 SignatureDoesNotMatch\): look at the keys"),
+        ("root", "s3://no-such-bucket/lib", "there is no such bucket: create it, or give another"),
+        ("wrong key", URL, r"not accepted \(403 InvalidAccessKeyId\): check the keys"),
+        ("wrong secret", URL, r"not accepted \(403 SignatureDoesNotMatch\): check the keys"),
         ("no key", URL, "no credentials were found for it: set AWS_ACCESS_KEY_ID"),
-        ("nowhere", URL, "it does not answer: look at the network, and at AWS_ENDPOINT_URL"),
-        ("silent", URL, "it does not answer: look at the network, and at AWS_ENDPOINT_URL"),
+        ("nowhere", URL, "it does not answer: check the network, and AWS_ENDPOINT_URL"),
+        ("silent", URL, "it does not answer: check the network, and AWS_ENDPOINT_URL"),
     ],
 )
 def test_a_bucket_that_cannot_be_read_is_one_line(

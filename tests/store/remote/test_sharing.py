@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.store import ImageRef, Store, StoredResult
-from pytest_cepbench.store.remote import reader, uploader
+from pytest_cepbench.store.remote import remotes, uploader
 from pytest_cepbench.store.remote.object_store import image_name, result_name
 from pytest_cepbench.store.verify import inspect
 from tests.store.filling import contents, fill, key_of, picture
@@ -56,7 +56,7 @@ def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) 
         (provenance,) = set(alone.index.read("SELECT provenance FROM results"))
         assert provenance == ('{"device": "cpu", "model": "aaaaaaaaaaaaaaaa"}',)
         seen = inspect(alone.root, alone.index.read)
-        assert (seen.sound, seen.away) == (True, (picture(2).digest,))
+        assert (seen.sound, seen.remote) == (True, (picture(2).digest,))
 
 
 def test_a_shared_store_is_only_read(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_folder_of_a_local_store_goes_before(tmp_path: Path) -> None:
 def left(why: str) -> str:
     """What is said of a result that was not uploaded."""
     said = f"--cep-publish slow://lib: 1 result was not uploaded ({why})"
-    return f"{said}: cepbench store push does it later"
+    return f"{said}: cepbench store push uploads them later"
 
 
 # -- behind a slow line ------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_step_of_64_costs_one_round_trip(tmp_path: Path, slow: type[SlowFileSy
         assert store.get(keys).keys() == store.has(keys) == set(keys[:32])
         assert len(slow.asked) == 64
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reader, "_ASK_AGAIN", 0.0)
+            patch.setattr(remotes, "_ABSENT_SECONDS", 0.0)
             store.get(keys)
         assert len(slow.asked) == 96
 
@@ -213,8 +213,8 @@ def test_a_place_that_stops_answering_is_left(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run goes on with its own store, asks no more, and says once what it could not do."""
-    monkeypatch.setattr("pytest_cepbench.store.remote.bucket._PAUSE", 0.0)
-    monkeypatch.setattr(uploader, "_PAUSE", 0.0)
+    monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(uploader, "_RETRY_PAUSE", 0.0)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         store.put([StoredResult(TEXT, "before")])
         store.flush()
@@ -228,10 +228,41 @@ def test_a_place_that_stops_answering_is_left(
         assert len(slow.asked) == asked
         assert store.get([key_of("two")]) == {key_of("two"): "two"}
     assert store.remarks == [
-        "--cep-publish slow://lib: it does not answer; nothing of it is read any more",
+        "--cep-publish slow://lib: it does not answer; this run does not read it any more",
         *[left("it does not answer")] * 2,
     ]
     assert store.damage == []
+
+
+def test_what_is_here_is_not_asked_for(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
+    """No request for results that the own store has; one for each that it lacks."""
+    Store(tmp_path / "other", publish="slow://lib").close()
+    with Store(tmp_path / "own", ("slow://lib",), "slow://other") as store:
+        store.put([StoredResult(TEXT, "mine")])
+        store.flush()
+        slow.asked.clear()
+        assert store.get([TEXT]) == {TEXT: "mine"}
+        assert store.has([TEXT]) == {TEXT}
+        assert slow.asked == []
+        assert store.has([TEXT, key_of("lacking")]) == {TEXT}
+        lacking = result_name(key_of("lacking"))
+        assert sorted(slow.asked) == [f"lib/{lacking}", f"other/{lacking}"]
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_failure_that_passes_costs_a_pause_and_no_result(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """Both rounds of an object fail at first, the next one succeeds; without a failure, no pause."""
+    monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(uploader, "_RETRY_PAUSE", 0.05 if failures else 60.0)
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        slow.failures = failures
+        store.put([StoredResult(TEXT, "a text")])
+        store.flush(30.0)
+        assert store.remarks == []
+        assert slow.failures == 0
+    assert f"lib/{result_name(TEXT)}" in slow.held
 
 
 def test_the_end_waits_for_uploads_as_long_as_it_may(

@@ -1,0 +1,141 @@
+"""Folders and hub ids: detected, bound by the adapter of their role, estimated before loading."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from math import prod
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pytest_cepbench.errors import RoleError
+from pytest_cepbench.files import open_regular
+from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
+    complete_checkpoint,
+    file_options,
+    inspect_checkpoint,
+    stored_precision,
+)
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    list_files,
+    parse_header,
+    readable_files,
+)
+from pytest_cepbench.models.protocols import (
+    UNIFIED_ROLES,
+    BindContext,
+    BoundRole,
+    RoleName,
+    is_unified,
+)
+from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import require, resolve_device, resolve_dtype
+
+Adapter = Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]
+
+_ADAPTERS: Mapping[RoleName, str] = {
+    role: f"pytest_cepbench.models.{role}s:bind_{role}"
+    for role in ("describer", "generator", "encoder", "detector")
+}
+"""Package and function of each role's adapters; imported alone, so that a describer binds where
+diffusers is not installed."""
+
+_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+_FLOATS = {"F64", "F32", "F16", "BF16"}
+"""What loading converts to the model's precision; integers and eight-bit types stay as they are."""
+
+_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+
+
+def _detect(spec: ModelSpec) -> DetectedModel:
+    checkpoint = inspect_checkpoint(spec)
+    roles = checkpoint.roles
+    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified=is_unified(roles))
+
+
+def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Raises as `registry.bind`."""
+    if role == "judge":
+        msg = (
+            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can "
+            "serve a checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own "
+            "(python:)"
+        )
+        raise RoleError(msg)
+    checkpoint = inspect_checkpoint(spec)
+    if role not in checkpoint.roles and not context.force:
+        raise RoleError(_wrong_role(spec, role, checkpoint))
+    complete_checkpoint(spec, checkpoint)
+    return _adapter(role, checkpoint)(spec, checkpoint, context)
+
+
+def _adapter(role: RoleName, checkpoint: Checkpoint) -> Adapter:
+    unified = is_unified(checkpoint.roles)
+    if role in UNIFIED_ROLES and (
+        unified or (role == "generator" and "describer" in checkpoint.roles)
+    ):
+        from pytest_cepbench.models.unified import bind_unified
+
+        return partial(bind_unified, role)
+    package, _, function = _ADAPTERS[role].partition(":")
+    adapter: Adapter = getattr(importlib.import_module(package), function)
+    return adapter
+
+
+def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
+    is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
+    if checkpoint.roles:
+        able = " and ".join(checkpoint.roles)
+        option = f"--{checkpoint.roles[0]}"
+        return f"{is_what}, so it can be the {able}, not the {role}. Give it as {option}"
+    return (
+        f"{is_what}, so no role could be told from its configuration, and not that of the {role}. "
+        f"To try it all the same, name the role: --{role}, or --model with --cep-role={role}"
+    )
+
+
+def _weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
+    checkpoint = inspect_checkpoint(spec)
+    if device is None:
+        device = resolve_device(spec.params.get("device", "auto"))
+    dtype = resolve_dtype(spec.params.get("dtype", "auto"), device, stored_precision(checkpoint))
+    names = readable_files(
+        list_files(checkpoint.path),
+        checkpoint.kind,
+        checkpoint.config,
+        **asdict(file_options(spec)),
+    )
+    files = [checkpoint.path / name for name in names if PurePosixPath(name).suffix in _SUFFIXES]
+    return sum(_loaded_bytes(file, _WIDTHS[dtype]) for file in files) or None
+
+
+def _loaded_bytes(file: Path, width: int) -> int:
+    """Bytes of a file's weights once loaded; of pickled weights the file's size.
+
+    width: bytes of one number in the model's precision.
+    """
+    if file.suffix != ".safetensors":
+        return file.stat().st_size
+    with open_regular(file) as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header: Mapping[str, Any] = parse_header(stream, length)
+    tensors = (tensor for name, tensor in header.items() if name != "__metadata__")
+    return sum(
+        prod(tensor["shape"]) * width
+        if tensor["dtype"] in _FLOATS
+        else tensor["data_offsets"][1] - tensor["data_offsets"][0]
+        for tensor in tensors
+    )
+
+
+PROVIDER = Provider(
+    detect=_detect,
+    bind=_bind,
+    check_installed=lambda _: require("torch"),
+    weights_bytes=_weights_bytes,
+)

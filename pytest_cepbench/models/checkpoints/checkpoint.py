@@ -1,0 +1,291 @@
+"""Checkpoints on disk: where a spec's folder or hub id is, what lies there, its roles and its
+fingerprint.
+
+Reads JSON and file headers only; no model library is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    MODULES_FILE,
+    check_weights,
+    component_names,
+    list_files,
+    read_json,
+    read_modules,
+    readable_files,
+)
+from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
+from pytest_cepbench.models.checkpoints.hub import INDEX_FILES, fetch_files, fetch_index, is_hub_id
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
+
+_INDEXES = (*INDEX_FILES, MODULES_FILE)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint as it lies on disk.
+
+    path: its folder; for a hub id the snapshot's folder in the cache; a file of weights itself.
+    kind: the library that loads it.
+    what: its architecture or pipeline class, for people.
+    roles: the roles it can play; empty where no rule recognises it.
+    because: why these, completing the sentence "it ...".
+    config: its config.json, model_index.json or open_clip_config.json; {"modules": [...]} out of
+        modules.json for sentence-transformers; empty for a single file of weights.
+    revision: the commit on the hub; None for a folder.
+    """
+
+    path: Path
+    kind: CheckpointKind
+    what: str
+    roles: tuple[RoleName, ...]
+    config: Mapping[str, Any]
+    revision: str | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The parameters of a spec that say which of a checkpoint's files may be read."""
+
+    variant: str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+
+
+def file_options(spec: ModelSpec) -> FileOptions:
+    """The file options of a spec; its other parameters are left for the role's adapter to judge.
+
+    Raises SpecError for a value of the wrong kind.
+    """
+    known = {field.name for field in fields(FileOptions)}
+    own = {name: value for name, value in spec.params.items() if name in known}
+    return parse_params(replace(spec, params=own), FileOptions, "a checkpoint")
+
+
+def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
+    """Say what a spec's folder or hub id holds, from its configuration alone.
+
+    Of a hub id only the configuration is fetched: a model that cannot play the role asked for costs
+    no download of weights; `complete_checkpoint` brings those. Raises CheckpointError when there is
+    no such folder or repository, or it holds no checkpoint.
+    """
+    folder, revision = _locate(spec)
+    kind, config = _identify(folder)
+    found = detect_roles(kind, config)
+    return Checkpoint(folder, kind, found.what, found.roles, config, revision, found.because)
+
+
+def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
+    """Fetch a hub checkpoint's files and check the weights of any.
+
+    Raises CheckpointError for weights that are missing, pickled only (unless the spec says
+    allow_pickle=true), cut off or incomplete, and for an adapter that needs weights from elsewhere.
+    """
+    if checkpoint.revision is not None:
+        fetch_files(
+            spec.target,
+            checkpoint.revision,
+            lambda names: _readable(spec, checkpoint, names),
+        )
+    modules = checkpoint.config["modules"] if _is_sentence(checkpoint) else []
+    for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
+        if (folder / "adapter_config.json").is_file():
+            raise CheckpointError(_adapter(folder))
+    readable = _readable(spec, checkpoint, list_files(checkpoint.path))
+    check_weights(checkpoint.path, readable, checkpoint.config, checkpoint.kind)
+
+
+def check_configuration(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where the configuration is another one than when it was inspected.
+
+    It says which files are read, so that a fingerprint by another one could miss some.
+    """
+    kind, config = _identify(checkpoint.path)
+    if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
+        msg = (
+            f"{checkpoint.path}: its configuration is another one than a moment before: let no "
+            "trainer write there"
+        )
+        raise CheckpointError(msg)
+
+
+def _canonical(config: Mapping[str, Any]) -> str:
+    """A configuration as text, the same for equal ones; NaN, which some hold, equals NaN."""
+    return json.dumps(dict(config), sort_keys=True)
+
+
+def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """The configuration that states a checkpoint's own precision, where any does.
+
+    A pipeline's index states none; there it is that of the first component that does. So it is with
+    the list of a sentence-transformers model's modules.
+    """
+    if _is_sentence(checkpoint):
+        first = checkpoint.path / checkpoint.config["modules"][0]["path"] / "config.json"
+        return read_json(first) if first.is_file() else {}
+    if checkpoint.kind != "diffusers":
+        return checkpoint.config
+    paths = [checkpoint.path / name / "config.json" for name in component_names(checkpoint.config)]
+    for path in sorted(path for path in paths if path.is_file()):
+        config = read_json(path)
+        if config.get("dtype") or config.get("torch_dtype"):
+            return config
+    return {}
+
+
+def _readable(spec: ModelSpec, checkpoint: Checkpoint, names: list[str]) -> list[str]:
+    options = asdict(file_options(spec))
+    return readable_files(names, checkpoint.kind, checkpoint.config, **options)
+
+
+def _locate(spec: ModelSpec) -> tuple[Path, str | None]:
+    folder = Path(spec.target).expanduser()
+    revision = spec.params.get("revision") or None
+    if folder.is_dir():
+        if revision is not None:
+            msg = f"model spec {spec.text!r}: revision is for hub ids, and {folder} is a folder"
+            raise SpecError(msg)
+        return folder.resolve(), None
+    if folder.exists():
+        msg = (
+            f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
+            "Unicom's weights"
+        )
+        raise CheckpointError(msg)
+    if not is_hub_id(spec.target):
+        hint = did_you_mean(folder.name, _folders_beside(folder))
+        msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
+        raise CheckpointError(msg)
+    snapshot = fetch_index(spec.target, revision)
+    return snapshot, snapshot.name
+
+
+def _folders_beside(folder: Path) -> list[str]:
+    """Names of the folders where one was looked for; none where that cannot be read."""
+    try:
+        return [path.name for path in folder.parent.iterdir() if path.is_dir()]
+    except (OSError, ValueError):  # ValueError: a path with a NUL byte
+        return []
+
+
+def _is_sentence(checkpoint: Checkpoint) -> bool:
+    return checkpoint.kind == "sentence_transformers"
+
+
+def _identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
+    index = next((name for name in INDEX_FILES if (folder / name).is_file()), None)
+    listed = (folder / MODULES_FILE).is_file()
+    if index is None and not listed:
+        raise CheckpointError(_no_checkpoint(folder))
+    if index is not None:
+        config = read_json(folder / index)
+        kind = _kind(folder, index, config)
+        # Dual encoders that also carry modules.json read images only the other way.
+        if not listed or detect_roles(kind, config).roles:
+            return kind, config
+    return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
+
+
+def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind:
+    if index == "model_index.json":
+        return "diffusers"
+    if index == "open_clip_config.json":
+        return "open_clip"
+    if "architecture" in config and "pretrained_cfg" in config and "model_type" not in config:
+        return "timm"
+    if "model_type" not in config and "architectures" not in config:
+        given = ", ".join(sorted(config)[:8]) or "nothing"
+        msg = (
+            f"{folder / index}: neither model_type nor architecture is given (found {given}). If "
+            "this is one component of a pipeline, give the pipeline's folder"
+        )
+        raise CheckpointError(msg)
+    return "transformers"
+
+
+def _no_checkpoint(folder: Path) -> str:
+    if (folder / "adapter_config.json").is_file():
+        return _adapter(folder)
+    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    inner = [n for n in names if any((folder / n / index).is_file() for index in _INDEXES)]
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
+    return (
+        f"{folder}: no checkpoint. Expected one of {', '.join(_INDEXES)}; the folder holds "
+        f"{shown or 'nothing'}.{hint}"
+    )
+
+
+def _adapter(folder: Path) -> str:
+    return (
+        f"{folder}: a PEFT adapter, whose base weights lie elsewhere, so no fingerprint can vouch "
+        "for what would be loaded. Merge it into its base (merge_and_unload) and save the whole "
+        "model"
+    )
+
+
+_VERSION = 1
+
+
+def fingerprint(
+    checkpoint: Checkpoint,
+    hash_file: Callable[[Path], str],
+    *,
+    variant: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> str:
+    """Digest (64 hexadecimal digits) of everything that loading the checkpoint can read.
+
+    Hashed are the bytes of weights, configurations (model, generation, scheduler), tokenizers,
+    processors and chat templates, each under its path, by which loaders find it. Names and dates
+    tell
+    nothing: two checkpoints of one training have the same names, and a copy has other dates. A
+    configuration file that some loaders ignore is hashed all the same: at worst results are
+    computed once more, where a missed file would give a wrong number.
+
+    Left out are READMEs and licences, trainer and optimizer states, pictures, and weights that
+    loading passes over (pickled twins of safetensors, a pipeline's single-file weights, other
+    variants): they change no answer. Library versions are provenance, kept beside results.
+
+    hash_file: SHA-256 of a file's bytes, hexadecimal. The flags are those the model will be loaded
+    with: pickled weights count where they are allowed, Python files where they are run.
+    Raises CheckpointError for a checkpoint whose code would come from another repository.
+    """
+    if trust_remote_code:
+        _refuse_foreign_code(checkpoint)
+    names = readable_files(
+        list_files(checkpoint.path),
+        checkpoint.kind,
+        checkpoint.config,
+        variant=variant,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )
+    files = [[name, hash_file(checkpoint.path / name)] for name in names]
+    return digest_json({"version": _VERSION, "kind": checkpoint.kind, "files": files})
+
+
+def _refuse_foreign_code(checkpoint: Checkpoint) -> None:
+    references = checkpoint.config.get("auto_map") or {}
+    for reference in references.values():
+        for name in reference if isinstance(reference, list) else [reference]:
+            repository, separator, target = str(name).partition("--")
+            if separator:
+                msg = (
+                    f"{checkpoint.path}: its code lies in another repository ({repository}), so no "
+                    f"fingerprint can vouch for it. Copy the Python files beside the weights and "
+                    f'shorten the entry in auto_map to "{target}"'
+                )
+                raise CheckpointError(msg)

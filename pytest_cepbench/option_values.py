@@ -1,0 +1,62 @@
+"""Values of options that plugin and command line read alike; standard library only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+_NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[a-z0-9]+::")
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """Name and spec of `NAME=SPEC`; no name where there is none, or the text is an existing path.
+
+    A name is made of lower-case letters, digits, - and _.
+    """
+    match = _NAMED.fullmatch(text)
+    return (None, text) if match is None or Path(text).exists() else (match[1], match[2])
+
+
+def named_specs(texts: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+    """The last spec without a name, and specs by name; see `split_name`."""
+    unnamed: str | None = None
+    named: dict[str, str] = {}
+    for name, spec in map(split_name, texts):
+        if name is None:
+            unnamed = spec
+        else:
+            named[name] = spec
+    return unnamed, named
+
+
+def split_pair(text: str, source: str) -> tuple[str, str]:
+    """Name and path of `NAME=PATH`.
+
+    source: the option or setting that the text comes from, for the error.
+    Raises ValueError for any other form.
+    """
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        msg = f"{source} {text!r}: NAME=PATH is expected, such as folder=photos"
+        raise ValueError(msg)
+    return name, path
+
+
+def at_least_one(text: str, source: str) -> int:
+    """A count.
+
+    source: the option or setting that the text comes from, for the error.
+    Raises ValueError for anything but a number of at least 1.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{source} {text!r}: a number of at least 1 is expected"
+        raise ValueError(msg)
+    return int(text)
+
+
+def is_url(text: str) -> bool:
+    """True for a URL, as buckets have; False for a path."""
+    return _URL.match(text) is not None

@@ -1,0 +1,183 @@
+"""The header of a run: which model is gated against what, and one line for each suite.
+
+Short names by default; full specs and identities with `-v`, and in every report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cepbench.errors import SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.evaluation.settings import RunSettings
+    from pytest_cepbench.models.protocols import BoundRole
+    from pytest_cepbench.suites import Assignments
+    from pytest_cepbench.suites.model_options import RoleAssignment
+
+_LONGEST_SPEC = 32
+"""Characters of a spec up to which it is its own short name."""
+
+
+@dataclass(frozen=True)
+class HeaderLine:
+    """One line of the header.
+
+    full: with whole specs and identities, for `-v` and reports.
+    short: what is printed else; empty where the line is left out.
+    """
+
+    full: str
+    short: str
+
+
+def setup_lines(
+    settings: RunSettings, evaluator: Evaluator, taken: Sequence[str]
+) -> Iterator[HeaderLine]:
+    """What the user named, resolved. taken: short options that other plugins own.
+
+    Raises SpecError for a shared store that is not there, and what binding a model raises.
+    """
+    for location in settings.shared:
+        if isinstance(location, Path) and not location.is_dir():
+            msg = (
+                f"--cep-shared {shown_path(location)}: no such folder; that of a store is expected"
+            )
+            raise SpecError(msg)
+    if evaluator.engine is not None:
+        yield _always(evaluator.engine.header)
+    yield from _model_lines(settings, evaluator)
+    published = ""
+    if settings.publish is not None:
+        published = f", published to {shown_location(settings.publish)}"
+    baselines, store = shown_path(settings.baselines), shown_path(settings.store)
+    yield _always(f"baselines {baselines}, store {store}{published}")
+    for name in taken:
+        yield _always(f"{name} belongs to another plugin here, use --cep-{name[2:]}")
+    elsewhere = [
+        f"{name} from {source}"
+        for name, source in settings.sources.items()
+        if not source.startswith("--")
+    ]
+    if elsewhere:
+        yield HeaderLine(", ".join(elsewhere), "")
+
+
+def _always(text: str) -> HeaderLine:
+    return HeaderLine(text, text)
+
+
+def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
+    from pytest_cepbench.models.protocols import ROLE_NAMES
+    from pytest_cepbench.models.registry import SCHEMES, detect
+
+    choices = evaluator.suites.choices
+    assignments = choices.seats
+    gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
+    if choices.chains is not None:
+        yield _always(f"chains under test: {choices.replay} (layout {choices.chains.name})")
+    for name in sorted(
+        assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
+    ):
+        spec = str(assignments[name].spec)
+        bound = _bound_here(settings, evaluator, assignments[name])
+        if name in gated_roles:
+            full, short = _identities(bound)
+            label = f"model under test, {name}: "
+            yield HeaderLine(f"{label}{spec}{full}", f"{label}{short_name(spec)}{short}")
+        else:
+            yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")
+    model = choices.model_spec
+    if model is not None and choices.role is None:
+        known = detect(model).roles if SCHEMES[model.scheme].module else ()
+        free = [role for role in known if role not in assignments]
+        if free:
+            yield HeaderLine(f"it could also play {' or '.join(free)}: choose with --cep-role", "")
+
+
+def _bound_here(
+    settings: RunSettings, evaluator: Evaluator, assignment: RoleAssignment
+) -> BoundRole | None:
+    """None for a preset, whose model each suite names, and for a model on a cluster that is only listed."""
+    from pytest_cepbench.models.registry import PRESET
+
+    on_cluster = settings.listing and settings.engine == "ray"
+    if on_cluster or assignment.spec.scheme == PRESET:
+        return None
+    return evaluator.models.runner(assignment).bound
+
+
+def _identities(bound: BoundRole | None) -> tuple[str, str]:
+    """(the whole identity of a model, a short one), each in brackets after a space."""
+    from pytest_cepbench.suites.model_pool import describe_role
+
+    if bound is None:
+        return "", ""
+    return f" ({describe_role(bound)})", f" ({bound.what} {bound.short_fingerprint})"
+
+
+def suite_lines(
+    settings: RunSettings, evaluator: Evaluator, selected: Collection[str | None], *, verbose: bool
+) -> Iterator[str]:
+    """One line for each suite that has selected cases, and one for each name that no suite has.
+
+    selected: names of the cases that were collected. verbose: whether specs are shown whole.
+    """
+    loaded_suites = evaluator.suites.loaded
+    known = {
+        name
+        for loaded in loaded_suites
+        for name in (*loaded.suite.table.encoders, *loaded.lineup.seats)
+    }
+    for name in settings.encoders:
+        if name not in known and loaded_suites:
+            hint = did_you_mean(name, known)
+            yield f"no suite here has an encoder {name!r} (--encoder {name}=...){hint}"
+    for loaded in loaded_suites:
+        if any(str(case.key) in selected for case in loaded.cases):
+            location = shown_path(settings.baselines / loaded.suite.name)
+            roles = _roles(loaded.lineup, verbose=verbose)
+            yield f"suite {loaded.suite.name} gates {roles} against {location}"
+
+
+def _roles(assignments: Assignments, *, verbose: bool) -> str:
+    """The model under test, and the others in brackets."""
+
+    def shown(spec: str) -> str:
+        return spec if verbose else short_name(spec)
+
+    fixed = ", ".join(
+        f"{role} {shown(str(assignment.spec))}"
+        for role, assignment in assignments.seats.items()
+        if role not in assignments.gated
+    )
+    gated = f"{assignments.under_test} {shown(assignments.subject)}"
+    return f"{gated} ({fixed})" if fixed else gated
+
+
+def short_name(spec: str) -> str:
+    """A model spec as it is told from others at a glance.
+
+    A short spec is its own name. Of a longer one it is the last part of the path, with "?..." where
+    parameters follow: `reference/checkpoints/clip?dtype=float32` is `clip?...`.
+    """
+    if len(spec) <= _LONGEST_SPEC:
+        return spec
+    target, question, _ = spec.partition("?")
+    last = target.rstrip("/").rpartition("/")[2] or target
+    return f"{last}?..." if question else last
+
+
+def shown_location(location: Path | str) -> str:
+    """A shared store as it is shown; a URL with secrets was refused before."""
+    return location if isinstance(location, str) else str(shown_path(location))
+
+
+def shown_path(path: Path) -> Path:
+    """A path, relative to the working directory where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,1 @@
+"""What users and stores hold: files of today's values that no change may alter."""

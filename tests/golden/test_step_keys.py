@@ -1,0 +1,186 @@
+"""Keys under which stores hold results: the same inputs have the same keys, whatever the code is called."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.chains.caption_cleanup import CaptionRules
+from pytest_cepbench.chains.chain_plan import ChainPlan, derive_seed
+from pytest_cepbench.chains.steps import key_of, pieces
+from pytest_cepbench.models.protocols import Battle, BoundRole, RoleName
+from tests.golden.frozen import assert_frozen
+from tests.models.binding import bind_text
+from tests.models.files import (
+    LLAVA,
+    VIT,
+    safetensors_bytes,
+    write_checkpoint,
+    write_pipeline,
+)
+
+PIXELS = ImageArtifact(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llava": LLAVA,
+    "vit": VIT,
+    "timm": {
+        "architecture": "vit_tiny_patch16_224",
+        "num_classes": 0,
+        "num_features": 192,
+        "pretrained_cfg": {"input_size": [3, 32, 32]},
+    },
+    "janus": {
+        "architectures": ["JanusForConditionalGeneration"],
+        "model_type": "janus",
+        "vision_config": {"model_type": "janus_vision_model"},
+        "text_config": {"model_type": "llama"},
+        "vq_config": {},
+    },
+    "owl": {
+        "architectures": ["Owlv2ForObjectDetection"],
+        "model_type": "owlv2",
+        "text_config": {},
+        "vision_config": {},
+    },
+    "mask2former": {
+        "architectures": ["Mask2FormerForUniversalSegmentation"],
+        "model_type": "mask2former",
+    },
+    "detr": {"architectures": ["DetrForObjectDetection"], "model_type": "detr"},
+}
+
+MODULES = """[
+{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+{"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
+]"""
+
+USERS = """\
+class Describer:
+    fingerprint, seeded = "mine/3", True
+    def __init__(self, mood="calm"): self.mood = mood
+    def describe(self, images, prompt, seeds): return ["a cat"] * len(images)
+class Judge:
+    fingerprint = "strict/1"
+    def judge(self, battles, seeds): return ["tie"] * len(battles)
+"""
+
+
+def _write_checkpoints(folder: Path) -> None:
+    for name, config in CONFIGS.items():
+        write_checkpoint(folder / name, config)
+    write_pipeline(folder / "diffusion")
+    write_checkpoint(
+        folder / "clip",
+        {"model_cfg": {"embed_dim": 8, "vision_cfg": {}, "text_cfg": {}}, "preprocess_cfg": {}},
+        "open_clip_model.safetensors",
+        index="open_clip_config.json",
+    )
+    sentences = write_checkpoint(
+        folder / "sentences", {"architectures": ["BertModel"], "model_type": "bert"}
+    )
+    (sentences / "modules.json").write_text(MODULES)
+    (sentences / "config_sentence_transformers.json").write_text("{}")
+    write_checkpoint(sentences / "1_Pooling", {"word_embedding_dimension": 8}, None)
+    (folder / "unicom.safetensors").write_bytes(safetensors_bytes())
+    (folder / "inception-2015-12-05.pt").write_bytes(b"weights")
+    (folder / "golden_models.py").write_text(USERS)
+
+
+SPECS: tuple[tuple[RoleName, str], ...] = (
+    ("describer", "llava?device=cpu"),
+    ("describer", "llava?device=cpu&max_new_tokens=64&do_sample=true&temperature=0.5&dtype=float16"),
+    ("generator", "diffusion?device=cpu"),
+    ("generator", "diffusion?device=cpu&num_inference_steps=4&guidance_scale=2.5&height=64&width=64"),
+    ("describer", "janus?device=cpu"),
+    ("generator", "janus?device=cpu"),
+    ("generator", "janus?device=cpu&guidance_scale=2&image_top_k=5"),
+    ("encoder", "vit?device=cpu"),
+    ("encoder", "vit?device=cpu&pooling=cls&attn_implementation=eager"),
+    ("encoder", "timm?device=cpu"),
+    ("encoder", "clip?device=cpu"),
+    ("encoder", "sentences?device=cpu"),
+    ("encoder", "unicom:unicom.safetensors?device=cpu"),
+    ("encoder", "unicom:unicom.safetensors?device=cpu&heads=4"),
+    ("encoder", "cleanfid:?weights=inception-2015-12-05.pt&device=cpu"),
+    ("detector", "owl?device=cpu"),
+    ("detector", "mask2former?device=cpu"),
+    ("detector", "mask2former?device=cpu&threshold=0.2&nms=0.5&max_per_class=3"),
+    ("detector", "detr?device=cpu"),
+    ("describer", "openai:m?base_url=http://127.0.0.1:1/v1&revision=1"),
+    ("describer", "openai:m?revision=1&temperature=0.5&max_tokens=9&system_prompt=be brief"),
+    ("describer", "openai:m?weights=llava"),
+    ("generator", "openai:m?revision=1"),
+    ("generator", "openai:m?revision=1&size=64x64"),
+    ("judge", "openai:m?revision=1"),
+    ("describer", "shapes:"),
+    ("describer", "shapes:?miss=0.1"),
+    ("generator", "shapes:"),
+    ("encoder", "shapes:"),
+    ("detector", "shapes:"),
+    ("describer", "python:golden_models:Describer"),
+    ("describer", "python:golden_models:Describer?mood=brisk"),
+    ("judge", "python:golden_models:Judge"),
+)  # fmt: skip
+
+
+@pytest.mark.models
+def test_every_adapter_gives_its_identities_and_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a spec is bound to: the adapter's version, parameters by name with their defaults, and the key of one step."""
+    if find_spec("torch") is None:  # importing it takes seconds, and binding does without
+        pytest.skip("checkpoints need the [models] extra")
+    _write_checkpoints(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(metadata, "version", lambda _: "1.0")  # cleanfid: names its code's
+    bound_roles = {f"{role} {spec}": bind_text(spec, role) for role, spec in SPECS}
+    frozen = {
+        name: {
+            **bound.identity,
+            "seeded": bound.seeded,
+            "key": key_of(bound, "describe", 7, [["image", PIXELS.digest]]),
+        }
+        for name, bound in bound_roles.items()
+    }
+    assert_frozen("identities.json", frozen)
+
+
+def _bound(role: RoleName, *, seeded: bool) -> BoundRole:
+    return BoundRole(role, "s", "w", "f" * 64, "a/1", lambda: None, {"x": 1}, seeded)  # type: ignore[arg-type,return-value] # never loaded
+
+
+def test_keys_of_steps() -> None:
+    """Keys of each role's kinds of inputs, and the seeds, digests and prompts that enter them."""
+    text = digest_text("a red square \N{SNOWMAN}")
+    battle = Battle(("what?", PIXELS.to_pil()), ("a cat",), ("a dog", PIXELS.to_pil()))
+    plan = ChainPlan("image", 6, "d", "Draw: {description}", 3, CaptionRules(True, 2))
+    inputs: dict[RoleName, list[list[str]]] = {
+        "describer": [["image", PIXELS.digest]],
+        "generator": [["text", text]],
+        "encoder": [["crop", PIXELS.digest]],
+        "detector": [["image", PIXELS.digest], ["query", digest_text("cat")]],
+        "judge": pieces(battle),
+    }
+    frozen = {
+        "image digest": PIXELS.digest,
+        "text digest": text,
+        "seeds": [derive_seed(run, sample, g) for run, sample, g in ((0, "a", 1), (7, "b/ä", 12))],
+        "drawing prompt": plan.drawing_prompt("A *red* cat sits here."),
+        "judge inputs": inputs["judge"],
+        "keys": {
+            f"{role} {'seeded' if seeded else 'unseeded'}": key_of(
+                _bound(role, seeded=seeded), "p", 7, kinds
+            )
+            for role, kinds in inputs.items()
+            for seeded in (False, True)
+        },
+    }
+    assert_frozen("step_keys.json", frozen)

@@ -1,0 +1,275 @@
+"""Keys: not in words of servers, not in results, not in what Python shows of an object."""
+
+from __future__ import annotations
+
+import logging
+import string
+import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.models.api.endpoint import ServerParams, find_endpoint
+from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
+from pytest_cepbench.models.protocols import Battle
+from tests.models.api.conftest import Load, describe
+from tests.models.api.fake_server import Answer, FakeServer, document, fault, said
+from tests.models.binding import bind_text
+
+KEY = "0123456789-team-key"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"no such key: {KEY}!", "no such key: [key]!"),
+        ("Incorrect API key provided: sk-abc***********wxyz.", "Incorrect API key provided: [key]"),
+        ("sent Authorization: Bearer abcdef0123456789", "sent Authorization: Bearer [key]"),
+        ("GET http://me:pass@host/v1 failed", "GET http://host/v1 failed"),
+        ("two\nlines\x1b[31m red\x00", r"two lines\x1b[31m red\x00"),
+        ("a task-oriented risk-based answer", "a task-oriented risk-based answer"),
+        ("x" * 1000, "x" * 297 + "..."),
+    ],
+)
+def test_words_of_servers_are_shown_without_keys(text: str, shown: str) -> None:
+    """Servers repeat the key that they refuse, whole or in part."""
+    assert without_secrets(text, [Secret(KEY)]) == shown
+
+
+KEYS = st.text(alphabet=string.ascii_letters + string.digits + "-_.+/=~", min_size=8, max_size=60)
+
+AROUND = st.text(alphabet="ab ./:\n", max_size=6)
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "upper case": str.upper,
+    "reversed": lambda key: key[::-1],
+    "percent": lambda key: quote(key, safe=""),
+    "every letter percent": lambda key: "".join(f"%{ord(c):02X}" for c in key),
+    "percent twice": lambda key: "".join(f"%25{ord(c):02x}" for c in key),
+    "reversed percent": lambda key: "".join(f"%{ord(c):02x}" for c in reversed(key)),
+    "JSON": lambda key: "".join(f"\\u{ord(c):04x}" for c in key),
+    "JSON in JSON": lambda key: "".join(f"\\\\u{ord(c):04X}" for c in key),
+    "slashes of JSON": lambda key: key.replace("/", "\\/"),
+    "bytes of Python": lambda key: "".join(f"\\x{ord(c):02x}" for c in key),
+    "HTML": lambda key: "".join(f"&#{ord(c)};" for c in key),
+    "HTML in hexadecimal": lambda key: "".join(f"&#x{ord(c):X};" for c in key),
+    "every other letter": lambda key: "".join(
+        c if i % 2 else f"%{ord(c):02x}" for i, c in enumerate(key)
+    ),
+    "hexadecimal": lambda key: key.encode().hex(),
+    "hexadecimal with gaps": lambda key: key.encode().hex(" ").upper(),
+    "hexadecimal with colons": lambda key: key.encode().hex(":"),
+    "bytes of C": lambda key: ", ".join(f"0x{byte:02x}" for byte in key.encode()),
+    "base64": lambda key: b64encode(key.encode()).decode(),
+    "base64 without padding": lambda key: b64encode(key.encode()).decode().rstrip("="),
+    "base64 for URLs": lambda key: urlsafe_b64encode(key.encode()).decode(),
+    "base64 in a URL": lambda key: quote(b64encode(key.encode()).decode(), safe=""),
+}
+"""How a server may repeat a key, beside what it says around it."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(KEYS, AROUND, AROUND)
+@settings(max_examples=25)
+def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: str) -> None:
+    """The key goes, and what stands around it stays."""
+    repeated = FORMS[form](key)
+    # Letters of base64 right before or behind may hold a bit of the key, and go with it.
+    text = f"{before}\n{repeated}\n{after}"
+    found = Secret(key).remove_from(text)
+    assert "[key]" in found
+    assert repeated not in found
+    assert found.replace("\n", "").startswith(before.replace("\n", ""))
+    assert found.replace("\n", "").endswith(after.replace("\n", ""))
+
+
+@given(
+    key=KEYS,
+    before=st.binary(max_size=5),
+    after=st.binary(max_size=5),
+    for_urls=st.booleans(),
+    padded=st.booleans(),
+)
+def test_a_key_is_found_inside_what_was_encoded(
+    key: str, before: bytes, after: bytes, for_urls: bool, padded: bool
+) -> None:
+    """At any place in groups of three bytes, in both alphabets: nothing that is left decodes to it."""
+    encoded = (urlsafe_b64encode if for_urls else b64encode)(before + key.encode() + after).decode()
+    found = Secret(key).remove_from(f"got {encoded if padded else encoded.rstrip('=')} from you")
+    assert found.startswith("got ")
+    assert found.endswith(" from you")
+    left = found.removeprefix("got ").removesuffix(" from you").split("[key]")
+    assert len(left) >= 2
+    # What is left is of the bytes around it, but for the bits of one letter.
+    assert len(left[0]) <= len(b64encode(before))
+    assert len(left[-1]) <= len(b64encode(after)) + 4
+
+
+@pytest.mark.parametrize("gap", ["\n", "\r\n  ", " ", "\\n", "\u200b", "\x00"])
+def test_a_long_key_is_found_over_line_ends_and_gaps(gap: str) -> None:
+    """In lines of 76 letters as mails have them, or one letter at a time."""
+    text = f"no such key: {gap.join(KEY)}!"
+    assert Secret(KEY).remove_from(text) == "no such key: [key]!"
+    encoded = b64encode(f"Bearer {KEY}".encode()).decode()
+    found = Secret(KEY).remove_from(gap.join((encoded[:12], encoded[12:])))
+    assert found.endswith("[key]")
+    assert encoded[16:24] not in found
+
+
+@pytest.mark.parametrize("key", ["EMPTY", "none", "a", "", "1234567"])
+@given(st.text(alphabet="EMPTYnone a1234567%=", max_size=40))
+@settings(max_examples=20)
+def test_a_short_key_changes_no_text(key: str, text: str) -> None:
+    """Servers without keys are given words; captions hold them."""
+    assert Secret(key).remove_from(text) == text
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
+def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
+    """Escapes and gaps are read to find the key, and not to change anything."""
+    assume("0" not in text)
+    assert Secret(KEY).remove_from(text) == text
+
+
+def test_words_are_not_joined_to_a_short_key() -> None:
+    """Below 16 letters a key with gaps may be what somebody said."""
+    assert Secret("redbuses").remove_from("two red buses") == "two red buses"
+    assert Secret("redbuses").remove_from("two redbuses") == "two [key]"
+
+
+@pytest.mark.parametrize("text", ["\\" * 50_000, "%25" * 30_000, '\\"' * 30_000, " " * 50_000])
+def test_looking_for_a_key_takes_no_longer_than_the_text(text: str) -> None:
+    """A server that sends nothing but escapes keeps nobody busy."""
+    started = time.perf_counter()
+    assert Secret(KEY * 8).remove_from(text) == text
+    assert time.perf_counter() - started < 20
+
+
+def test_a_word_that_stands_for_no_key_is_no_secret() -> None:
+    """EMPTY is what many servers without keys are given; captions may hold it."""
+    assert Secret("EMPTY").remove_from("an EMPTY room") == "an EMPTY room"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:pass@host:8000/v1/?token=a#b", "https://host:8000/v1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://host:port/v1", "(a URL that cannot be read)"),
+    ],
+)
+def test_an_address_is_shown_without_what_is_secret_in_it(url: str, shown: str) -> None:
+    """User, password and query are for the server alone."""
+    assert public_url(url) == shown
+
+
+def test_what_python_shows_of_an_endpoint_holds_no_key() -> None:
+    """--showlocals and a debugger print such objects."""
+    environment = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"http://me:{KEY}@host/v1?q={KEY}"}
+
+    endpoint = find_endpoint("m", "describer", ServerParams(revision="1"), environment)
+
+    assert KEY not in repr(endpoint)
+    assert (endpoint.url, endpoint.api_key) == ("http://host/v1", KEY)
+    assert endpoint.headers["Authorization"].startswith("Basic ")
+    assert "@" not in endpoint.address.reveal()
+
+
+def test_a_server_that_answers_with_the_key_puts_it_into_no_result(
+    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts are stored and drawn by others; the key is sent to the server that it is for, and no further."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.answer = lambda seen: said(f"a sign: {seen.headers['authorization']}")
+
+    (reply,) = describe(load("describer"))
+
+    assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
+    assert reply.value == "a sign: Bearer [key]"
+
+
+def test_faults_that_repeat_the_key_are_told_without_it(
+    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failures and remarks go into reports, results into the store."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    unknown = fault(400, f"{KEY}: unknown parameter temperature", param="temperature")
+    server.in_turn(
+        unknown,
+        document({"choices": [{"message": {"content": "x"}}], "model": KEY}),
+        said(None, refusal=f"not for {KEY}"),
+        fault(400, f"bad {KEY}"),
+        fault(500, f"no {KEY}"),
+    )
+
+    replies = describe(load("describer", "concurrency=1&retries=0"), 4)
+
+    failures = {reply.value.kind for reply in replies if isinstance(reply.value, Failure)}
+    assert failures == {"refused", "exception", "unanswered"}
+    assert any(reply.remarks for reply in replies)
+    assert KEY not in repr(replies)
+
+
+def test_no_key_is_sent_where_the_spec_says_so(
+    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of one's own need not see the key of another one."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    describe(load("describer", "key_env=none"))
+
+    assert KEY not in str(server.seen[0].headers)
+
+
+def test_password_and_query_of_an_address_are_secrets_too(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that repeats them puts them into no result."""
+    url = server.url.replace("//", "//team:a%20pass-word@") + "?token=query-token-1"
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    server.answer = lambda _: said("a pass-word, query-token-1 and team")
+
+    (reply,) = describe(bind_text("openai:tiny?revision=1", "describer").load())
+
+    assert reply.value == "[key], [key] and team"
+
+
+def test_a_key_that_is_cut_does_not_stay_in_part(
+    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words are shortened when the key is out of them, wherever in them it is."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    refusal = said(None, refusal="x" * 295 + KEY)
+    page = Answer(b" " * 3990 + KEY.encode(), 400)
+    server.in_turn(refusal, page, said("x" * 195 + KEY))
+
+    replies = describe(load("describer", "concurrency=1&retries=0"), 2)
+    verdict = load("judge").judge([Battle(["q"], ["a"], ["b"])], [0])
+
+    assert KEY[:5] not in repr([*replies, *verdict])
+
+
+def test_libraries_log_no_key(
+    server: FakeServer,
+    load: Load,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Headers, reasons and exceptions are logged as the server sent them, but for the key."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    echo = {"x-echo": KEY, "x-coded": b64encode(f"key {KEY}".encode()).decode()}
+    body = said().body
+    server.in_turn(Answer(body, 200, echo), Answer(b"{}", 400, echo))
+    caplog.set_level(logging.DEBUG)
+
+    describe(load("describer", "concurrency=1&retries=0"), 2)
+
+    assert "x-echo" in caplog.text
+    assert KEY not in caplog.text
+    assert echo["x-coded"][8:] not in caplog.text

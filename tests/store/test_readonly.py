@@ -1,0 +1,196 @@
+"""Shared stores below the own one: read for what it lacks, never written to, never trusted."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import StoreError, StoreVersionError
+from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.images import image_path
+from tests.store.filling import contents, database, fill, frozen, key_of, picture, spoil_image
+from tests.store.strategies import same
+
+TEXT = key_of("text 0")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A frozen store of numbers 0 to 3."""
+    fill(tmp_path / "made", range(4))
+    return frozen(tmp_path / "made", tmp_path / "shared")
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["frozen", "live"])
+def test_what_the_own_store_lacks_is_read_from_the_shared_one(
+    tmp_path: Path, shared: Path, live: bool
+) -> None:
+    """Results and images of both are there; nothing is copied down, nothing written up."""
+    folder = tmp_path / "made" if live else shared
+    own, theirs = fill(tmp_path / "own", range(3, 6)), fill(tmp_path / "other", range(4))
+    before = contents(folder)
+    with Store(tmp_path / "own", (folder,)) as store:
+        found = store.get([*own, *theirs, "absent"])
+        assert found.keys() == own.keys() | theirs.keys() == store.has([*own, *theirs, "absent"])
+        assert all(same(found[key], (own | theirs)[key]) for key in found)
+        for seed in range(6):
+            image = store.get_image(picture(seed).digest)
+            assert image is not None
+            assert image.digest == picture(seed).digest
+            assert store.image_path(image.digest).exists()
+        assert (len(store), store.damage) == (len(own), [])
+        kept = store.put([StoredResult(TEXT, "mine"), StoredResult("new", "kept")])
+        assert kept == {TEXT: "a text about 0", "new": "kept"}
+        assert len(store) == len(own) + 1
+    after = contents(folder)
+    assert {name: after[name] for name in before} == before
+    assert {Path(name).name for name in after.keys() - before.keys()} <= {
+        "index.sqlite-shm", "index.sqlite-wal",
+    }  # fmt: skip
+
+
+def test_the_first_that_has_it_counts(tmp_path: Path, shared: Path) -> None:
+    """The own store before the shared ones, those in the order in which they are named."""
+    for name in ("own", "first"):
+        with Store(tmp_path / name) as store:
+            store.put([StoredResult(TEXT, name), StoredResult(f"only {name}", name)])
+    with Store(tmp_path / "own", (tmp_path / "first", shared)) as store:
+        assert store.get([TEXT]) == {TEXT: "own"}
+    with Store(tmp_path / "fresh", (tmp_path / "first", shared)) as store:
+        assert store.get([TEXT, "only first"]) == {TEXT: "first", "only first": "first"}
+    with Store(tmp_path / "fresh", (shared, tmp_path / "first")) as store:
+        assert store.get([TEXT]) == {TEXT: "a text about 0"}
+
+
+def test_what_is_forgotten_is_not_read_there_again(tmp_path: Path, shared: Path) -> None:
+    """A shared result that turned out to be of no use gives way to a new one, in the own store."""
+    with Store(tmp_path / "own", (shared,)) as store:
+        store.forget([TEXT], why="of no use")
+        assert store.get([TEXT]) == {}
+        assert store.has([TEXT]) == set()
+        assert store.put([StoredResult(TEXT, "anew")]) == {TEXT: "anew"}
+    with Store(tmp_path / "own", (shared,)) as store:
+        assert store.get([TEXT]) == {TEXT: "anew"}
+
+
+def test_damage_is_noted_once_and_left_alone(tmp_path: Path, shared: Path) -> None:
+    """A damaged row, a damaged image: as if they were not there, for this store and in that folder."""
+    with database(shared) as connection:
+        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (TEXT,))
+    spoil_image(shared, 1)
+    before = contents(shared)
+    with Store(tmp_path / "own", (shared,)) as store:
+        for _ in range(2):
+            assert store.get([TEXT]) == {}
+            assert store.get_image(picture(1).digest) is None
+        row, image = store.damage
+        assert row == f"result {TEXT[:12]} in {shared}: damaged"
+        assert image.startswith(f"image {picture(1).digest[:12]} in {shared}: its pixels")
+        assert store.put([StoredResult(TEXT, "anew")]) == {TEXT: "anew"}
+        store.put_image(picture(1))
+        assert store.get_image(picture(1).digest) is not None
+    assert contents(shared) == before
+
+
+def test_a_shared_index_that_breaks_is_given_up(tmp_path: Path, shared: Path) -> None:
+    """The run goes on with the own store, and says once why."""
+    data = bytearray((shared / "index.sqlite").read_bytes())
+    page = data.index(b"a text about 0") // 4096
+    data[page * 4096 : (page + 1) * 4096] = b"\xff" * 4096
+    (shared / "index.sqlite").write_bytes(data)
+    with Store(tmp_path / "own", (shared,)) as store:
+        store.put([StoredResult("k", "own")])
+        for _ in range(2):
+            assert store.get([TEXT, "k"]) == {"k": "own"}
+        (note,) = store.damage
+        assert note.startswith(f"--cep-shared {str(shared)!r} cannot be read: ")
+        assert note.endswith("this run does not use it any more")
+
+
+def test_a_frozen_store_is_read_without_locks(tmp_path: Path, shared: Path) -> None:
+    """Network file systems have none that can be relied on: here somebody holds them all."""
+    with database(shared) as held:
+        held.execute("BEGIN EXCLUSIVE")
+        with Store(tmp_path / "own", (shared,)) as store:
+            assert store.get([TEXT]) == {TEXT: "a text about 0"}
+        held.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda shared: shared.rename(shared.with_name("moved")), "does not exist"),
+        (lambda shared: (shared / "index.sqlite").unlink(), "is not the folder of a store"),
+        (lambda shared: (shared / "index.sqlite").write_bytes(b"no database"), "is not the folder"),
+    ],
+    ids=["absent", "no index", "no database"],
+)
+def test_what_is_no_store_is_refused(
+    tmp_path: Path, shared: Path, spoil: object, said: str
+) -> None:
+    """The error names the option and says what is expected."""
+    spoil(shared)  # type: ignore[operator] # one of the lambdas
+    with pytest.raises(StoreError, match=rf"--cep-shared .*shared.*{said}.*cepbench store"):
+        Store(tmp_path / "own", (shared,))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE other (a)",
+        "CREATE TABLE results (key TEXT)",
+        "CREATE VIEW results AS SELECT 1 AS key, 2 AS kind, 3 AS payload, 4 AS seal",
+    ],
+)
+def test_a_foreign_database_is_refused(tmp_path: Path, statement: str) -> None:
+    """Tables of the wrong form, and views, which could do anything when they are read."""
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    with database(folder) as connection:
+        connection.execute(statement)
+    with pytest.raises(StoreError, match="is not the folder of a store"):
+        Store(tmp_path / "own", (folder,))
+
+
+def test_a_live_store_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    """In SQLite's words, not as one that lies where it cannot be read."""
+    fill(tmp_path / "live", range(1))
+    path = tmp_path / "live" / "index.sqlite"
+    path.write_bytes(path.read_bytes()[:100] + b"\xff" * 4000)
+    with pytest.raises(StoreError, match=r"--cep-shared .* cannot be read: .*malformed"):
+        Store(tmp_path / "own", (tmp_path / "live",))
+
+
+def test_another_format_is_refused(tmp_path: Path, shared: Path) -> None:
+    """What a newer version wrote is not guessed at."""
+    with database(shared) as connection:
+        connection.execute("PRAGMA user_version=2")
+    with pytest.raises(StoreVersionError, match=r"--cep-shared.*has format 2, this version reads"):
+        Store(tmp_path / "own", (shared,))
+
+
+def test_the_store_itself_is_refused(tmp_path: Path) -> None:
+    """Named twice, it is a mistake."""
+    with pytest.raises(StoreError, match="is the store itself"):
+        Store(tmp_path / "own", (tmp_path / "elsewhere" / ".." / "own",))
+
+
+def test_an_archive_is_refused(tmp_path: Path) -> None:
+    """It must be unpacked first."""
+    fill(tmp_path / "made", range(1))
+    archive = frozen(tmp_path / "made", tmp_path / "shared.tar")
+    with pytest.raises(StoreError, match=r"is a file.*cepbench store import"):
+        Store(tmp_path / "own", (archive,))
+
+
+def test_a_frozen_store_becomes_live_where_it_is_the_own_one(tmp_path: Path, shared: Path) -> None:
+    """Unpacked in the place of the own store, it goes on from there."""
+    with Store(shared) as store:
+        assert store.get([TEXT]) == {TEXT: "a text about 0"}
+        assert store.put([StoredResult("new", "kept")]) == {"new": "kept"}
+    with sqlite3.connect(shared / "index.sqlite") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    assert image_path(shared, picture(0).digest).exists()

@@ -1,0 +1,104 @@
+"""Rows of the store: what goes in comes out, and a seal breaks with any bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.store import Result
+from pytest_cepbench.store.rows import is_sealed, pack, seal, unpack
+from tests.store.strategies import KEYS, RESULTS, TEXTS, same
+
+
+@given(RESULTS)
+def test_every_kind_of_result_comes_back(result: Result) -> None:
+    """Texts with lone surrogates, empty texts, images, vectors bit by bit, boxes with masks and every
+    digit of their floats, failures.
+    """
+    assert same(unpack(*pack(result)), result)
+
+
+@given(TEXTS)
+def test_no_detail_of_a_failure_stops_it_from_being_stored(detail: str) -> None:
+    """A failure quotes whatever a model said; what is no Unicode in it becomes a question mark."""
+    shown = detail.encode("utf-8", "replace").decode()
+    assert unpack(*pack(Failure("bad-image", detail))) == Failure("bad-image", shown)
+
+
+def test_wider_vectors_are_kept_as_float32() -> None:
+    """Whatever float type an encoder gives, every process reads the same one."""
+    values = np.array([1.0, 1 / 3, -2e-30])
+    found = unpack(*pack(values))
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, values.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"), [("video", b"x"), ("failure", b"no-such-kind\0why"), ("vector", b"123")]
+)
+def test_what_was_never_packed_is_no_result(kind: str, payload: bytes) -> None:
+    """A kind that this version does not know is an error, not a guess."""
+    with pytest.raises(ValueError, match=r"no such kind|multiple of element size"):
+        unpack(kind, payload)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "", "{}", "[1]", '["cat"]', "[" * 9999,
+        '["cat",0.5,[0,0,4,4],null]',
+        '["cat","0.5",[0,0,4,4],null,null]',
+        '["cat",1.5,[0,0,4,4],null,null]',
+        '["cat",0.5,[0,0,4],null,null]',
+        '["cat",0.5,[0,NaN,4,4],null,null]',
+        '["cat",0.5,[4,0,0,4],null,null]',
+        '["cat",0.5,[0,0,4,4],[2,2,[5]],null]',
+        '["cat",0.5,[0,0,4,4],[2,2,[1.5,2.5]],null]',
+        '["cat",0.5,[0,0,4,4],null,7]',
+        '[null,0.5,[0,0,4,4],null,null]',
+    ],
+)  # fmt: skip
+def test_boxes_that_were_never_packed_are_no_result(rows: str) -> None:
+    """A row that is cut, of another shape or impossible is an error, which the store calls damage."""
+    good = b'[["cat",0.5,[0,0,4,4],[2,2,[1,3]],null]]'
+    assert isinstance(unpack("boxes", good), Detections)
+    with pytest.raises(ValueError):  # noqa: PT011 - whose words they are depends on the damage
+        unpack("boxes", rows.encode() if rows in ("", "{}") else f"[{rows}]".encode())
+
+
+@given(KEYS, RESULTS, st.data())
+def test_a_seal_breaks_with_any_bit(key: str, result: Result, data: st.DataObject) -> None:
+    """A flipped bit in the payload, the key, the kind or the seal itself is seen."""
+    kind, payload = pack(result)
+    sealed = seal(key, kind, payload)
+    assert is_sealed(key, kind, payload, sealed)
+    for spoilt in (payload, sealed):
+        if spoilt:
+            bit = data.draw(st.integers(0, len(spoilt) * 8 - 1))
+            flipped = bytearray(spoilt)
+            flipped[bit // 8] ^= 1 << bit % 8
+            other = (bytes(flipped), sealed) if spoilt is payload else (payload, bytes(flipped))
+            assert not is_sealed(key, kind, *other)
+    assert not is_sealed(key[::-1] + "0", kind, payload, sealed)
+    assert not is_sealed(key, kind + "s", payload, sealed)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("k", "text", "a text"),
+        ("k", "text", None),
+        ("k", "text", 3),
+        ("k", None, b""),
+        (b"k", "text", b""),
+    ],
+)
+def test_a_column_of_another_type_is_damage(row: tuple[Any, Any, Any]) -> None:
+    """SQLite keeps the type beside the value: a flipped bit can turn bytes into text or nothing."""
+    assert not is_sealed(*row, seal("k", "text", b"a text"))
