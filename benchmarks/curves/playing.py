@@ -37,8 +37,7 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.measures.feature_sets import SetMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingTrack
+from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure, MappingTrack
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""

@@ -244,7 +244,7 @@ def _facts(
     problems: Sequence[str],
     infrastructure: Sequence[str],
 ) -> RunFacts:
-    from pytest_cepbench import __version__
+    from pytest_cepbench._version import __version__
 
     first = results[0]
     return RunFacts(

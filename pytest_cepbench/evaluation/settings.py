@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_cepbench.errors import did_you_mean
-from pytest_cepbench.evaluation.pool_options import ROLES, read_pools
 from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
+
+ROLES = ("describer", "generator", "encoder", "detector", "judge")
 
 GATES = ("regression", "noninferiority", "threshold")
 
@@ -34,6 +35,10 @@ CHOICES = {
     "engine": ENGINES,
 }
 """Setting -> the values that it can have."""
+
+_POOL_KEYS = ("actors", "gpus", "cpus")
+
+_POOL_EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
 
 _ATTRIBUTED = 16
 """Samples on which a regression is followed through the chain by default."""
@@ -189,12 +194,66 @@ def read_settings(
         helpers=parse("helpers", _helpers),
         engine=single.get("engine", "local"),
         ray_address=single.get("ray-address"),
-        ray_pools=read_pools(values.get("ray-pool", []), sources.get("ray-pool", "")),
+        ray_pools=_read_pools(values.get("ray-pool", []), sources.get("ray-pool", "")),
         plan=parse("plan", _switch) or False,
         accept_insensitive=parse("accept-insensitive", _switch) or False,
         listing=listing,
         sources=sources,
     )
+
+
+def check_engine(
+    values: Mapping[str, Sequence[str]], sources: Mapping[str, str], *, workers: bool
+) -> None:
+    """Raise ValueError for settings that the chosen engine makes no use of.
+
+    values: setting -> the texts given for it.
+    sources: setting -> where its texts came from.
+    workers: whether xdist's workers are asked for.
+    """
+    if "ray" not in values.get("engine", [])[-1:]:
+        for name in ("ray-address", "ray-pool"):
+            # In an ini file they may stay for the runs that are on a cluster.
+            if sources.get(name, "").startswith("--"):
+                text = values[name][-1]
+                msg = f"{sources[name]} {text!r} is for --cep-engine=ray: give that as well, or drop it"
+                raise ValueError(msg)
+        return
+    if "swap" in values.get("residency", [])[-1:]:
+        msg = (
+            f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; give each "
+            "role a device of its own instead, with --cep-ray-pool"
+        )
+        raise ValueError(msg)
+    if workers:
+        msg = "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
+        raise ValueError(msg)
+
+
+def _read_pools(texts: Sequence[str], source: str) -> dict[str, dict[str, float]]:
+    """Role -> what was given for its pool. Raises ValueError naming what is wrong."""
+    return dict(_read_pool(text, source) for text in texts)
+
+
+def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
+    role, _, rest = text.partition(":")
+    if role not in ROLES:
+        msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLES)}), as in {_POOL_EXAMPLE}.{did_you_mean(role, ROLES)}"
+        raise ValueError(msg)
+    pool: dict[str, float] = {}
+    for part in rest.split(","):
+        key, _, value = part.strip().partition("=")
+        number = _number(value)
+        whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
+        wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
+        if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
+            msg = (
+                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus (a part "
+                f"of one, or a whole number) and cpus are expected, each once, as in {_POOL_EXAMPLE}"
+            )
+            raise ValueError(msg)
+        pool[key] = int(number) if key == "actors" else number
+    return role, pool
 
 
 def _number(text: str) -> float:

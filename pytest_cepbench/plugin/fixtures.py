@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.evaluation.settings import ROLES
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.pool_options import check_engine
-from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+from pytest_cepbench.evaluation.settings import RunSettings, check_engine, read_settings
 from pytest_cepbench.plugin.options import OPTIONS, Option
 
 _ENV_LIST_SEPARATOR = ";"

@@ -14,7 +14,7 @@ from tests.evaluation.gated_project import GatedProject
 
 MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
 
-VAGUE = {"drop": 0.006, "spread": 0.05}
+VAGUE: dict[str, Any] = {"drop": 0.006, "spread": 0.05}
 """A drop of which two hundred samples of this spread do not tell whether it is tolerable."""
 
 

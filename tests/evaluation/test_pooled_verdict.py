@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.evaluation.gated_project import GatedProject, verdicts
 
 POOLED = "scored/suite/verdict"
 
-FAINT = {"drop": "0.05,0.05,0.05,0.012", "spread": "0.01,0.01,0.01,0.028"}
+FAINT: dict[str, Any] = {"drop": "0.05,0.05,0.05,0.012", "spread": "0.01,0.01,0.01,0.028"}
 """Three clear losses, and one that is found at the whole alpha and not at a quarter of it."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.evaluation.settings import ROLES
 from tests.plugin.project import SHAPES, Project
 
 BOTH_NAMES = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.evaluation.pool_options import ROLES
+from pytest_cepbench.evaluation.settings import ROLES
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.terminal.header import short_name
 from tests.plugin.project import PHOTOS, SHAPES, Project
