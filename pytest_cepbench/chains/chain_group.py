@@ -168,14 +168,14 @@ class PendingChain:
 
     digests: of its artifacts, by generation; None for one that is not recorded. What is yet to be
         made has a name in place of a digest, the same for steps that are sure to make the same.
-    there: runner and key of the steps whose results are in the store.
-    ahead: runner and key of the others.
+    stored: runner and key of the steps whose results are in the store.
+    missing: runner and key of the others.
     """
 
     chain: Chain
     digests: tuple[str | None, ...]
-    there: tuple[tuple[RoleRunner, str], ...]
-    ahead: tuple[tuple[RoleRunner, str], ...]
+    stored: tuple[tuple[RoleRunner, str], ...]
+    missing: tuple[tuple[RoleRunner, str], ...]
 
 
 def look_ahead(
@@ -191,19 +191,19 @@ def look_ahead(
 def _pending(plan: ChainPlan, chain: Chain, models: ChainModels) -> PendingChain:
     digests = list(_digests(chain))
     made = enumerate(chain.links[1:], start=1)
-    there = [
+    stored = [
         (models.runner(plan, generation), link.key)
         for generation, link in made
         if link.key is not None
     ]
-    ahead = []
+    missing = []
     last = 0 if chain.failure is not None else plan.generations
     for generation in range(len(chain.links), last + 1):
         runner = models.runner(plan, generation)
         key = _key(plan, chain, generation, runner, digests[-1] or "")
-        ahead.append((runner, key))
+        missing.append((runner, key))
         digests.append(f"made by {key}")
-    return PendingChain(chain, tuple(digests), tuple(there), tuple(ahead))
+    return PendingChain(chain, tuple(digests), tuple(stored), tuple(missing))
 
 
 def _digests(chain: Chain) -> tuple[str | None, ...]:
@@ -220,4 +220,4 @@ def _key(plan: ChainPlan, chain: Chain, generation: int, runner: RoleRunner, bef
 
 
 def _input_digest(plan: ChainPlan, link: Link) -> str:
-    return link.digest if link.text is None else digest_text(plan.wording.apply(link.text))
+    return link.digest if link.text is None else digest_text(plan.caption_rules.apply(link.text))

@@ -61,7 +61,7 @@ class ChainPlan:
     describe: the describer's prompt.
     generate: the generator's prompt, holding `{description}`.
     seed: the run's seed, from which every step's seed is derived.
-    wording: rules for a description before it is drawn.
+    caption_rules: rules for a description before it is drawn.
     """
 
     start: Modality
@@ -69,7 +69,7 @@ class ChainPlan:
     describe: str
     generate: str
     seed: int = 0
-    wording: CaptionRules = AS_THEY_ARE
+    caption_rules: CaptionRules = AS_THEY_ARE
 
     @property
     def iterations(self) -> int:
@@ -82,7 +82,7 @@ class ChainPlan:
 
     def drawing_prompt(self, description: str) -> str:
         """The generator's prompt for a description."""
-        return self.generate.replace(PLACEHOLDER, self.wording.apply(description))
+        return self.generate.replace(PLACEHOLDER, self.caption_rules.apply(description))
 
     def modality(self, generation: int) -> Modality:
         """Of the artifact at a generation, 0 being the start."""

@@ -167,7 +167,9 @@ def _steps(
     steps = []
     for chain in chains:
         link = chain.links[before]
-        digest = link.digest if link.text is None else digest_text(plan.wording.apply(link.text))
+        digest = (
+            link.digest if link.text is None else digest_text(plan.caption_rules.apply(link.text))
+        )
         seed = derive_seed(plan.seed, chain.sample.id, generation)
         key = runner.key(prompt, seed, link.kind, digest)
         steps.append(Step(key, seed, _loader(plan, chain, before, models.store)))
@@ -180,7 +182,7 @@ def _drawable(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list
     for chain in chains:
         text = chain.links[generation - 1].text
         assert text is not None
-        if plan.wording.apply(text).strip():
+        if plan.caption_rules.apply(text).strip():
             drawable.append(chain)
         else:
             chain.failure = Failure("empty-text", f"nothing is left of {text[:80]!r}")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from pytest_cepbench.chains.batching import CallCounts, in_words
 from pytest_cepbench.errors import CepError, DeviceMemoryError
 from pytest_cepbench.models.protocols import BoundRole, Model, Movable
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
-
-ResidencyName = Literal["all", "swap"]
 
 
 class DeviceSwap:
@@ -39,7 +36,7 @@ class DeviceSwap:
         elif not any(neighbour is handle for neighbour in resident):
             resident.append(handle)
 
-    def clear(self) -> None:
+    def unload_all(self) -> None:
         """Free all devices; models come back when they are asked again."""
         for resident in self._resident.values():
             for handle in resident:

@@ -42,7 +42,7 @@ class Progress:
         """End the case."""
         self.case = ""
 
-    def did(self, steps: int) -> None:
+    def add(self, steps: int) -> None:
         """Count steps that have their results."""
         self.steps += steps
         now = time.monotonic()

@@ -88,14 +88,14 @@ def _read_provenance(text: str) -> dict[str, str]:
 class RoleRunner:
     """A bound role; its model is loaded when the first result is not in the store.
 
-    given: the model, where other roles share it or other models are on its device.
+    shared: the model, where other roles share it or other models are on its device.
     progress: counts every result, stored or made.
     tally: counts of the role.
     """
 
     bound: BoundRole
     store: Store
-    given: ModelHandle | None = None
+    shared: ModelHandle | None = None
     progress: Progress | None = None
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
@@ -103,9 +103,9 @@ class RoleRunner:
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
 
     @cached_property
-    def holding(self) -> ModelHandle:
+    def handle(self) -> ModelHandle:
         """The model."""
-        return self.given or ModelHandle(self.bound, DeviceSwap())
+        return self.shared or ModelHandle(self.bound, DeviceSwap())
 
     @cached_property
     def caller(self) -> BatchCaller:
@@ -125,12 +125,12 @@ class RoleRunner:
     @property
     def loaded(self) -> bool:
         """Whether the model is loaded."""
-        return self.holding.loaded
+        return self.handle.loaded
 
     @property
     def model(self) -> Model:
         """The loaded model. Raises CheckpointError or ModelError when it cannot be loaded."""
-        return self.holding.model(self.tally)
+        return self.handle.model(self.tally)
 
     def stored(self, steps: Sequence[Step]) -> list[Result | None]:
         """The results of steps that are in the store; nothing is counted, no model is called."""
@@ -310,7 +310,7 @@ class RoleRunner:
     def _count(self, *, hits: int = 0, made: int = 0) -> None:
         self.tally.hits += hits
         if self.progress is not None:
-            self.progress.did(hits + made)
+            self.progress.add(hits + made)
 
     def _save_throughput(self, before: int) -> None:
         """Save the throughput: at once where the batch size changed, else now and then."""

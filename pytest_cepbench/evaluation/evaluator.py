@@ -165,7 +165,7 @@ class Evaluator:
             context.folder,
             processes=context.workers if local else max(2, context.workers),
             stopped=self.stop.is_set,
-            let_go=self.models.residency.clear,
+            let_go=self.models.residency.unload_all,
             swap=self.models.residency.swap,
             packs=local,
             progress=self.progress,

@@ -197,7 +197,7 @@ class Suite(msgspec.Struct, frozen=True):
                 describe=prompts.describe,
                 generate=prompts.generate,
                 seed=chain.seed,
-                wording=CaptionRules(prompts.clean, prompts.max_words),
+                caption_rules=CaptionRules(prompts.clean, prompts.max_words),
             )
             for start in starts
         }

@@ -99,9 +99,9 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
     for start, own in wanted.items():
         for pending in run.chain_data.look_ahead(start, list(own.values())):
             outlooks[start, pending.chain.sample.id] = pending
-            for runner, key in pending.there:
+            for runner, key in pending.stored:
                 book(runner).there.add(key)
-            for runner, key in pending.ahead:
+            for runner, key in pending.missing:
                 book(runner).missing.add(key)
     for required, samples in read:
         if required.reader is None:

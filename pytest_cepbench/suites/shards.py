@@ -167,7 +167,7 @@ class Work:
     def _settled(self, task: Task) -> bool:
         """Whether a task of the running case is done, here and now or before."""
         if self._is_done(task):
-            self.progress.did(task.steps)
+            self.progress.add(task.steps)
         elif not self._take(task):
             return False
         self.progress.samples += len(task.samples)

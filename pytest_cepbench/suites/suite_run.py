@@ -123,7 +123,8 @@ class SuiteRun:
         """Digest of what the chains depend on: plans, models and data set."""
         growers = [self._runner(role).bound for role in GROWERS if role in self.assignments.roles]
         plans = [
-            [_chain(p), p.describe, p.generate, str(p.wording)] for p in self.suite.plans.values()
+            [_chain(p), p.describe, p.generate, str(p.caption_rules)]
+            for p in self.suite.plans.values()
         ]
         identities = [remember(bound) for bound in growers] or [self.assignments.subject]
         return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
@@ -276,7 +277,7 @@ class SuiteRun:
             "chain": "; ".join(_chain(plan) for plan in plans),
             "describe prompt": _short(plans[0].describe),
             "generate prompt": _short(plans[0].generate),
-            "descriptions": str(plans[0].wording),
+            "descriptions": str(plans[0].caption_rules),
             "under test": self.assignments.under_test,
         }
         fixed = (*(role for role in GROWERS if role in self.assignments.roles), *readers)

@@ -98,7 +98,7 @@ def test_it_says_what_it_does() -> None:
 
 def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
     """What is compared and shown is what the describer said; the generator gets less."""
-    plan = replace(PLAN, generations=2, wording=CaptionRules(clean=True, max_words=2))
+    plan = replace(PLAN, generations=2, caption_rules=CaptionRules(clean=True, max_words=2))
     painter = SmallGenerator()
     (trace,) = grow_and_trace(
         plan, samples(1), make_runners(store, SmallDescriber(lambda *_: '"one two three"'), painter)
@@ -110,14 +110,14 @@ def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> N
 def test_a_seed_text_is_worded_like_any_other(store: Store) -> None:
     """Text-first chains draw their start by the same rule."""
     painter = SmallGenerator()
-    plan = replace(TEXT_PLAN, generations=1, wording=CaptionRules(max_words=1))
+    plan = replace(TEXT_PLAN, generations=1, caption_rules=CaptionRules(max_words=1))
     grow_and_trace(plan, samples(2), make_runners(store, generator=painter))
     assert painter.calls == [["draw: text", "draw: text"]]
 
 
 def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
     """Texts that differ after the cut share one drawing, and a longer cut asks for another."""
-    plan = replace(PLAN, generations=2, wording=CaptionRules(max_words=2))
+    plan = replace(PLAN, generations=2, caption_rules=CaptionRules(max_words=2))
     unseeded: Any = {"generator": {"seeded": False}}
     first, second, third = SmallGenerator(), SmallGenerator(), SmallGenerator()
     grow_and_trace(
@@ -128,7 +128,7 @@ def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
     other: Any = {"describer": {"fingerprint": "another"}, **unseeded}
     describer = SmallDescriber(lambda *_: "one two four")
     grow_and_trace(plan, samples(1), make_runners(store, describer, second, only=other))
-    longer = replace(plan, wording=CaptionRules(max_words=3))
+    longer = replace(plan, caption_rules=CaptionRules(max_words=3))
     grow_and_trace(longer, samples(1), make_runners(store, describer, third, only=other))
     assert (inputs_of(first), inputs_of(second), inputs_of(third)) == (1, 0, 1)
     assert third.calls == [["draw: one two four"]]
@@ -139,7 +139,7 @@ def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
     store: Store, generation: int
 ) -> None:
     """Quotes alone are a text, and an empty drawing order: the chain stops, its neighbors go on."""
-    plan = replace(PLAN, wording=CLEAN)
+    plan = replace(PLAN, caption_rules=CLEAN)
     silent = derive_seed(plan.seed, "s00", generation - 1)
 
     def tell(_: Any, __: str, seed: int | None) -> str:

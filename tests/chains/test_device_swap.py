@@ -147,7 +147,7 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
         describer = team_on(device, store, swap=False).describer
         assert describer is not None
         assert isinstance(describer.model, MovingTeller)
-        describer.holding.unload()
+        describer.handle.unload()
         device.full = True
         with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
             describer.model  # noqa: B018 - asking for it brings it back
@@ -182,7 +182,7 @@ def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -
         runner = RoleRunner(bound("describer", SmallDescriber(), load=load, lasting=True), store)
         for _ in range(2):
             assert runner.model
-            runner.holding.unload()
+            runner.handle.unload()
     assert calls == ["load"]
 
 
@@ -193,7 +193,7 @@ def test_all_models_are_unloaded_where_memory_is_needed(tmp_path: Path) -> None:
         runners = team_on(device, store, swap=False)
         assert runners.describer is not None
         ChainGroup(PLAN, samples(2), runners).chains  # noqa: B018 - growing is the point
-        runners.describer.holding.residency.clear()
+        runners.describer.handle.residency.unload_all()
         assert not device.here
         ChainGroup(PLAN, samples(4), runners).chains  # noqa: B018 - growing is the point
         assert device.here == {"describer", "generator"}

@@ -57,7 +57,7 @@ def _grow(plan: ChainPlan, generations: int, count: int, models: ChainModels) ->
 
 
 def _keys(pending: PendingChain) -> tuple[list[str], list[str]]:
-    return [key for _, key in pending.there], [key for _, key in pending.ahead]
+    return [key for _, key in pending.stored], [key for _, key in pending.missing]
 
 
 @PLANS
@@ -73,19 +73,19 @@ def test_steps_in_the_store_are_found_to_the_last_generation(
 
     found = [(link.digest, link.key) for p in pending for link in p.chain.links]
     for chain in pending:
-        there, ahead = _keys(chain)
-        assert (len(there), len(ahead)) == (grown, plan.generations - grown)
-        assert there == [link.key for link in chain.chain.links[1:]]
+        stored, missing = _keys(chain)
+        assert (len(stored), len(missing)) == (grown, plan.generations - grown)
+        assert stored == [link.key for link in chain.chain.links[1:]]
         assert len(chain.digests) == plan.generations + 1
         assert list(chain.digests[: grown + 1]) == [link.digest for link in chain.chain.links]
-        roles = [runner for runner, _ in (*chain.there, *chain.ahead)]
+        roles = [runner for runner, _ in (*chain.stored, *chain.missing)]
         assert roles == [models.runner(plan, g) for g in range(1, plan.generations + 1)]
     assert len(found) == COUNT * (grown + 1)
     whole = ChainGroup(plan, samples(COUNT), _models(store)).chains
     kept = [(link.digest, link.key) for chain in whole for link in chain.links[: grown + 1]]
     assert found == kept
     if grown < plan.generations:  # the next step starts from what is there: its key is known
-        nexts = [chain.ahead[0][1] for chain in pending]
+        nexts = [chain.missing[0][1] for chain in pending]
         assert nexts == [chain.links[grown + 1].key for chain in whole]
 
 
@@ -95,7 +95,7 @@ def test_steps_from_what_is_not_made_have_names_of_their_own(plan: ChainPlan, st
     pending = look_ahead(plan, samples(COUNT), _unloadable(store), None)
     whole = ChainGroup(plan, samples(COUNT), _models(store)).chains
     made = {link.key for chain in whole for link in chain.links}
-    later = {key for chain in pending for _, key in chain.ahead[1:]}
+    later = {key for chain in pending for _, key in chain.missing[1:]}
 
     assert len(later) == COUNT * (plan.generations - 1)
     assert not later & made
@@ -128,18 +128,18 @@ def test_a_failed_chain_needs_no_more(store: Store) -> None:
 
     pending = look_ahead(PLAN, samples(COUNT), _unloadable(store), None)
 
-    assert [len(chain.ahead) for chain in pending] == [2, 0, 2]
+    assert [len(chain.missing) for chain in pending] == [2, 0, 2]
     assert [chain.chain.failed_at for chain in pending] == [None, 1, None]
-    assert [len(chain.there) for chain in pending] == [2, 0, 2]
+    assert [len(chain.stored) for chain in pending] == [2, 0, 2]
 
 
 def test_caption_rules_enter_the_next_key(store: Store) -> None:
     """A description is asked for as it will be drawn."""
     plan = ChainPlan(
-        "image", 2, "describe", "draw: {description}", wording=CaptionRules(max_words=1)
+        "image", 2, "describe", "draw: {description}", caption_rules=CaptionRules(max_words=1)
     )
     _grow(plan, 1, 1, _models(store))
     (pending,) = look_ahead(plan, samples(1), _unloadable(store), None)
     (whole,) = ChainGroup(plan, samples(1), _models(store)).chains
 
-    assert pending.ahead[0][1] == whole.links[2].key
+    assert pending.missing[0][1] == whole.links[2].key

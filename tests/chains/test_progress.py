@@ -24,7 +24,7 @@ def test_a_case_begins_anew(clock: list[float]) -> None:
     progress.begin("first", 4, 10)
     progress.step, progress.waiting, progress.samples = "generation 1", True, 2
     clock[0] += 1
-    progress.did(10)
+    progress.add(10)
     progress.begin("second", 2, 6)
 
     assert (progress.case, progress.of_samples, progress.of_steps) == ("second", 2, 6)
@@ -40,13 +40,13 @@ def test_the_rate_is_that_of_the_case(clock: list[float]) -> None:
     progress = Progress()
     unknown = [progress.rate, progress.left]
     progress.begin("case", 1, 20)
-    progress.did(0)  # no time has passed, nothing is done
+    progress.add(0)  # no time has passed, nothing is done
     assert [*unknown, progress.rate] == [None] * 3
     clock[0] += 4
-    progress.did(8)
+    progress.add(8)
 
     assert (progress.rate, progress.left) == (2.0, 6.0)
-    progress.did(22)
+    progress.add(22)
     assert progress.left == 0.0
 
 
@@ -56,11 +56,11 @@ def test_the_rate_is_of_the_last_minute(clock: list[float]) -> None:
     progress.begin("case", 1, 1000)
     for steps, seconds in ((600, 1), (1, 59), (1, 1)):
         clock[0] += seconds
-        progress.did(steps)
+        progress.add(steps)
     assert progress.rate == pytest.approx(2 / 60)
     clock[0] += 1
-    progress.did(1)
+    progress.add(1)
     assert progress.rate == pytest.approx(1.0)  # what is more than a minute old is left out
     clock[0] += 600
-    progress.did(6)
+    progress.add(6)
     assert progress.rate == pytest.approx(6 / 600)

@@ -44,13 +44,13 @@ def test_both_chains_have_one_length_and_one_wording(tmp_path: Path) -> None:
     assert list(suite.plans) == ["text", "image"]
     for start, plan in suite.plans.items():
         assert (plan.start, plan.generations, plan.iterations, plan.seed) == (start, 5, 2, 3)
-        assert plan.wording == CaptionRules(clean=True, max_words=70)
+        assert plan.caption_rules == CaptionRules(clean=True, max_words=70)
 
 
 def test_three_iterations_unless_a_length_is_given(tmp_path: Path) -> None:
     """And descriptions as they are, unless something is to be done to them."""
     (plan,) = load_suite(_write(tmp_path, SHAPES.replace("iterations = 2\n", ""))).plans.values()
-    assert (plan.generations, plan.wording) == (6, CaptionRules())
+    assert (plan.generations, plan.caption_rules) == (6, CaptionRules())
 
 
 def test_one_drawing_needs_no_describer(tmp_path: Path) -> None:

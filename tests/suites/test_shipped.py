@@ -200,7 +200,7 @@ def test_mmgenbench_has_the_settings_of_paper_and_code(file: str) -> None:
     suite = load_suite(SUITES / file)
     (plan,) = suite.plans.values()
     assert (plan.start, plan.generations, plan.generate) == ("image", 2, "{description}")
-    assert (plan.wording.clean, plan.wording.max_words) == (True, 70)
+    assert (plan.caption_rules.clean, plan.caption_rules.max_words) == (True, 70)
     steps = {
         name: (preset.parameters["num_inference_steps"], preset.parameters["guidance_scale"])
         for name, preset in suite.table.presets.items()

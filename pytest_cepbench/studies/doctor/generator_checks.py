@@ -85,7 +85,7 @@ def _texts(measured_suite: MeasuredSuite, plan: ChainPlan, generation: int) -> l
     texts = []
     for chain in measured_suite.run.chain_data.chains(plan.start, samples).values():
         text = chain.links[generation - 1].text if chain.has(generation - 1) else None
-        worded = "" if text is None else plan.wording.apply(text)
+        worded = "" if text is None else plan.caption_rules.apply(text)
         if text is not None and worded.strip():
             texts.append(_Drawn(chain.sample, digest_text(worded), plan.drawing_prompt(text)))
     return texts

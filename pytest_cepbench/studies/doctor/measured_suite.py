@@ -86,7 +86,7 @@ class MeasuredSuite:
     def second(self, role: str) -> RoleRunner:
         """The same model, which is called even where the store has the result."""
         runner = self.runner(role)
-        return RoleRunner(runner.bound, self.second_store, runner.holding, tally=runner.tally)
+        return RoleRunner(runner.bound, self.second_store, runner.handle, tally=runner.tally)
 
     def comparisons(self) -> list[Comparison]:
         """One for each start and encoder that a similarity of the suite needs."""
