@@ -201,7 +201,7 @@ def _rates(
     measure: MappingMeasure, chain_data: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
-    for name, course in measure.courses.items():
+    for name, course in measure.tracks.items():
         traces = course.traces(chain_data, samples)
         curves = np.array([traces[sample.id].similarities for sample in samples])
         rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())
