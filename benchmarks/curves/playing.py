@@ -201,10 +201,10 @@ def _rates(
     measure: MappingMeasure, chain_data: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
-    for name, course in measure.tracks.items():
-        traces = course.traces(chain_data, samples)
+    for name, track in measure.tracks.items():
+        traces = track.traces(chain_data, samples)
         curves = np.array([traces[sample.id].similarities for sample in samples])
-        rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())
+        rate = fit_drift_rate(track.generations, curves.mean(axis=0).tolist())
         yield Metric(
             name=f"sdr {name}",
             label=f"SDR {name}",
@@ -219,5 +219,5 @@ def _rates(
 
 def _drawn_rates(course: MappingCourse, curves: Array, draws: Draws) -> Array:
     means = (curves[drawn].mean(axis=0) for drawn in draws)
-    rates = (fit_drift_rate(course.generations, mean.tolist()).b for mean in means)
+    rates = (fit_drift_rate(track.generations, mean.tolist()).b for mean in means)
     return np.array([np.nan if rate is None else rate for rate in rates])
