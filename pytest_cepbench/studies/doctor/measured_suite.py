@@ -34,14 +34,14 @@ class Comparison:
     """An encoder that compares artifacts with starts.
 
     plan: of the chains.
-    role: of the encoder.
+    encoder: name of its role.
     generations: those that are compared with the start.
     policy: of the case that looks for the smallest drop.
     visible: the smallest drop that any of its cases sees; None where that is not known.
     """
 
     plan: ChainPlan
-    role: str
+    encoder: str
     generations: tuple[int, ...]
     policy: Policy
     visible: float | None
