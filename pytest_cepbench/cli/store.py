@@ -1,4 +1,4 @@
-"""`cepbench store`: what a store holds, whether it is sound, making it smaller, and copies of it."""
+"""`cepbench store`: statistics, verification, garbage collection, export, import, push and pull."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pytest_cepbench.cli.output import (
 )
 from pytest_cepbench.cli.session import open_store
 from pytest_cepbench.cli.store_pages import (
-    collected_lines,
-    collection_page,
-    findings_page,
-    inspected_page,
-    merged_lines,
-    pushed_lines,
+    gc_lines,
+    gc_page,
+    import_lines,
+    push_lines,
     read_days,
     read_size,
+    remote_page,
     show_size,
-    survey_json,
-    survey_page,
+    stats_json,
+    stats_page,
+    verify_page,
 )
 from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
@@ -50,7 +50,7 @@ from pytest_cepbench.store.verify import inspect, repair
 
 
 def run(given: Namespace) -> int:
-    """Do what was asked; exit codes as in `main`."""
+    """Run the action; returns the exit code, as `main` does."""
     actions: Mapping[str, Callable[[Namespace], int]] = {
         "stats": _stats,
         "verify": _verify,
@@ -68,8 +68,8 @@ def run(given: Namespace) -> int:
         return complain(str(error), NOT_DONE)
 
 
-def _there(folder: Path) -> Path:
-    """A store's folder. Raises SpecError where there is none: it must not be made by looking."""
+def _existing(folder: Path) -> Path:
+    """A store's folder. Raises SpecError where there is none, so that reading creates none."""
     if not (folder / INDEX).is_file():
         msg = f"no store at {str(folder)!r}: give its folder with --store DIR"
         raise SpecError(msg)
@@ -77,71 +77,71 @@ def _there(folder: Path) -> Path:
 
 
 def _reader(folder: Path) -> ReadonlyStore:
-    return ReadonlyStore(_there(folder), f"the store {str(folder)!r}")
+    return ReadonlyStore(_existing(folder), f"the store {str(folder)!r}")
 
 
 def _stats(given: Namespace) -> int:
     with _reader(given.store) as reader:
-        found = summarize(reader)
+        stats = summarize(reader)
     if given.json:
-        show_document(survey_json(given.store, found))
+        show_document(stats_json(given.store, stats))
     else:
-        show([survey_page(given.store, found)])
+        show([stats_page(given.store, stats)])
     return 0
 
 
 def _verify(given: Namespace) -> int:
     if given.url is not None:
         if given.repair:
-            msg = "--repair is for a local store: what is damaged in a shared one, runs write anew"
+            msg = "--repair is for a local store: runs overwrite what is damaged in a shared one"
             raise SpecError(msg)
         with _shared(given.url, "cepbench store verify", writing=False) as objects:
-            seen = inspect_objects(objects)
-        show([inspected_page(given.url, seen)])
-        return 0 if seen.sound else NOT_DONE
+            remote = inspect_objects(objects)
+        show([remote_page(given.url, remote)])
+        return 0 if remote.sound else NOT_DONE
     if given.repair:
-        with open_store(_there(given.store)) as store:
+        with open_store(_existing(given.store)) as store:
             return _repaired(store)
     try:
         with _reader(given.store) as reader:
-            found = inspect(given.store, reader.read)
+            report = inspect(given.store, reader.read)
     except StoreError as error:
         return complain(f"{error}; --repair saves what can be read", NOT_DONE)
-    page = findings_page(given.store, found)
-    if found.sound:
+    page = verify_page(given.store, report)
+    if report.sound:
         show([page])
         return 0
-    show([page], "nothing changed: say --repair to drop what is damaged")
+    show([page], "nothing changed: --repair drops what is damaged")
     return NOT_DONE
 
 
 def _repaired(store: Store) -> int:
-    found = inspect(store.root, store.index.read)
-    page = findings_page(store.root, found)
-    if found.sound:
+    report = inspect(store.root, store.index.read)
+    page = verify_page(store.root, report)
+    if report.sound:
         show([page], *store.damage)
         return 0
-    repair(store, found)
+    repair(store, report)
     show([page], *store.damage, "dropped what is damaged: it is computed again when it is needed")
     return 0
 
 
 def _gc(given: Namespace) -> int:
-    folder = _there(given.store)
-    ask = GcCriteria(
+    folder = _existing(given.store)
+    criteria = GcCriteria(
         unused_for=_unless_none(read_days, given.unused_for, "--unused-for"),
         max_size=_unless_none(read_size, given.max_size, "--max-size"),
     )
-    if ask == GcCriteria() and not given.baselines:
-        msg = "nothing says what may go: give --unused-for, --max-size or --baselines"
+    if criteria == GcCriteria() and not given.baselines:
+        msg = "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         raise SpecError(msg)
     with _reader(folder) as reader:
         if given.baselines:
             needed = needed_models(given.baselines, models_in(reader.read))
-            ask = GcCriteria(ask.unused_for, ask.max_size, needed)
-        going = choose(folder, reader.read, ask, days=reader.has("used"))
-    page = collection_page(folder, going, ask)
-    if not (going.entries or going.unused):
+            criteria = GcCriteria(criteria.unused_for, criteria.max_size, needed)
+        collection = choose(folder, reader.read, criteria, days=reader.has("used"))
+    page = gc_page(folder, collection, criteria)
+    if not (collection.entries or collection.unused):
         show([page])
         return 0
     if not given.delete:
@@ -150,10 +150,10 @@ def _gc(given: Namespace) -> int:
     show([page])
     try:
         with open_store(folder) as store:
-            done = collect(store, going)
+            summary = collect(store, collection)
     except KeyboardInterrupt:
         return complain("interrupted: the same command again deletes the rest", INTERRUPTED)
-    show([], *collected_lines(done))
+    show([], *gc_lines(summary))
     return 0
 
 
@@ -163,22 +163,22 @@ def _unless_none(read: Callable[[str, str], int], text: str | None, source: str)
 
 def _export(given: Namespace) -> int:
     with _reader(given.store) as reader:
-        frozen = export_store(reader, given.target, _wanted(given, reader), force=given.force)
+        summary = export_store(reader, given.target, _wanted(given, reader), force=given.force)
     left_out = (
-        f"left out: {counted(frozen.left_out, 'result')} damaged or without an image; look with "
+        f"left out: {counted(summary.left_out, 'result')} damaged or without an image; check with "
         "cepbench store verify"
     )
     show(
         [],
-        f"{counted(frozen.results, 'result')} and {counted(frozen.images, 'image')}, "
-        f"{show_size(frozen.bytes)}, exported to {given.target}",
-        *([left_out] if frozen.left_out else []),
+        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')}, "
+        f"{show_size(summary.bytes)}, exported to {given.target}",
+        *([left_out] if summary.left_out else []),
     )
     return 0
 
 
 def _wanted(given: Namespace, reader: ReadonlyStore) -> Wanted:
-    """Which results go along."""
+    """Selects the results to export."""
     if given.baselines:
         needed = needed_models(given.baselines, models_in(reader.read))
         return lambda model, _: model in needed
@@ -194,22 +194,22 @@ def _import(given: Namespace) -> int:
         msg = f"nothing at {str(path)!r}: the folder of a store or an archive of one is expected"
         raise SpecError(msg)
     if path.is_dir():
-        folder = FolderSource(path)  # before a store is made for what is none
+        folder = FolderSource(path)  # before an own store is created
         with folder.reader, open_store(given.store) as store:
-            merged = merge(store, folder)
+            summary = merge(store, folder)
         refused = folder.refused
     else:
         with open_store(given.store) as store, TarSource(path, store.root / "new") as archive:
-            merged = merge(store, archive)
+            summary = merge(store, archive)
         refused = archive.refused
-    show([], *merged_lines(merged, refused, given.store))
-    return NOT_DONE if merged.refused or refused else 0
+    show([], *import_lines(summary, refused, given.store))
+    return NOT_DONE if summary.refused or refused else 0
 
 
 @contextmanager
 def _shared(url: str, source: str, *, writing: bool) -> Iterator[ObjectStore]:
     objects = open_objects(url, source, writing=writing)
-    assert objects is not None  # or it would have been an error
+    assert objects is not None  # only an optional store may be absent
     with closing(objects):
         yield objects
 
@@ -220,11 +220,11 @@ def _push(given: Namespace) -> int:
             _reader(given.store) as reader,
             _shared(given.url, "cepbench store push", writing=True) as objects,
         ):
-            pushed = push(reader, objects)
+            summary = push(reader, objects)
     except KeyboardInterrupt:
         return complain("interrupted: the same command again uploads the rest", INTERRUPTED)
-    show([], *pushed_lines(pushed, given.url))
-    return NOT_DONE if pushed.failed else 0
+    show([], *push_lines(summary, given.url))
+    return NOT_DONE if summary.failed else 0
 
 
 def _pull(given: Namespace) -> int:
@@ -233,11 +233,11 @@ def _pull(given: Namespace) -> int:
             _shared(given.url, "cepbench store pull", writing=False) as objects,
             open_store(given.store) as store,
         ):
-            merged = pull(store, objects)
+            summary = pull(store, objects)
     except KeyboardInterrupt:
-        return complain("interrupted: the same command again takes the rest", INTERRUPTED)
-    show([], *merged_lines(merged, (), given.store))
-    return NOT_DONE if merged.refused else 0
+        return complain("interrupted: the same command again downloads the rest", INTERRUPTED)
+    show([], *import_lines(summary, (), given.store))
+    return NOT_DONE if summary.refused else 0
 
 
 def needed_models(folders: Sequence[Path], known: Iterable[str]) -> frozenset[str]:

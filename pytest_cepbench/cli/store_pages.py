@@ -31,120 +31,118 @@ _DAYS = {"d": 1, "w": 7}
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
-def survey_page(folder: Path, found: StoreStats) -> Section:
+def stats_page(folder: Path, stats: StoreStats) -> Section:
     """Page of a store's contents."""
-    images = f"images: {found.images:,}, {show_size(found.image_bytes)}"
-    blocks: list[str | Table] = [f"index: {show_size(found.index_bytes)}", images]
-    if found.kinds:
-        blocks += [_shares("kind", found.kinds), _shares("model", found.models)]
+    images = f"images: {stats.images:,}, {show_size(stats.image_bytes)}"
+    blocks: list[str | Table] = [f"index: {show_size(stats.index_bytes)}", images]
+    if stats.kinds:
+        blocks += [_shares("kind", stats.kinds), _shares("model", stats.models)]
     else:
         blocks.append("no results")
     return Section(f"store {folder}", tuple(blocks))
 
 
-def survey_json(folder: Path, found: StoreStats) -> str:
+def stats_json(folder: Path, stats: StoreStats) -> str:
     """The same as JSON text."""
-    document = {"schema": SCHEMA, "store": str(folder)} | msgspec.to_builtins(found)
+    document = {"schema": SCHEMA, "store": str(folder)} | msgspec.to_builtins(stats)
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def findings_page(folder: Path, found: VerifyReport) -> Section:
+def verify_page(folder: Path, report: VerifyReport) -> Section:
     """Page of what is wrong with a store."""
-    looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
-    lines = [looked]
+    checked = f"checked {counted(report.results, 'result')} and {counted(report.images, 'image')}"
+    lines = [checked]
     for what, names in (
-        ("index", found.index),
-        ("result that does not match its seal", [key[:12] for key in found.rows]),
-        ("remembered file that does not match its seal", found.files),
-        ("damaged image", [f"{digest[:12]}: {why}" for digest, why in found.damaged_images]),
-        ("result whose image is not there", [key[:12] for key in found.lost]),
+        ("index", report.index),
+        ("result that does not match its seal", [key[:12] for key in report.rows]),
+        ("remembered file that does not match its seal", report.files),
+        ("damaged image", [f"{digest[:12]}: {why}" for digest, why in report.damaged_images]),
+        ("result whose image is not there", [key[:12] for key in report.lost]),
     ):
         lines += _some(what, names)
-    lines.append("sound" if found.sound else "damaged")
-    if found.remote:
-        images = counted(len(found.remote), "image")
+    lines.append("sound" if report.sound else "damaged")
+    if report.remote:
+        images = counted(len(report.remote), "image")
         lines.append(
-            f"{images} in a shared store, fetched when looked at: cepbench store pull takes all"
+            f"{images} in a shared store, fetched when needed: cepbench store pull takes all"
         )
-    if found.unused:
-        images = counted(len(found.unused), "image")
+    if report.unused:
+        images = counted(len(report.unused), "image")
         lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
-    lines += _some("no image of a store, left alone", [str(path) for path in found.foreign])
+    lines += _some("no image of a store, left alone", [str(path) for path in report.foreign])
     return Section(f"store {folder}", tuple(lines))
 
 
-def collection_page(folder: Path, going: Collection, ask: GcCriteria) -> Section:
+def gc_page(folder: Path, collection: Collection, criteria: GcCriteria) -> Section:
     """Page of the results that go, by the model that made them, and of those that stay."""
     blocks: list[str | Table] = []
-    if going.entries:
-        blocks.append(_shares("model", count(going.entries, {})[1], "in the index"))
-    goes = f"goes: {counted(len(going.entries), 'result')}"
-    if going.unused:
-        goes += f", {counted(len(going.unused), 'image')} that no result refers to"
-    anything = going.entries or going.unused
-    freed = f"{goes}; about {show_size(going.bytes)} with images"
+    if collection.entries:
+        blocks.append(_shares("model", count(collection.entries, {})[1], "in the index"))
+    goes = f"goes: {counted(len(collection.entries), 'result')}"
+    if collection.unused:
+        goes += f", {counted(len(collection.unused), 'image')} that no result refers to"
+    anything = collection.entries or collection.unused
+    freed = f"{goes}; about {show_size(collection.bytes)} with images"
     blocks.append(freed if anything else "nothing goes")
-    stays = (
-        f"stays: {counted(going.kept, 'result')}, about {show_size(going.kept_bytes)} with images"
-    )
+    stays = f"stays: {counted(collection.kept, 'result')}, about {show_size(collection.kept_bytes)} with images"
     blocks.append(stays)
-    if going.unnamed:
+    if collection.unnamed:
         blocks.append(
-            f"{counted(going.unnamed, 'result')} made by an earlier version name no model: the "
+            f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: the "
             "baselines cannot keep them, and only age and size let them go"
         )
-    if ask.max_size is not None and going.kept_bytes > ask.max_size:
+    if criteria.max_size is not None and collection.kept_bytes > criteria.max_size:
         blocks.append(
-            f"more than --max-size stays: the baselines need it ({show_size(ask.max_size)} were "
+            f"more than --max-size stays: the baselines need it ({show_size(criteria.max_size)} were "
             "asked)"
         )
     return Section(f"what may go of the store {folder}", tuple(blocks))
 
 
-def collected_lines(done: GcSummary) -> Iterator[str]:
+def gc_lines(summary: GcSummary) -> Iterator[str]:
     """Lines on what was deleted, and on what could not be yet."""
-    yield f"deleted: about {show_size(done.bytes)}"
-    if done.waiting:
+    yield f"deleted: about {show_size(summary.bytes)}"
+    if summary.waiting:
         yield (
-            f"left: {counted(done.waiting, 'image')} younger than an hour, which a running process "
+            f"left: {counted(summary.waiting, 'image')} younger than an hour, which a running process "
             "may be about to use: a later gc takes them"
         )
-    if not done.compacted:
+    if not summary.compacted:
         yield (
             "the index keeps its size while another process has the store open; a later gc gives "
             "it back"
         )
 
 
-def merged_lines(merged: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
+def import_lines(summary: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
     """Lines on the results imported from another store."""
     yield (
-        f"{counted(merged.results, 'result')} and {counted(merged.images, 'image')} imported into "
-        f"{folder}; {merged.present:,} were there already"
+        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')} imported into "
+        f"{folder}; {summary.present:,} were there already"
     )
-    for why, number in sorted(merged.refused.items()):
+    for why, number in sorted(summary.refused.items()):
         yield f"refused: {counted(number, 'result')}: {why}"
     yield from _some("refused, cannot be of a store", refused)
 
 
-def pushed_lines(pushed: PushSummary, url: str) -> Iterator[str]:
+def push_lines(summary: PushSummary, url: str) -> Iterator[str]:
     """Lines on results that were to be uploaded."""
     yield (
-        f"{counted(pushed.results, 'result')} uploaded to {url}; {pushed.present:,} were there "
+        f"{counted(summary.results, 'result')} uploaded to {url}; {summary.present:,} were there "
         "already"
     )
-    for why, number in sorted(Counter(pushed.failed.values()).items()):
+    for why, number in sorted(Counter(summary.failed.values()).items()):
         yield f"not uploaded: {counted(number, 'result')}: {why}"
 
 
-def inspected_page(url: str, found: RemoteReport) -> Section:
+def remote_page(url: str, report: RemoteReport) -> Section:
     """Page of a shared store's contents, and of what is wrong with them."""
-    looked = f"looked at {counted(found.results, 'result')} and {counted(found.images, 'image')}"
+    checked = f"checked {counted(report.results, 'result')} and {counted(report.images, 'image')}"
     lines = [
-        f"{looked}, {show_size(found.bytes)}",
-        *_some("damaged", found.damaged),
-        *_some("result whose image is not there", [key[:12] for key in found.lost]),
-        "sound" if found.sound else "damaged",
+        f"{checked}, {show_size(report.bytes)}",
+        *_some("damaged", report.damaged),
+        *_some("result whose image is not there", [key[:12] for key in report.lost]),
+        "sound" if report.sound else "damaged",
     ]
     return Section(f"shared store {url}", tuple(lines))
 

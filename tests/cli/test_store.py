@@ -80,7 +80,7 @@ def test_verify(filled: Home) -> None:
     assert ended.code == 1
     assert f"result that does not match its seal: {key_of('text 0')[:12]}\n" in ended.out
     assert f"damaged image: {picture(1).digest[:12]}: not an image" in ended.out
-    assert ended.out.endswith("nothing changed: say --repair to drop what is damaged\n")
+    assert ended.out.endswith("nothing changed: --repair drops what is damaged\n")
     assert store(filled, "verify", "--repair").code == 0
     assert store(filled, "verify").code == 0
     with Store(STORE) as opened:
@@ -161,7 +161,7 @@ def test_export_and_import(filled: Home) -> None:
     [
         (["stats", "--store=nowhere"], "no store at 'nowhere': give its folder with --store DIR"),
         (["verify", "--repair", "--store=nowhere"], "no store at 'nowhere'"),
-        (["gc"], "nothing says what may go: give --unused-for, --max-size or --baselines"),
+        (["gc"], "no rule for what may be deleted: give --unused-for, --max-size or --baselines"),
         (["gc", "--unused-for=soon"], "--unused-for 'soon': days or weeks are expected, such as"),
         (["gc", "--unused-for=0d"], "--unused-for '0d'"),
         (["gc", "--max-size=-1G"], "--max-size '-1G': a size is expected, such as 500M or 20G"),
@@ -207,7 +207,7 @@ def test_push_verify_and_pull(filled: Home) -> None:
     assert store(filled, "push", "lib").out == "0 results uploaded to lib; 9 were there already\n"
     sound = store(filled, "verify", "lib")
     assert (sound.code, sound.err) == (0, "")
-    assert "looked at 9 results and 3 images" in sound.out
+    assert "checked 9 results and 3 images" in sound.out
     text = key_of("text 0")
     (Path("lib") / "results" / text[:2] / text).write_bytes(b"noise")
     damaged = store(filled, "verify", "lib")

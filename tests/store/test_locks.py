@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -265,3 +266,22 @@ def test_a_claim_that_cannot_be_noted_is_not_kept(tmp_path: Path) -> None:
     assert mine is not None
     with mine:
         assert mine.crashes == 0
+
+
+def test_a_full_disk_does_not_take_crashes_back(
+    locks: WorkLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work over which a process was killed still counts that, when its lock cannot be written."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    die_with(locks, "a", "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", refuse)
+        with pytest.raises(StoreFullError):
+            locks.acquire("a", "run")
+    lock = locks.acquire("a", "run")
+    assert lock is not None
+    with lock:
+        assert lock.crashes == 1
