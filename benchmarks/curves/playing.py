@@ -27,7 +27,7 @@ from pytest_cepbench.suites import (
     RoleChoices,
     Suite,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -105,9 +105,9 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     """
     suite = load_suite(file)
     roles = {"describer": pair.describer, "generator": pair.generator}
-    lineup, measures = cast_suite(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
+    assignments, measures = assign_models(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
     dataset = load_data(suite, {}, sampling.samples)
-    run = SuiteRun(suite, dataset, lineup, measures, roster)
+    run = SuiteRun(suite, dataset, assignments, measures, roster)
     samples = dataset.samples
     draws = draw([one.categories[0] for one in samples], sampling.draws, sampling.seed)
     metrics: list[Metric] = []
@@ -201,10 +201,10 @@ def _rates(
     measure: MappingMeasure, chain_data: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
-    for name, course in measure.courses.items():
-        traces = course.traces(chain_data, samples)
+    for name, track in measure.tracks.items():
+        traces = track.traces(chain_data, samples)
         curves = np.array([traces[sample.id].similarities for sample in samples])
-        rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())
+        rate = fit_drift_rate(track.generations, curves.mean(axis=0).tolist())
         yield Metric(
             name=f"sdr {name}",
             label=f"SDR {name}",
@@ -219,5 +219,5 @@ def _rates(
 
 def _drawn_rates(course: MappingCourse, curves: Array, draws: Draws) -> Array:
     means = (curves[drawn].mean(axis=0) for drawn in draws)
-    rates = (fit_drift_rate(course.generations, mean.tolist()).b for mean in means)
+    rates = (fit_drift_rate(track.generations, mean.tolist()).b for mean in means)
     return np.array([np.nan if rate is None else rate for rate in rates])
