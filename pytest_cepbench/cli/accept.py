@@ -32,8 +32,8 @@ from pytest_cepbench.gate.baseline import (
 )
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.identities import two_identities
 from pytest_cepbench.report.text import number
+from pytest_cepbench.report.totals import two_identities
 
 _NAMED = 5
 

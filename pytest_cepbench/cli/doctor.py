@@ -12,7 +12,7 @@ from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell
 from pytest_cepbench.cli.parsing import read_trial
 from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.report.text import number
-from pytest_cepbench.report.usage import usage_line
+from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell

@@ -12,7 +12,7 @@ from pytest_cepbench.cli.parsing import read_question
 from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.report.text import number
-from pytest_cepbench.report.usage import usage_line
+from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.studies import (
     Column,
     Grid,

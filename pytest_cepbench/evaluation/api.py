@@ -33,7 +33,7 @@ from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.identities import two_identities
+from pytest_cepbench.report.totals import two_identities
 from pytest_cepbench.report.writers import RunFacts
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase

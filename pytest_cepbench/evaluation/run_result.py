@@ -90,8 +90,9 @@ def write_run_reports(
     home: folder of everything that runs leave behind.
     Raises WriteError.
     """
+    from pytest_cepbench.report.html_page import html_page
     from pytest_cepbench.report.markdown import markdown_summary
-    from pytest_cepbench.report.writers import html_page, json_document, write_reports
+    from pytest_cepbench.report.writers import json_document, write_reports
 
     documents = {
         ".json": json_document(facts, results),

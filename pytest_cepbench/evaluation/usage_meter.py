@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.report import UsageTotals
-from pytest_cepbench.report.usage import between, together
+from pytest_cepbench.report.totals import total_usage, usage_between
 
 
 class UsageMeter:
@@ -55,8 +55,8 @@ class UsageMeter:
         before: the total when the case began.
         seconds: how long it took.
         """
-        spent = between(before, self.total, seconds, self._worker)
-        self._charged = together([self._charged, spent])
+        spent = usage_between(before, self.total, seconds, self._worker)
+        self._charged = total_usage([self._charged, spent])
         return spent
 
     def background(self, helpers: Iterable[UsageTotals]) -> UsageTotals:
@@ -64,6 +64,6 @@ class UsageMeter:
 
         helpers: usage of helper processes.
         """
-        own = between(self._charged, self.total, 0.0, self._worker)
+        own = usage_between(self._charged, self.total, 0.0, self._worker)
         others = list(helpers)
-        return together([own, *others]) if others else own
+        return total_usage([own, *others]) if others else own

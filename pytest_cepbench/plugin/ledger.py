@@ -203,7 +203,7 @@ class Ledger:
         """A sentence for each model that was not the same one in all cases."""
         if not self.results:
             return []
-        from pytest_cepbench.report.identities import two_identities
+        from pytest_cepbench.report.totals import two_identities
 
         return list(two_identities(self.results, _names))
 

@@ -10,8 +10,7 @@ from pytest_cepbench.report.case_table import HEADS, cells_of, range_shown
 from pytest_cepbench.report.formatting import name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
-from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
-from pytest_cepbench.report.usage import effort_line
+from pytest_cepbench.report.totals import counts_line, effort_line, error_lines, improvement_line
 from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"

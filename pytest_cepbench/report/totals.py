@@ -1,14 +1,15 @@
-"""Totals of a run: cases by verdict, and what is promised of errors."""
+"""Totals of a run: cases by verdict, promises on errors, usage, and one identity for each model."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import fsum
 
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report.formatting import counted, percent
-from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.suites.cases import POOLED
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
@@ -107,3 +108,100 @@ def improvement_line(results: Sequence[CaseResult]) -> str | None:
         f"{counted(improved, 'case')} improved: --snapshot-update raises the baseline, so that a "
         "later drop is seen from there"
     )
+
+
+def total_usage(efforts: Iterable[UsageTotals]) -> UsageTotals:
+    """All of them in one; of no worker."""
+    efforts = list(efforts)
+    roles: Counter[str] = Counter()
+    for effort in efforts:
+        roles.update(effort.roles)
+    return UsageTotals(
+        loads=sum(effort.loads for effort in efforts),
+        inputs=sum(effort.inputs for effort in efforts),
+        hits=sum(effort.hits for effort in efforts),
+        seconds=fsum(effort.seconds for effort in efforts),
+        model_seconds=fsum(effort.model_seconds for effort in efforts),
+        roles=dict(roles),
+        usage=sum((effort.usage for effort in efforts), Usage()),
+    )
+
+
+def usage_between(
+    before: UsageTotals, now: UsageTotals, seconds: float, worker: str
+) -> UsageTotals:
+    """Usage between two states of one process, within these seconds."""
+    roles = {role: count - before.roles.get(role, 0) for role, count in now.roles.items()}
+    return UsageTotals(
+        loads=now.loads - before.loads,
+        inputs=now.inputs - before.inputs,
+        hits=now.hits - before.hits,
+        seconds=seconds,
+        model_seconds=max(0.0, now.model_seconds - before.model_seconds),
+        roles={role: count for role, count in roles.items() if count},
+        usage=now.usage - before.usage,
+        worker=worker,
+    )
+
+
+def effort_line(efforts: Iterable[UsageTotals]) -> str:
+    """Usage of the run, in one sentence."""
+    efforts = list(efforts)
+    whole = total_usage(efforts)
+    return (
+        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in "
+        f"models), {whole.hits} results from the store{_usage(whole.usage)}"
+    )
+
+
+def usage_line(usage: Usage) -> str:
+    """Requests, tokens and cost that servers counted, in one sentence; empty without a request."""
+    if not usage.requests:
+        return ""
+    retries = f" ({usage.retries} of them again)" if usage.retries else ""
+    images = f", {counted(usage.images, 'image')}" if usage.images else ""
+    cost = f", cost {usage.cost:.4g}" if usage.cost else ""
+    return (
+        f"{counted(usage.requests, 'request')}{retries}, {usage.input_tokens} tokens in, "
+        f"{usage.output_tokens} out{images}{cost}"
+    )
+
+
+def _usage(usage: Usage) -> str:
+    return f"; {usage_line(usage)}" if usage.requests else ""
+
+
+def _loads(efforts: list[UsageTotals], whole: UsageTotals) -> str:
+    if not whole.roles:
+        return f"{whole.loads} model loads, "
+    by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
+    workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
+    by = f" by {counted(len(workers), 'worker')}" if workers else ""
+    return f"model loads: {by_role}{by}; "
+
+
+_CHANGED = "It changed during the run: gate it when the trainer has finished, or a copy of it"
+
+_SET_OTHERWISE = "Workers set it differently: say dtype= and device= in its spec"
+
+
+def two_identities(
+    results: Iterable[CaseResult], names: Callable[[Iterable[str]], str]
+) -> Iterator[str]:
+    """A sentence for each model of a suite that was not the same one in all of its cases.
+
+    names: of tests, as one text.
+    """
+    models: dict[tuple[str, str, str], dict[tuple[str, str], list[str]]] = {}
+    for result in results:
+        for model in result.models:
+            identities = models.setdefault((result.suite, model.seat, model.spec), {})
+            identities.setdefault((model.fingerprint, model.identity), []).append(result.nodeid)
+    for (suite, seat, spec), identities in models.items():
+        if len(identities) > 1:
+            lines = (f"{line} in {names(tests)}" for (_, line), tests in identities.items())
+            fingerprints = {fingerprint for fingerprint, _ in identities}
+            yield (
+                f"the {seat} {spec} of suite {suite} was not the same model in all cases: "
+                f"{'; '.join(lines)}. {_CHANGED if len(fingerprints) > 1 else _SET_OTHERWISE}"
+            )

@@ -52,6 +52,13 @@ def test_accepting_near_chance(value: float, refused: bool, warned: bool) -> Non
     assert why_not_accepted(accepted(_at(value))) is None  # no floor is known
 
 
+@pytest.mark.parametrize(("value", "refused"), [(0.049, True), (0.051, False)])
+def test_a_twentieth_of_the_range_is_the_least_accepted(value: float, *, refused: bool) -> None:
+    """Of a range from 0 to 1, on either side of the limit."""
+    record = accepted(_at(value, floor=0.0))
+    assert (why_not_accepted(record) is not None) is refused
+
+
 def test_all_at_the_ceiling_is_remarked_on_and_accepted() -> None:
     """Drops are seen from there; a perfect model lies there by right."""
     perfect = accepted(measured(scored([1.0] * 4), floor=0.5))

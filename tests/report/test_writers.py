@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.totals import run_alpha
 from pytest_cepbench.report.writers import (
     SCHEMA,
     RunFacts,
-    html_page,
     json_document,
     write_reports,
 )

@@ -44,7 +44,7 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
         verbose_lines,
         warning_lines,
     )
-    from pytest_cepbench.report.usage import effort_line
+    from pytest_cepbench.report.totals import effort_line
 
     results = controller.ledger.results
     if results:

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import UsageTotals
+from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
-from pytest_cepbench.report.usage import between, effort_line, together
-from pytest_cepbench.report.writers import RunFacts, html_page, json_document
+from pytest_cepbench.report.totals import effort_line, total_usage, usage_between
+from pytest_cepbench.report.writers import RunFacts, json_document
 from tests.report.results import REGRESSED
 
 CASE = UsageTotals(1, 10, 5, 2.0, 1.25, {"describer": 1}, worker="gw0")
@@ -37,10 +38,10 @@ def test_a_run_that_asks_no_model_says_so() -> None:
 
 def test_states_of_a_process_subtract_to_what_was_done() -> None:
     """What a case took and what was done before it come to the later state again."""
-    now = together([CASE, BESIDE])
-    spent = between(CASE, now, 0.0, "gw1")
+    now = total_usage([CASE, BESIDE])
+    spent = usage_between(CASE, now, 0.0, "gw1")
     assert spent == BESIDE
-    assert together([CASE, spent]) == now
+    assert total_usage([CASE, spent]) == now
 
 
 def test_every_report_counts_what_was_done_beside_cases() -> None:
@@ -69,6 +70,6 @@ def test_what_servers_counted_is_summed_and_told() -> None:
     assert effort_line([asked, BESIDE]).endswith(
         "; 12 requests (2 of them again), 900 tokens in, 80 out, cost 0.5"
     )
-    assert between(asked, more, 1.0, "").usage == Usage(requests=3, images=3)
-    assert together([asked, more]).usage == Usage(27, 4, 1800, 160, 3, 1.0)
+    assert usage_between(asked, more, 1.0, "").usage == Usage(requests=3, images=3)
+    assert total_usage([asked, more]).usage == Usage(27, 4, 1800, 160, 3, 1.0)
     assert "cost" not in effort_line([CASE])
