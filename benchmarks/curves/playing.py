@@ -27,7 +27,7 @@ from pytest_cepbench.suites import (
     RoleChoices,
     Suite,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -38,7 +38,7 @@ from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.measures.feature_sets import SetMeasure
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingTrack as MappingCourse
+from pytest_cepbench.suites.measures.mapping_drift import MappingTrack
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""
@@ -105,9 +105,9 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     """
     suite = load_suite(file)
     roles = {"describer": pair.describer, "generator": pair.generator}
-    lineup, measures = cast_suite(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
+    assignments, measures = assign_models(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
     dataset = load_data(suite, {}, sampling.samples)
-    run = SuiteRun(suite, dataset, lineup, measures, roster)
+    run = SuiteRun(suite, dataset, assignments, measures, roster)
     samples = dataset.samples
     draws = draw([one.categories[0] for one in samples], sampling.draws, sampling.seed)
     metrics: list[Metric] = []
@@ -210,14 +210,14 @@ def _rates(
             label=f"SDR {name}",
             higher_is_better=False,
             tolerance=0.0,
-            reach=((course.plan.start, course.generations[-1]),),
+            reach=((track.plan.start, track.generations[-1]),),
             value=rate.b,
-            drawn=_drawn_rates(course, curves, draws),
+            drawn=_drawn_rates(track, curves, draws),
             why=rate.reason,
         )
 
 
-def _drawn_rates(course: MappingCourse, curves: Array, draws: Draws) -> Array:
+def _drawn_rates(track: MappingTrack, curves: Array, draws: Draws) -> Array:
     means = (curves[drawn].mean(axis=0) for drawn in draws)
     rates = (fit_drift_rate(track.generations, mean.tolist()).b for mean in means)
     return np.array([np.nan if rate is None else rate for rate in rates])

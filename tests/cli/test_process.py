@@ -59,6 +59,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert {name for name in loaded if name.startswith("pytest_cepbench.")} == {
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
+        "pytest_cepbench.errors",
     }
 
 

@@ -47,7 +47,7 @@ def test_rows_and_columns_must_be_apart(
             {"role": "encoder"},
             "is the encoder, which the study of encoders exchanges",
         ),
-        ("seeds", {"role": "detector"}, "the detector under test plays no part"),
+        ("seeds", {"role": "detector"}, "the detector under test has no role"),
         ("generators", {"role": "generator"}, "is the generator, which the study"),
         ("weighting", {"metrics": ("failures",)}, "metric 'failures' has no weights to compare"),
     ],
