@@ -27,7 +27,7 @@ from pytest_cepbench.suites import (
     RoleChoices,
     Suite,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -105,9 +105,9 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     """
     suite = load_suite(file)
     roles = {"describer": pair.describer, "generator": pair.generator}
-    lineup, measures = cast_suite(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
+    assignments, measures = assign_models(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
     dataset = load_data(suite, {}, sampling.samples)
-    run = SuiteRun(suite, dataset, lineup, measures, roster)
+    run = SuiteRun(suite, dataset, assignments, measures, roster)
     samples = dataset.samples
     draws = draw([one.categories[0] for one in samples], sampling.draws, sampling.seed)
     metrics: list[Metric] = []
@@ -201,7 +201,7 @@ def _rates(
     measure: MappingMeasure, chain_data: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
-    for name, course in measure.courses.items():
+    for name, course in measure.tracks.items():
         traces = course.traces(chain_data, samples)
         curves = np.array([traces[sample.id].similarities for sample in samples])
         rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())

@@ -26,7 +26,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -141,9 +141,9 @@ def _scores(
     text = _SUITE.format(samples=samples, seed=seed, describer=describer)
     path.write_text(text, encoding="utf-8")
     suite = load_suite(path)
-    lineup, measures = cast_suite(suite, RoleChoices())
+    assignments, measures = assign_models(suite, RoleChoices())
     dataset = load_data(suite, {})
-    run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
+    run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
     (case,) = (
         case
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)

@@ -148,11 +148,11 @@ def _other_model(accepted: dict[str, str], measured: Measurement) -> str:
 def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iterator[str]:
     seeds = prepared.seeds
     table = prepared.own.suite.table
-    lineup = prepared.own.lineup
+    assignments = prepared.own.assignments
     spent = total(runner.tally for runner in pool.runners.values())
     samples = len(prepared.own.dataset.samples)
     yield f"suite {prepared.own.suite.name}, version {table.version}, {samples} samples"
-    yield f"{lineup.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
+    yield f"{assignments.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
     yield (
         f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in "
         f"models), {spent.hits} results from the store"

@@ -143,6 +143,8 @@ def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
             ),
         )
     ]
+    if len(models) > 1:
+        blocks.append(_ranks(study, grid, heads))
     blocks += _failed(rows, heads)
     if any(spread.spread is not None for spread in grid.spreads):
         blocks.append(_spreads(study, grid))
@@ -153,6 +155,15 @@ def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
     blocks += [grid.undefined] if grid.undefined else []
     blocks += _remarks(grid)
     return Section(_title(grid), tuple(blocks))
+
+
+def _ranks(study: Study, grid: Grid, heads: dict[str, str]) -> Table:
+    """The rank of each model under each variant, 1 for the best."""
+    ranks = [grid.ranks(variant.name) for variant in study.variants]
+    rows = (
+        (model.name, *(str(own.get(model.name, "-")) for own in ranks)) for model in study.models
+    )
+    return Table(("rank", *heads.values()), tuple(rows))
 
 
 def _title(grid: Grid) -> str:

@@ -214,7 +214,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
 
 def _bind_models(evaluator: Evaluator) -> None:
     """Bind the models that the options name, so that a mistake costs a second, not a night."""
-    for seat in evaluator.suites.choices.seats.values():
+    for seat in evaluator.suites.choices.assigned.values():
         if seat.spec.scheme != PRESET:  # which model a preset is, each suite says
             evaluator.models.runner(seat)
 

@@ -24,7 +24,7 @@ from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case, ModelPool, SuiteRun, named_seat
+from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.shards import Work
@@ -190,10 +190,10 @@ class Evaluator:
         """
         seats: dict[str, RoleAssignment] = {}
         if suite_file.exists():
-            lineup = self.suites.get(suite_file).lineup
-            seats |= lineup.spare
-            seats |= lineup.seats
-        seat = seats[role] if role in seats else named_seat(self.suites.choices, role)
+            assignments = self.suites.get(suite_file).assignments
+            seats |= assignments.spare
+            seats |= assignments.roles
+        seat = seats[role] if role in seats else assigned_role(self.suites.choices, role)
         return self.models.runner(seat).model
 
     def hash_file(self, path: Path) -> str:
@@ -233,7 +233,7 @@ class Evaluator:
             return None
         files = dict.fromkeys(assigned.suite_file for assigned in self.assigned.values())
         return self.engine.plan(
-            seat for file in files for seat in self.suites.get(file).lineup.seats.values()
+            seat for file in files for seat in self.suites.get(file).assignments.roles.values()
         )
 
     def offer(self, path: Path, case: Case, most: int | None) -> None:

@@ -111,10 +111,10 @@ def count_helpers(
 
 def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:
     """Whether all models of a suite are small and on the CPU."""
-    lineup = suites.get(path).lineup
-    return lineup.replay is None and all(
+    assignments = suites.get(path).assignments
+    return assignments.replay is None and all(
         models.runner(seat).bound.small or seat.spec.scheme == "shapes"
-        for seat in lineup.seats.values()
+        for seat in assignments.roles.values()
     )
 
 

@@ -2,56 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.suites import (
-    Assignments,
     Case,
     ModelPool,
+    PreparedSuite,
     RoleChoices,
-    Suite,
     SuiteRun,
-    cast_suite,
-    list_cases,
-    load_data,
-    load_suite,
+    load_prepared_suite,
 )
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.gate_config import (
     Overrides,
     SettingSource,
-    check_names,
     claim_of,
-    pooled_case,
 )
-from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.model_options import Part
 from pytest_cepbench.suites.role_assignment import check_installed
-
-
-@dataclass(frozen=True)
-class LoadedSuite:
-    """A suite with its data set, the roles chosen for it, its metrics and its cases.
-
-    pooled: the verdict of all of it, where it wants one.
-    """
-
-    suite: Suite
-    dataset: Dataset
-    lineup: Assignments
-    measures: Mapping[str, Measure]
-    cases: tuple[Case, ...]
-    pooled: PooledCase | None
 
 
 class SuiteCache:
@@ -59,7 +34,7 @@ class SuiteCache:
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
-        self._loaded: dict[Path, LoadedSuite] = {}
+        self._loaded: dict[Path, PreparedSuite] = {}
 
     @cached_property
     def choices(self) -> RoleChoices:
@@ -72,21 +47,16 @@ class SuiteCache:
             encoders=settings.encoders,
         )
 
-    def get(self, path: Path) -> LoadedSuite:
+    def get(self, path: Path) -> PreparedSuite:
         """A suite, its data set listed.
 
         Raises CepError kinds: DataAbsentError and SuiteNotApplicableError where its cases are skipped.
         """
         if path not in self._loaded:
-            suite = load_suite(path)
-            # Before the roles: where the data is not here, no model is needed.
-            dataset = load_data(suite, self._settings.data, self._settings.samples)
-            lineup, measures = cast_suite(suite, self.choices)
-            dataset = dataset.repeated(self._seeds(suite))
-            cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
-            check_names(suite, cases)
-            pooled = pooled_case(suite, cases)
-            self._loaded[path] = LoadedSuite(suite, dataset, lineup, measures, cases, pooled)
+            settings = self._settings
+            self._loaded[path] = load_prepared_suite(
+                path, self.choices, settings.data, settings.samples, settings.seeds
+            )
         return self._loaded[path]
 
     def cases(self, path: Path, *, pooled: bool) -> list[Case | PooledCase]:
@@ -98,11 +68,11 @@ class SuiteCache:
         loaded = self.get(path)
         # A list of cases and a plan need no models.
         if not (self._settings.listing or self._settings.plan):
-            check_installed(loaded.suite, loaded.lineup)
+            check_installed(loaded.suite, loaded.assignments)
         return [*loaded.cases, *([loaded.pooled] if pooled and loaded.pooled else [])]
 
     @property
-    def loaded(self) -> list[LoadedSuite]:
+    def loaded(self) -> list[PreparedSuite]:
         """The suites that were loaded so far."""
         return list(self._loaded.values())
 
@@ -129,17 +99,4 @@ class SuiteCache:
 
     def measuring(self, path: Path, models: ModelPool) -> SuiteRun:
         """The measuring of a suite by these models."""
-        loaded = self.get(path)
-        return SuiteRun(loaded.suite, loaded.dataset, loaded.lineup, loaded.measures, models)
-
-    def _seeds(self, suite: Suite) -> int:
-        """How often each sample is played."""
-        asked = self._settings.seeds
-        seeds = suite.table.chain.seeds if asked is None else asked
-        if seeds > 1 and self.choices.replay is not None:
-            msg = (
-                f"{self.choices.replay} brings its chains with it, one of each sample: suite "
-                f"{suite.name!r} cannot be played with {seeds} seeds; take --cep-seeds=1"
-            )
-            raise SpecError(msg)
-        return seeds
+        return self.get(path).run(models)

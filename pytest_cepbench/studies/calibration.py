@@ -132,7 +132,7 @@ def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibrat
         )
         for seed in range(first + 1, first + trial.seeds)
     ]
-    for assignment in own.lineup.seats.values():
+    for assignment in own.assignments.roles.values():
         model_pool.runner(assignment)
     policies = settle(
         {case.key: claim_of(own.suite, case.key, trial.overrides) for case in own.cases}

@@ -78,7 +78,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     models = {
         StudiedModel(name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound))
         for own in prepared.values()
-        for name, assignment in own.lineup.seats.items()
+        for name, assignment in own.assignments.roles.items()
     }
     ordered = tuple(sorted(models, key=lambda model: (model.seat, model.spec)))
     return PreparedStudy(spec, suite, dataset, variants, tuple(runs), ordered)
@@ -97,7 +97,7 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
             f"it cannot take part in a study of {spec.study}"
         )
         raise SpecError(msg)
-    exchanged = choices.seats.get(variant.seat or "")
+    exchanged = choices.assigned.get(variant.seat or "")
     if exchanged is not None and exchanged.source == "--model":
         msg = f"{model.spec!r} is the {variant.seat}, which the study of {spec.study} exchanges"
         raise SpecError(msg)
@@ -105,7 +105,7 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
 
 
 def _require_one_role(prepared: Mapping[tuple[Named, str], PreparedSuite]) -> None:
-    roles = {model: suite.lineup.under_test for (model, _), suite in prepared.items()}
+    roles = {model: suite.assignments.under_test for (model, _), suite in prepared.items()}
     if len(set(roles.values())) > 1:
         listed = ", ".join(f"{model.name} the {role}" for model, role in roles.items())
         msg = f"the models under test have different roles ({listed}): name one with --role"

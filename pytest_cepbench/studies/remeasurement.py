@@ -125,8 +125,8 @@ def prepare_remeasurement(
     _require_same_seed(choice, suite)
     _require_same_samples(choice, before.cases, dataset)
     first = next(iter(choice.records.values()))
-    _require_same_model(before.lineup, model_pool, first.model, "the results are")
-    setting, said = _fresh(choice, suite, dataset, before.lineup, model_pool)
+    _require_same_model(before.assignments, model_pool, first.model, "the results are")
+    setting, said = _fresh(choice, suite, dataset, before.assignments, model_pool)
     changed = amended(suite, setting)
     fresh = load_data(changed, choice.data, choice.samples).repeated(times)
     prepared = prepare_suite(changed, fresh, choice.choices)
@@ -184,7 +184,7 @@ def _measure(
     announce: Announce,
 ) -> dict[CaseKey, Baseline]:
     prepared = remeasured.prepared
-    announce(f"{prepared.lineup.under_test} {prepared.lineup.subject}: {ready.said}")
+    announce(f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.said}")
     run = prepared.run(model_pool)
     records = {}
     for case in prepared.cases:
@@ -208,7 +208,7 @@ def _fresh(
     choice: AcceptedCheckpoint,
     suite: Suite,
     dataset: Dataset,
-    lineup: Assignments,
+    assignments: Assignments,
     model_pool: ModelPool,
 ) -> tuple[SuiteNumber, str]:
     """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
@@ -220,7 +220,7 @@ def _fresh(
     seeded = [
         name
         for name in GROWERS
-        if name in lineup.seats and model_pool.runner(lineup.seats[name]).bound.seeded
+        if name in assignments.roles and model_pool.runner(assignments.roles[name]).bound.seeded
     ]
     if not seeded:
         msg = (
@@ -306,14 +306,15 @@ def _require_same_samples(
 
 
 def _require_same_model(
-    lineup: Assignments, model_pool: ModelPool, model: Mapping[str, str], whose: str
+    assignments: Assignments, model_pool: ModelPool, model: Mapping[str, str], whose: str
 ) -> None:
     identity = " + ".join(
-        describe_role(model_pool.runner(lineup.seats[role]).bound) for role in lineup.gated
+        describe_role(model_pool.runner(assignments.roles[role]).bound)
+        for role in assignments.gated
     )
     if identity != model.get("identity"):
         msg = (
-            f"{whose} of {model.get('identity')}, and {lineup.subject!r} is {identity} now: the "
+            f"{whose} of {model.get('identity')}, and {assignments.subject!r} is {identity} now: the "
             "checkpoint that was measured is needed (--model, or the roles as in the run)"
         )
         raise SpecError(msg)
@@ -357,7 +358,10 @@ def _anchor(
     try:
         anchor = prepare_suite(prepared.suite, prepared.dataset, choices)
         _require_same_model(
-            anchor.lineup, model_pool, choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
+            anchor.assignments,
+            model_pool,
+            choice.anchors[keys[0]].model,
+            f"the anchor of {keys[0]} is",
         )
     except CepError as error:
         msg = (

@@ -46,7 +46,7 @@ def _unload_others(study_run: StudyRun, model_pool: ModelPool) -> list[CallCount
 
     A study names more models than the gate does, and they need not fit into memory together.
     """
-    needed = {(own.role, own.spec) for own in study_run.prepared.lineup.seats.values()}
+    needed = {(own.role, own.spec) for own in study_run.prepared.assignments.roles.values()}
     loaded = [place for place, runner in model_pool.runners.items() if runner.tally.loads]
     tallies = [model_pool.dismiss(place) for place in loaded if place not in needed]
     if tallies:
@@ -110,7 +110,7 @@ def _summarize(
         data={name: str(value) for name, value in prepared.dataset.identity.items()},
         samples=len(prepared.dataset.samples),
         confidence=CONFIDENCE,
-        under_test=prepared.runs[0].prepared.lineup.under_test,
+        under_test=prepared.runs[0].prepared.assignments.under_test,
         models=spec.models,
         variants=tuple(Column(variant.name, variant.setting) for variant in prepared.variants),
         players=prepared.models,

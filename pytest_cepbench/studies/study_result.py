@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class StudiedModel:
-    """A model that took part: the seat it filled, its spec and its identity."""
+    """A model that took part: seat, its role, its spec and its identity."""
 
     seat: str
     spec: str

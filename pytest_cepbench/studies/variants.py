@@ -29,7 +29,7 @@ class Variant:
     name: its head.
     setting: what was changed, in full.
     suite: the suite with the change.
-    roles, encoders: specs that belong to the change; seat: the seat that they fill, if any.
+    roles, encoders: specs that belong to the change; seat: the role that they fill, if any.
     band: the length that was asked for.
     """
 
@@ -46,7 +46,7 @@ def list_variants(spec: StudySpec, suite: Suite) -> tuple[Variant, ...]:
     """The columns of a study.
 
     Raises SuiteError where the suite has nothing that the study could vary, SpecError for an
-    encoder's seat that the suite does not have.
+    encoder that the suite does not have.
     """
     if spec.study == "seeds":
         return tuple(_seeds(spec, suite))

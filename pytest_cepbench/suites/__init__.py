@@ -4,14 +4,14 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
-from pytest_cepbench.suites.model_options import RoleChoices, named_seat
+from pytest_cepbench.suites.model_options import RoleChoices, assigned_role
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.preparation import (
     PreparedSuite,
     load_prepared_suite,
     prepare_suite,
 )
-from pytest_cepbench.suites.role_assignment import Assignments, cast_suite
+from pytest_cepbench.suites.role_assignment import Assignments, assign_models
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 __all__ = [
@@ -22,11 +22,11 @@ __all__ = [
     "RoleChoices",
     "Suite",
     "SuiteRun",
-    "cast_suite",
+    "assign_models",
+    "assigned_role",
     "list_cases",
     "load_data",
     "load_prepared_suite",
     "load_suite",
-    "named_seat",
     "prepare_suite",
 ]

@@ -93,7 +93,7 @@ def _choose_samples(run: SuiteRun, case: Case, sample_ids: Sequence[str]) -> lis
 
 def _baseline_models(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
     """The baseline's models by role, those that differ from the candidate's; or why none can be put back."""
-    if run.lineup.replay is not None:
+    if run.assignments.replay is not None:
         return "The chains were made elsewhere: there is no model to play them on from a hop."
     if not step:
         return (
@@ -189,7 +189,7 @@ def _describe_roles(run: SuiteRun, hybrids: HybridChains, hops: Sequence[Hop]) -
         role: sum(hop.cost for hop in hops if hop.role == role) for role in hybrids.baseline_models
     }
     by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
-    same = ", ".join(role for role in run.lineup.seats if role not in hybrids.baseline_models)
+    same = ", ".join(role for role in run.assignments.roles if role not in hybrids.baseline_models)
     said = [f"By role: {by_role}."] if len(costs) > 1 else []
     return " ".join([*said, f"The baseline's own: {same}."] if same else said)
 

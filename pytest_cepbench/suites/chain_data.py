@@ -130,20 +130,20 @@ class ChainData:
         return ChainData(dataset, plans, models, self.runner, self.replay)
 
     def traces(
-        self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
+        self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]
     ) -> dict[str, Trace]:
-        """The trace of each sample by id, at these generations, by the encoder of a seat."""
+        """The trace of each sample by id, at these generations, by the encoder of a role."""
         self.require_recorded(start, generations)
 
         def read(group: ChainGroup) -> dict[str, Trace]:
-            runner = self.runner(seat)
+            runner = self.runner(role)
             traces = group.read(lambda chains: trace(chains, generations, runner, self.store))
             return {read_trace.chain.sample.id: read_trace for read_trace in traces}
 
-        return self.per_sample(("trace", seat, *generations), start, samples, read)
+        return self.per_sample(("trace", role, *generations), start, samples, read)
 
     def features(
-        self, start: Modality, seat: str, generation: int, samples: Sequence[Sample]
+        self, start: Modality, role: str, generation: int, samples: Sequence[Sample]
     ) -> Iterator[list[tuple[Chain, Vector | Failure]]]:
         """Chain and features of each sample that has an artifact at the generation, shard by shard.
 
@@ -152,7 +152,7 @@ class ChainData:
         """
         self.require_recorded(start, [generation])
         for shard in self.shards(samples).values():
-            yield self._features_of(shard, start, self.runner(seat), generation)
+            yield self._features_of(shard, start, self.runner(role), generation)
 
     def _features_of(
         self, shard: Sequence[Sample], start: Modality, runner: RoleRunner, generation: int
@@ -168,11 +168,11 @@ class ChainData:
         return [by_sample[sample.id] for sample in shard if sample.id in by_sample]
 
     def store_features(
-        self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
+        self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]
     ) -> None:
         """Have the features of the samples' artifacts at the generations in the store, reading none."""
         self.require_recorded(start, generations)
-        runner = self.runner(seat)
+        runner = self.runner(role)
         names = {sample.id for sample in samples}
 
         def fill(chains: Sequence[Chain]) -> None:
@@ -198,9 +198,9 @@ class ChainData:
         return {sample.id: by_sample[sample.id] for sample in samples}
 
     def cut_texts(
-        self, start: Modality, seat: str, generations: Sequence[int], samples: Sequence[Sample]
+        self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]
     ) -> str:
-        """One sentence on the texts at these generations that were cut for the encoder of a seat.
+        """One sentence on the texts at these generations that were cut for the encoder of a role.
 
         Empty where none was.
         """
@@ -209,8 +209,8 @@ class ChainData:
             links = enumerate(chain.links)
             return [link.text for at, link in links if at in generations and link.text is not None]
 
-        runner = self.runner(seat)
-        cut = self._cuts(("cut", seat, *generations), start, samples, runner, texts)
+        runner = self.runner(role)
+        cut = self._cuts(("cut", role, *generations), start, samples, runner, texts)
         return _sentence(cut, runner, "texts", "compared by their beginning")
 
     def cut_prompts(self, plan: ChainPlan, samples: Sequence[Sample]) -> str:

@@ -104,9 +104,9 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
             for runner, key in pending.ahead:
                 book(runner).missing.add(key)
     for required, samples in read:
-        if required.seat is None:
+        if required.reader is None:
             continue
-        runner = run.chain_data.runner(required.seat)
+        runner = run.chain_data.runner(required.reader)
         if required.cutouts:
             book(runner).open |= _unseen(books)
             continue

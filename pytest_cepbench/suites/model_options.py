@@ -123,30 +123,30 @@ class RoleChoices:
         return free
 
     @cached_property
-    def seats(self) -> Mapping[str, RoleAssignment]:
-        """The seats whose models the user named; `--model` goes before a role's own option.
+    def assigned(self) -> Mapping[str, RoleAssignment]:
+        """The roles whose models the user named; `--model` goes before a role's own option.
 
         Raises as `played`.
         """
-        seats: dict[str, RoleAssignment] = {}
+        assigned: dict[str, RoleAssignment] = {}
         for role, text in self.roles.items():
-            seats[role] = _assign(role, text, f"--{role}")
+            assigned[role] = _assign(role, text, f"--{role}")
         for name, text in self.encoders.items():
-            seats[name] = _assign("encoder", text, f"--encoder {name}")
+            assigned[name] = _assign("encoder", text, f"--encoder {name}")
         if self.model_spec is not None and self.replay is None:
             for role in self.played:
-                seats[role] = RoleAssignment(
+                assigned[role] = RoleAssignment(
                     role, self.model_spec, "--model", force=self.role is not None
                 )
-        return seats
+        return assigned
 
 
-def named_seat(choices: RoleChoices, role: RoleName) -> RoleAssignment:
-    """The seat of a role that the user named. Raises SpecError when nobody was named for it."""
-    if role not in choices.seats:
+def assigned_role(choices: RoleChoices, role: RoleName) -> RoleAssignment:
+    """The model that the user named for a role. Raises SpecError where none was named."""
+    if role not in choices.assigned:
         msg = f"no model is given for the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
         raise SpecError(msg)
-    return choices.seats[role]
+    return choices.assigned[role]
 
 
 def _assign(role: RoleName, text: str, source: str) -> RoleAssignment:

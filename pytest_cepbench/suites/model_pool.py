@@ -23,7 +23,7 @@ class ModelPool:
     """The models of one process.
 
     runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
-    whether they take turns on a device. progress: told of every result. place: binds a seat
+    whether they take turns on a device. progress: told of every result. place: binds a role
     elsewhere than in this process. begin: called once, before the first model is loaded. agree: told
     of every model that is bound; raises where it must not play.
     """
@@ -48,12 +48,12 @@ class ModelPool:
         self._agree = agree
         self.context = BindContext(self._hash_file, threads)
 
-    def runner(self, seat: RoleAssignment) -> RoleRunner:
-        """The runner of a seat; raises what binding raises."""
-        place = (seat.role, seat.spec)
+    def runner(self, assignment: RoleAssignment) -> RoleRunner:
+        """The runner of a role; raises what binding raises."""
+        place = (assignment.role, assignment.spec)
         known = self.runners.get(place)
         if known is None:
-            bound = self._bind(seat) if self._place is None else self._place(seat)
+            bound = self._bind(assignment) if self._place is None else self._place(assignment)
             self._agree(bound)
             holding = self._holdings.get(bound.shares) if bound.shares else None
             holding = holding or ModelHandle(bound, self.residency)
@@ -62,8 +62,8 @@ class ModelPool:
             known = self.runners[place] = RoleRunner(bound, self.store, holding, self._progress)
         return known
 
-    def _bind(self, seat: RoleAssignment) -> BoundRole:
-        return bind(seat.spec, seat.role, self.context, force=seat.force)
+    def _bind(self, assignment: RoleAssignment) -> BoundRole:
+        return bind(assignment.spec, assignment.role, self.context, force=assignment.force)
 
     def dismiss(self, place: tuple[RoleName, ModelSpec]) -> CallCounts:
         """Forget a runner; its model goes with the last that shares it. Returns what it did."""

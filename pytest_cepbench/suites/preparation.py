@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.cases import Case, PooledCase
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
-from pytest_cepbench.suites.gate_config import check_names
+from pytest_cepbench.suites.gate_config import check_names, pooled_case
 from pytest_cepbench.suites.measures import Measure, list_cases
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
-from pytest_cepbench.suites.role_assignment import Assignments, cast_suite
+from pytest_cepbench.suites.role_assignment import Assignments, assign_models
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 
@@ -28,30 +29,35 @@ class PreparedSuite:
 
     suite: its settings.
     dataset: its samples, each as often as it has seeds.
-    lineup: the models of its roles.
+    assignments: the models of its roles.
     measures: its metrics by name, in the order of its file.
     cases: all of them, the same list in every process.
     """
 
     suite: Suite
     dataset: Dataset
-    lineup: Assignments
+    assignments: Assignments
     measures: Mapping[str, Measure]
     cases: tuple[Case, ...]
 
+    @cached_property
+    def pooled(self) -> PooledCase | None:
+        """The verdict of the suite as a whole, where it wants one."""
+        return pooled_case(self.suite, self.cases)
+
     def run(self, model_pool: ModelPool) -> SuiteRun:
         """The measuring of the suite by the models of a pool."""
-        return SuiteRun(self.suite, self.dataset, self.lineup, self.measures, model_pool)
+        return SuiteRun(self.suite, self.dataset, self.assignments, self.measures, model_pool)
 
 
 def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> PreparedSuite:
     """Assign a model to every role of a suite, and list its cases.
 
-    Raises what `cast_suite` and `list_cases` raise.
+    Raises what `assign_models` and `list_cases` raise.
     """
-    lineup, measures = cast_suite(suite, choices)
+    assignments, measures = assign_models(suite, choices)
     cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
-    return PreparedSuite(suite, dataset, lineup, measures, cases)
+    return PreparedSuite(suite, dataset, assignments, measures, cases)
 
 
 def load_prepared_suite(

@@ -29,14 +29,14 @@ def locate(suite: Suite, text: str) -> ModelSpec:
     return parse_spec(f"{path}{rest}")
 
 
-def check_located(suite: Suite, seat: str, choices: RoleChoices) -> None:
-    """Raise SuiteError where the suite names a folder for a seat and there is none."""
-    key, spec = _written(suite, seat, choices)
+def check_located(suite: Suite, role: str, choices: RoleChoices) -> None:
+    """Raise SuiteError where the suite names a folder for a role and there is none."""
+    key, spec = _written(suite, role, choices)
     if not spec.startswith(_RELATIVE):
         return
     folder, _ = _taken_apart(suite, spec)
     if not folder.exists():
-        option = f"--{seat}=" if seat in ROLE_NAMES else f"--encoder {seat}="
+        option = f"--{role}=" if role in ROLE_NAMES else f"--encoder {role}="
         msg = (
             f"suite {suite.name!r}: {key} = {spec!r} in {str(suite.file)!r} counts from the folder of "
             f"that file, and {str(folder)!r} is not there: put the checkpoint there, or name another "
@@ -45,14 +45,14 @@ def check_located(suite: Suite, seat: str, choices: RoleChoices) -> None:
         raise SuiteError(msg)
 
 
-def _written(suite: Suite, seat: str, choices: RoleChoices) -> tuple[str, str]:
-    """Key and text of the spec in the suite's file that a seat rests on; empty where on none."""
+def _written(suite: Suite, role: str, choices: RoleChoices) -> tuple[str, str]:
+    """Key and text of the spec in the suite's file that a role rests on; empty where on none."""
     table = suite.table
-    key, spec = "", choices.seats[seat].spec.text if seat in choices.seats else ""
-    if not spec and seat in ROLE_NAMES:
-        key, spec = f"roles.{seat}", getattr(table.roles, seat)
+    key, spec = "", choices.assigned[role].spec.text if role in choices.assigned else ""
+    if not spec and role in ROLE_NAMES:
+        key, spec = f"roles.{role}", getattr(table.roles, role)
     elif not spec:
-        key, spec = f"encoders.{seat}", table.encoders[seat]
+        key, spec = f"encoders.{role}", table.encoders[role]
     preset = parse_spec(spec)
     if preset.scheme == PRESET and "model" not in preset.params:
         return f"presets.{preset.target}.model", table.presets[preset.target].model

@@ -34,16 +34,18 @@ _ARTICLES: Mapping[RoleName, str] = {
 
 @dataclass(frozen=True)
 class Assignments:
-    """All seats of a suite's run, and which of them are under test.
+    """All roles of a suite's run, and which of them are under test.
 
-    seats: by name: a role's, or a further encoder's. gated: the role under test, both of a unified
-    model, or "replay" where the chains were made elsewhere. subject: the spec of what is under
-    test.
-    replay: those chains. spare: seats that somebody was named for and that no chain or metric
-    needs; a test of the user's own may ask for them.
+    roles: the model of each role that the suite needs, by the name of a role or a further encoder.
+    gated: the role under test, both of a unified model, or "replay" where the chains were made
+    elsewhere.
+    subject: the spec of what is under test.
+    replay: the chains that were made elsewhere.
+    spare: models that were named for roles that no chain or metric needs; a user's own test may
+    call them.
     """
 
-    seats: Mapping[str, RoleAssignment]
+    roles: Mapping[str, RoleAssignment]
     gated: tuple[str, ...]
     subject: str
     replay: Replay | None = None
@@ -55,16 +57,16 @@ class Assignments:
         return "+".join(self.gated)
 
 
-def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[str, Measure]]:
-    """Fill every seat that the suite's chains and metrics need, and make its measures.
+def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[str, Measure]]:
+    """Assign a model to every role that the suite's chains and metrics need, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
     naming the option that is missing, SuiteError for metrics that do not fit the suite and for a
-    folder that it names and that is not there, the errors of `RoleChoices`, and NotConcernedError
+    folder that it names and that is not there, the errors of `RoleChoices`, and SuiteNotApplicableError
     where the model under test has nothing to do, or a preset is named that the suite does not have.
     """
-    known = _known_seats(suite, choices)
-    specs = {name: seat.spec for name, seat in known.items()}
+    known = _known_roles(suite, choices)
+    specs = {name: assignment.spec for name, assignment in known.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
     named = ("replay",) if choices.replay is not None else choices.played
@@ -78,36 +80,36 @@ def cast_suite(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[st
         if name not in known:
             raise SpecError(_missing_model(suite, name))
         check_located(suite, name, choices)
-    seats = {name: known[name] for name in needed}
-    subject = seats[gated[0]].spec.text if choices.replay is None else choices.replay
-    spare = {name: seat for name, seat in known.items() if name not in seats}
-    return Assignments(seats, gated, subject, choices.chains, spare), measures
+    roles = {name: known[name] for name in needed}
+    subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
+    spare = {name: assignment for name, assignment in known.items() if name not in roles}
+    return Assignments(roles, gated, subject, choices.chains, spare), measures
 
 
-def check_installed(suite: Suite, lineup: Assignments) -> None:
-    """Raise SpecError where a seat's model needs libraries that are not here, so that it is said once."""
-    for seat in lineup.seats.values():
+def check_installed(suite: Suite, assignments: Assignments) -> None:
+    """Raise SpecError where a model needs libraries that are not installed here."""
+    for assignment in assignments.roles.values():
         try:
-            check_libraries(seat.spec)
+            check_libraries(assignment.spec)
         except MissingDependencyError as error:
-            msg = f"suite {suite.name!r}: {seat.role} {seat.spec}: {error}"
+            msg = f"suite {suite.name!r}: {assignment.role} {assignment.spec}: {error}"
             raise SpecError(msg) from error
 
 
-def _known_seats(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
-    seats: dict[str, RoleAssignment] = {}
+def _known_roles(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
+    roles: dict[str, RoleAssignment] = {}
     for role in ROLE_NAMES:
         default = getattr(suite.table.roles, role)
         if default is not None:
-            seats[role] = RoleAssignment(role, locate(suite, default), f"suite {suite.name}")
+            roles[role] = RoleAssignment(role, locate(suite, default), f"suite {suite.name}")
     for name, spec in suite.table.encoders.items():
-        seats[name] = RoleAssignment("encoder", locate(suite, spec), f"suite {suite.name}")
-    seats |= choices.seats
-    return {name: _expand_preset(suite, seat) for name, seat in seats.items()}
+        roles[name] = RoleAssignment("encoder", locate(suite, spec), f"suite {suite.name}")
+    roles |= choices.assigned
+    return {name: _expand_preset(suite, assignment) for name, assignment in roles.items()}
 
 
 def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) -> list[str]:
-    """Seats in a fixed order: those who grow chains, then readers."""
+    """The names of the needed roles: those that grow chains, then readers."""
     growers = {
         grower(plan, generation)
         for plan in suite.plans.values()
@@ -135,13 +137,16 @@ def _missing_model(suite: Suite, name: str) -> str:
     )
 
 
-def _expand_preset(suite: Suite, seat: RoleAssignment) -> RoleAssignment:
-    """A seat whose spec names a preset of the suite, with the model and settings of that."""
-    spec = seat.spec
+def _expand_preset(suite: Suite, assignment: RoleAssignment) -> RoleAssignment:
+    """The assignment, where its spec names a preset with the model and settings of that."""
+    spec = assignment.spec
     if spec.scheme != PRESET:
-        return seat
+        return assignment
     return RoleAssignment(
-        seat.role, _preset_spec(suite, spec), f"{seat.source} {seat.spec}", seat.force
+        assignment.role,
+        _preset_spec(suite, spec),
+        f"{assignment.source} {assignment.spec}",
+        assignment.force,
     )
 
 

@@ -47,13 +47,13 @@ class SuiteRun:
         self,
         suite: Suite,
         dataset: Dataset,
-        lineup: Assignments,
+        assignments: Assignments,
         measures: Mapping[str, Measure],
         model_pool: ModelPool,
     ) -> None:
         self.suite = suite
         self.dataset = dataset
-        self.lineup = lineup
+        self.assignments = assignments
         self.measures = measures
         self._model_pool = model_pool
 
@@ -61,10 +61,10 @@ class SuiteRun:
     def chain_data(self) -> ChainData:
         """The chains that the metrics read; models are bound when the first case needs them."""
         describer, generator = (
-            self._runner(role) if role in self.lineup.seats else None for role in GROWERS
+            self._runner(role) if role in self.assignments.roles else None for role in GROWERS
         )
         models = ChainModels(describer, generator, self._model_pool.store)
-        replay = self.lineup.replay
+        replay = self.assignments.replay
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
         return ChainData(self.dataset, self.suite.plans, models, self._runner, replay)
@@ -72,9 +72,9 @@ class SuiteRun:
     @property
     def loaded(self) -> bool:
         """True where any of its models is loaded in this process."""
-        seats = self.lineup.seats.values()
+        assigned = self.assignments.roles.values()
         # Models that are not bound yet are not bound here: that would raise their errors too early.
-        known = (self._model_pool.runners.get((seat.role, seat.spec)) for seat in seats)
+        known = (self._model_pool.runners.get((own.role, own.spec)) for own in assigned)
         return any(runner is not None and runner.loaded for runner in known)
 
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
@@ -85,7 +85,7 @@ class SuiteRun:
     def reach(self, case: Case) -> list[list[object]]:
         """The features that a case reads of each sample's chains, as built-in types."""
         return [
-            [required.plan.start, list(required.generations), required.seat]
+            [required.plan.start, list(required.generations), required.reader]
             for required in self.measures[case.key.metric].required_features(case)
         ]
 
@@ -101,7 +101,9 @@ class SuiteRun:
     def steps(self, case: Case) -> int:
         """The number of results that a case needs of each sample: of growing its chains, and reading them."""
         required = self.measures[case.key.metric].required_features(case)
-        read = sum(len(features.generations) for features in required if features.seat is not None)
+        read = sum(
+            len(features.generations) for features in required if features.reader is not None
+        )
         grown = {plan.start: plan.generations for plan in plans_of(required)}
         return read + sum(grown.values())
 
@@ -119,11 +121,11 @@ class SuiteRun:
     @cached_property
     def _chains(self) -> str:
         """Digest of what the chains depend on: plans, models and data set."""
-        growers = [self._runner(role).bound for role in GROWERS if role in self.lineup.seats]
+        growers = [self._runner(role).bound for role in GROWERS if role in self.assignments.roles]
         plans = [
             [_chain(p), p.describe, p.generate, str(p.wording)] for p in self.suite.plans.values()
         ]
-        identities = [remember(bound) for bound in growers] or [self.lineup.subject]
+        identities = [remember(bound) for bound in growers] or [self.assignments.subject]
         return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
 
     def measure(self, case: Case, most: int | None = None) -> Measurement:
@@ -192,8 +194,8 @@ class SuiteRun:
         return list(dict.fromkeys(warning for runner in runners for warning in runner.warnings))
 
     def _needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
-        seats = self.lineup.seats
-        needed = [n for n in seats if n in self.lineup.gated or n in measurement.identity]
+        gated, roles = self.assignments.gated, self.assignments.roles
+        needed = [name for name in roles if name in gated or name in measurement.identity]
         return {name: self._runner(name) for name in needed}
 
     def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
@@ -217,8 +219,8 @@ class SuiteRun:
         ]
         return list(dict.fromkeys(sentences))
 
-    def _runner(self, seat: str) -> RoleRunner:
-        return self._model_pool.runner(self.lineup.seats[seat])
+    def _runner(self, role: str) -> RoleRunner:
+        return self._model_pool.runner(self.assignments.roles[role])
 
     def _refuse_infrastructure(self, outcomes: Sequence[CaseScores]) -> None:
         """Raise MeasurementError where every chain failed, and not only by the model under test."""
@@ -230,8 +232,8 @@ class SuiteRun:
         ):
             first = failed[0]
             assert first.failure is not None
-            seat = self.lineup.seats.get(first.blamed or "")
-            who = f"{first.blamed} ({seat.spec})" if seat else first.blamed
+            role = self.assignments.roles.get(first.blamed or "")
+            who = f"{first.blamed} ({role.spec})" if role else first.blamed
             msg = (
                 f"all {len(outcomes)} chains failed at the {who}: "
                 f"{first.failure.kind}: {first.failure.detail}"
@@ -240,23 +242,23 @@ class SuiteRun:
 
     def _not_under_test(self, outcome: CaseScores) -> bool:
         """True where another model than the one under test failed."""
-        if self.lineup.replay is not None:
+        if self.assignments.replay is not None:
             return outcome.blamed not in GROWERS
-        return outcome.blamed not in self.lineup.gated
+        return outcome.blamed not in self.assignments.gated
 
     def _model(self) -> dict[str, str]:
-        replay = self.lineup.replay
+        replay = self.assignments.replay
         if replay is not None:
             return {
                 "role": "replay",
-                "spec": self.lineup.subject,
+                "spec": self.assignments.subject,
                 "identity": " ".join(f"{k}={v}" for k, v in sorted(replay.identity.items())),
             }
-        bound_roles = [self._runner(role).bound for role in self.lineup.gated]
+        bound_roles = [self._runner(role).bound for role in self.assignments.gated]
         steps = [remember(bound) for bound in bound_roles]
         return {
-            "role": self.lineup.under_test,
-            "spec": self.lineup.subject,
+            "role": self.assignments.under_test,
+            "spec": self.assignments.subject,
             "identity": " + ".join(describe_role(bound) for bound in bound_roles),
             "step": steps[0] if len(steps) == 1 else f"[{','.join(steps)}]",
         }
@@ -275,11 +277,11 @@ class SuiteRun:
             "describe prompt": _short(plans[0].describe),
             "generate prompt": _short(plans[0].generate),
             "descriptions": str(plans[0].wording),
-            "under test": self.lineup.under_test,
+            "under test": self.assignments.under_test,
         }
-        fixed = (*(role for role in GROWERS if role in self.lineup.seats), *readers)
+        fixed = (*(role for role in GROWERS if role in self.assignments.roles), *readers)
         for name in dict.fromkeys(fixed):
-            if name not in self.lineup.gated:
+            if name not in self.assignments.gated:
                 identity[name] = describe_role(self._runner(name).bound)
         return identity
 

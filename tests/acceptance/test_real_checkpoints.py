@@ -18,7 +18,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -47,10 +47,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def suite_run(
-    photos: Path, store: Store, checkpoint: Checkpoint, lineup: tuple[str, ...]
+    photos: Path, store: Store, checkpoint: Checkpoint, assignments: tuple[str, ...]
 ) -> SuiteRun:
     """The run of suites/folder that the command line would make for this line-up."""
-    describer, generator, encoder = lineup
+    describer, generator, encoder = assignments
     suite = load_suite(SUITE)
     choices = RoleChoices(
         model=checkpoint("describer", describer),
@@ -60,7 +60,7 @@ def suite_run(
         },
     )
     dataset = load_data(suite, {"folder": photos})
-    chosen, measures = cast_suite(suite, choices)
+    chosen, measures = assign_models(suite, choices)
     return SuiteRun(suite, dataset, chosen, measures, ModelPool(store, threads=1))
 
 
@@ -76,12 +76,12 @@ def measure_all(run: SuiteRun) -> list[Measurement]:
     return [run.measure(case) for case in cases]
 
 
-@pytest.mark.parametrize("lineup", LINEUPS, ids="+".join)
+@pytest.mark.parametrize("assignments", LINEUPS, ids="+".join)
 def test_whole_chains_over_photographs(
-    photos: Path, store: Store, checkpoint: Checkpoint, lineup: tuple[str, ...]
+    photos: Path, store: Store, checkpoint: Checkpoint, assignments: tuple[str, ...]
 ) -> None:
     """Every photograph gets six generations and a score; each case has its value."""
-    run = suite_run(photos, store, checkpoint, lineup)
+    run = suite_run(photos, store, checkpoint, assignments)
 
     measurements = {m.key.part + "/" + m.key.metric: m for m in measure_all(run)}
 
@@ -146,7 +146,7 @@ def test_every_role_can_be_under_test(photos: Path, store: Store, checkpoint: Ch
         others = {name: other for name, other in specs.items() if name != role}
         choices = RoleChoices(model=spec, roles=others)  # type: ignore[arg-type] # role names
 
-        lineup, _ = cast_suite(suite, choices)
+        assignments, _ = assign_models(suite, choices)
 
-        assert lineup.under_test == role
-        assert lineup.seats[lineup.under_test].source == "--model"
+        assert assignments.under_test == role
+        assert assignments.roles[assignments.under_test].source == "--model"

@@ -25,7 +25,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -115,8 +115,8 @@ def play(
     encoders = dict.fromkeys(("text", "cross", "image"), tiny("encoder", "clip"))
     choices = RoleChoices(family.model(tiny) + extra, roles=roles, encoders=encoders)
     dataset = load_data(suite, {"sdp": suite_file.parent / "data"})
-    lineup, measures = cast_suite(suite, choices)
-    return SuiteRun(suite, dataset, lineup, measures, ModelPool(store, threads=1))
+    assignments, measures = assign_models(suite, choices)
+    return SuiteRun(suite, dataset, assignments, measures, ModelPool(store, threads=1))
 
 
 def numbers(run: SuiteRun) -> dict[str, float]:
@@ -155,7 +155,7 @@ def test_each_family_plays_both_chains(
         repeated = numbers(again)
 
         both = ("describer", "generator")
-        assert first.lineup.gated == (both if family.generator is None else both[:1])
+        assert first.assignments.gated == (both if family.generator is None else both[:1])
         assert spent(first) == (family.loads, 2 * SAMPLES * GENERATIONS)
         assert (repeated, spent(again)) == (measured, (0, 0))
         for chain in [*chains(first, "text"), *chains(first, "image")]:

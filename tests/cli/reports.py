@@ -18,7 +18,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -37,10 +37,10 @@ CASES = 10
 def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[Measurement]:
     """Every case of a suite, as the gate measures it."""
     suite = load_suite(write_suite(folder, text))
-    lineup, measures = cast_suite(suite, RoleChoices(model))
+    assignments, measures = assign_models(suite, RoleChoices(model))
     dataset = load_data(suite, {}).repeated(suite.table.chain.seeds)
     with Store(folder / "store") as store:
-        run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
+        run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
         for case in list_cases(measures, suite.name, dataset, suite.table.groups):
             yield run.measure(case)
 

@@ -17,7 +17,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -55,10 +55,10 @@ def measure(
 ) -> tuple[Measurement, ...]:
     """Every case of the suite here, as its file is now. seeds: as `--cep-seeds` has it."""
     suite = load_suite(home.path / "suite.toml")
-    lineup, measures = cast_suite(suite, RoleChoices(model))
+    assignments, measures = assign_models(suite, RoleChoices(model))
     dataset = load_data(suite, {}, samples).repeated(seeds)
     with Store(home.path / "other-store") as store:
-        run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
+        run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
         cases = list_cases(measures, suite.name, dataset, suite.table.groups)
         return tuple(run.measure(case) for case in cases)
 

@@ -54,6 +54,8 @@ def test_seeds(home: Home) -> None:
 
     assert (ended.code, home.document("seeds")["confidence"]) == (0, 0.95)
     assert line(ended.out, "a   ") == [f"{value:.4f}" for value in table["a"]]
+    ranked = ended.out[ended.out.index("\nrank ") :]
+    assert line(ranked, "a   ") == [str(3 - column[0]) for column in columns]
     assert line(ended.out, "mean of pairs")[0] == f"{np.mean(pairs):.4f}"
     assert line(ended.out, "mean of models")[0] == f"{grid['mean_std']:.4f}"
 

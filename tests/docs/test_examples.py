@@ -19,7 +19,7 @@ from PIL import Image
 from pytest_cepbench.models.python_model import roles_of
 from pytest_cepbench.suites import (
     RoleChoices,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -179,10 +179,10 @@ def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8)).save(tmp_path / "images" / category / "one.png")
 
     suite = load_suite(tmp_path / "suite.toml")
-    lineup, measures = cast_suite(suite, RoleChoices(model="preset:sketch"))
+    assignments, measures = assign_models(suite, RoleChoices(model="preset:sketch"))
     found = list_cases(measures, suite.name, load_data(suite, {}), suite.table.groups)
 
-    assert lineup.subject == "shapes:?miss=0.1"
+    assert assignments.subject == "shapes:?miss=0.1"
     assert [case.id for case in found] == [
         *(
             f"{part}-{metric}"

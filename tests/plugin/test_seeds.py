@@ -89,6 +89,6 @@ def test_chains_made_elsewhere_have_no_further_seeds(
     ended = project.run("--model=replay:made", "--cep-seeds=2")
     assert ended.code == pytest.ExitCode.INTERRUPTED
     ended.lines.fnmatch_lines(
-        ["*suite 'scored' cannot be played with 2 seeds; take --cep-seeds=1*"]
+        ["*suite 'scored' cannot be measured with 2 seeds; take --cep-seeds=1*"]
     )
     assert "Traceback" not in ended.output

@@ -17,7 +17,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -102,9 +102,9 @@ def values(file: Path, roster: ModelPool, step: int) -> dict[str, float]:
     """What a suite says of the describer of a training step, over all of few scenes, by metric."""
     suite = load_suite(file)
     describer = f"{CHECKPOINTS / f'describer-step{step}'}?dtype=float32"
-    lineup, measures = cast_suite(suite, RoleChoices(roles={"describer": describer}))
+    assignments, measures = assign_models(suite, RoleChoices(roles={"describer": describer}))
     dataset = load_data(suite, {}, 2)
-    run = SuiteRun(suite, dataset, lineup, measures, roster)
+    run = SuiteRun(suite, dataset, assignments, measures, roster)
     return {
         case.key.metric: run.measure(case).value
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)

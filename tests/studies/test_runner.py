@@ -13,7 +13,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -29,12 +29,12 @@ BANDED = Named("banded", "python:tests.studies.toy:BandedDescriber")
 def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") -> float:
     """GC of a suite's part as the gate measures it, on a store of its own."""
     suite = load_suite(write_suite(folder, text))
-    lineup, measures = cast_suite(suite, choices)
+    assignments, measures = assign_models(suite, choices)
     dataset = load_data(suite, {})
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     (case,) = [c for c in cases if (c.key.part, c.key.metric) == (part, "gc")]
     with Store(folder / "gate") as store:
-        return SuiteRun(suite, dataset, lineup, measures, ModelPool(store)).measure(case).value
+        return SuiteRun(suite, dataset, assignments, measures, ModelPool(store)).measure(case).value
 
 
 def test_a_seed_is_the_suite_with_that_seed(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def cast(tmp_path: Path, store: Store) -> Setter:
 
 def _step(staged: Staged) -> str:
     """What a baseline remembers of the model under test."""
-    return remember(staged.run.chain_data.runner(staged.run.lineup.under_test).bound)
+    return remember(staged.run.chain_data.runner(staged.run.assignments.under_test).bound)
 
 
 def _attribute(

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.suites import Case, RoleChoices, cast_suite, list_cases, load_suite
+from pytest_cepbench.suites import Case, RoleChoices, assign_models, list_cases, load_suite
 from tests.plugin.project import SHAPES
 
 MAPPINGS = ["text-to-text", "text-to-image", "image-to-image", "image-to-text"]
@@ -19,7 +19,7 @@ def _cases(tmp_path: Path, text: str, *samples: tuple[str, ...]) -> list[Case]:
     path = tmp_path / "suite.toml"
     path.write_text(text)
     suite = load_suite(path)
-    _, measures = cast_suite(suite, RoleChoices())
+    _, measures = assign_models(suite, RoleChoices())
     made = (Sample(f"{i}", own, text="t") for i, own in enumerate(samples))
     return list_cases(measures, suite.name, Dataset("made", {}, tuple(made)), suite.table.groups)
 

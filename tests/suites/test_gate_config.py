@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import CaseKey, Policy
-from pytest_cepbench.suites import Case, RoleChoices, Suite, cast_suite, list_cases, load_suite
+from pytest_cepbench.suites import Case, RoleChoices, Suite, assign_models, list_cases, load_suite
 from pytest_cepbench.suites.gate_config import (
     Overrides,
     SettingSource,
@@ -65,7 +65,7 @@ def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NOBODY) -
 
 def _cases(suite: Suite) -> list[Case]:
     """Those of samples in the categories color and shape."""
-    _, measures = cast_suite(suite, RoleChoices())
+    _, measures = assign_models(suite, RoleChoices())
     samples = tuple(Sample(name, (name,), text="t") for name in ("color", "shape"))
     return list_cases(measures, suite.name, Dataset("made", {}, samples), suite.table.groups)
 

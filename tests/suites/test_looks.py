@@ -115,7 +115,9 @@ def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
     """A look at as many as there are samples has each once; the clusters are in the measurement."""
     staged = _staged(tmp_path, ALONE + METRICS)
     run = staged.run
-    again = SuiteRun(run.suite, run.dataset.repeated(2), run.lineup, run.measures, run._model_pool)
+    again = SuiteRun(
+        run.suite, run.dataset.repeated(2), run.assignments, run.measures, run._model_pool
+    )
     case = staged.cases["a-gc"]
     assert (run.samples(case), again.samples(case)) == (8, 16)
     alone = again.measure(case, 8)

@@ -76,7 +76,7 @@ def played(
         staged: Staged = stage(folder, SUITE, store)
         roster = ModelPool(store, place=place)
         old = staged.run
-        run = SuiteRun(old.suite, old.dataset, old.lineup, old.measures, roster)
+        run = SuiteRun(old.suite, old.dataset, old.assignments, old.measures, roster)
         work = Work(store, lambda _: run, "run", folder / "word", packs=True)
         for name in (*cases, *needed):
             work.enlist(folder, staged.cases[name], None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.suites import RoleChoices, cast_suite, load_suite
+from pytest_cepbench.suites import RoleChoices, assign_models, load_suite
 
 SUITE = """\
 name = "near"
@@ -47,8 +47,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def specs(file: Path, choices: RoleChoices | None = None) -> dict[str, str]:
     """Who plays, by seat."""
-    lineup, _ = cast_suite(load_suite(file), choices or RoleChoices())
-    return {name: seat.spec.text for name, seat in lineup.seats.items()}
+    assignments, _ = assign_models(load_suite(file), choices or RoleChoices())
+    return {name: seat.spec.text for name, seat in assignments.roles.items()}
 
 
 @pytest.mark.parametrize("named", ["suites/near/suite.toml", "elsewhere/../suites/near/suite.toml"])

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import SpecError, SuiteNotApplicableError
-from pytest_cepbench.suites import Assignments, RoleChoices, cast_suite, load_suite, named_seat
+from pytest_cepbench.suites import (
+    Assignments,
+    RoleChoices,
+    assign_models,
+    assigned_role,
+    load_suite,
+)
 from tests.datasets.replay.files import put
 
 HEAD = """\
@@ -56,34 +62,34 @@ GENEVAL = '[metrics.geneval]\ncolor_encoder = "cross"\n'
 def _cast(tmp_path: Path, text: str, **choices: Any) -> Assignments:
     path = tmp_path / "suite.toml"
     path.write_text(HEAD + text)
-    lineup, _ = cast_suite(load_suite(path), RoleChoices(**choices))
-    return lineup
+    assignments, _ = assign_models(load_suite(path), RoleChoices(**choices))
+    return assignments
 
 
-def _specs(lineup: Assignments) -> Mapping[str, str]:
-    return {name: seat.spec.text for name, seat in lineup.seats.items()}
+def _specs(assignments: Assignments) -> Mapping[str, str]:
+    return {name: seat.spec.text for name, seat in assignments.roles.items()}
 
 
 def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
     """Only the seats that chains and metrics need; the describer is gated."""
-    lineup = _cast(tmp_path, ROLES + GC)
-    assert _specs(lineup) == {
+    assignments = _cast(tmp_path, ROLES + GC)
+    assert _specs(assignments) == {
         "describer": "shapes:?miss=0.1", "generator": "shapes:?move=0.1", "encoder": "shapes:",
     }  # fmt: skip
-    assert (lineup.under_test, lineup.subject) == ("describer", "shapes:?miss=0.1")
+    assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.1")
 
 
 def test_the_model_goes_before_an_option_and_an_option_before_the_suite(tmp_path: Path) -> None:
     """Seat by seat, and each seat knows who filled it."""
-    lineup = _cast(
+    assignments = _cast(
         tmp_path, ROLES + GC, model="shapes:?miss=0.9", roles={"generator": "shapes:?move=0.9"}
     )
-    assert _specs(lineup) == {
+    assert _specs(assignments) == {
         "describer": "shapes:?miss=0.9", "generator": "shapes:?move=0.9", "encoder": "shapes:",
     }  # fmt: skip
-    sources = [seat.source for seat in lineup.seats.values()]
+    sources = [seat.source for seat in assignments.roles.values()]
     assert sources == ["--model", "--generator", "suite cast"]
-    assert (lineup.under_test, lineup.subject) == ("describer", "shapes:?miss=0.9")
+    assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.9")
 
 
 def test_a_model_that_plays_several_roles_takes_the_first_that_is_free(tmp_path: Path) -> None:
@@ -128,10 +134,10 @@ def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path
     """`--encoder NAME=SPEC` goes before the file; the unnamed one keeps its own seat."""
     own = _cast(tmp_path, ROLES + ENCODERS)
     assert _specs(own)["cross"] == "python:tests.plugin.user_models:encoder"
-    assert own.seats["cross"].role == "encoder"
+    assert own.roles["cross"].role == "encoder"
     given = _cast(tmp_path, ROLES + ENCODERS, encoders={"cross": "shapes:"})
     assert _specs(given)["cross"] == "shapes:"
-    assert given.seats["cross"].source == "--encoder cross"
+    assert given.roles["cross"].source == "--encoder cross"
     both = _cast(
         tmp_path,
         ROLES + ENCODERS,
@@ -144,9 +150,9 @@ def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path
 
 def test_an_encoder_that_no_metric_names_has_no_seat(tmp_path: Path) -> None:
     """Whatever the file or the command line offer: nobody is loaded in vain."""
-    lineup = _cast(tmp_path, ROLES + GC + "[encoders]\nspare = 'shapes:'\n",
+    assignments = _cast(tmp_path, ROLES + GC + "[encoders]\nspare = 'shapes:'\n",
                    encoders={"another": "shapes:"})  # fmt: skip
-    assert set(lineup.seats) == {"describer", "generator", "encoder"}
+    assert set(assignments.roles) == {"describer", "generator", "encoder"}
 
 
 @pytest.mark.parametrize(
@@ -166,13 +172,13 @@ def test_a_preset_stands_for_a_model_with_its_parameters(
     tmp_path: Path, spec: str, expected: str
 ) -> None:
     """As the model under test, by option, and in the suite's own roles."""
-    lineup = _cast(tmp_path, ROLES + GC + PRESETS, model=spec)
-    assert (lineup.under_test, lineup.subject) == ("generator", expected)
-    lineup = _cast(tmp_path, ROLES + GC + PRESETS, roles={"generator": spec})
-    assert _specs(lineup)["generator"] == expected
-    assert lineup.seats["generator"].source == f"--generator {spec}"
-    lineup = _cast(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
-    assert _specs(lineup)["generator"] == expected
+    assignments = _cast(tmp_path, ROLES + GC + PRESETS, model=spec)
+    assert (assignments.under_test, assignments.subject) == ("generator", expected)
+    assignments = _cast(tmp_path, ROLES + GC + PRESETS, roles={"generator": spec})
+    assert _specs(assignments)["generator"] == expected
+    assert assignments.roles["generator"].source == f"--generator {spec}"
+    assignments = _cast(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
+    assert _specs(assignments)["generator"] == expected
 
 
 def test_a_preset_may_be_a_folder_with_odd_parameters(tmp_path: Path) -> None:
@@ -184,8 +190,8 @@ def test_a_preset_may_be_a_folder_with_odd_parameters(tmp_path: Path) -> None:
 model = "models/sd 3"
 parameters = { steps = 28, scale = 3.5, fast = true, note = "a&b=c" }
 """
-    lineup = _cast(tmp_path, ROLES + GC + presets, roles={"generator": "preset:own"})
-    spec = parse_spec(_specs(lineup)["generator"])
+    assignments = _cast(tmp_path, ROLES + GC + presets, roles={"generator": "preset:own"})
+    spec = parse_spec(_specs(assignments)["generator"])
     assert spec.target == "models/sd 3"
     assert spec.params == {"steps": "28", "scale": "3.5", "fast": "true", "note": "a&b=c"}
 
@@ -212,27 +218,27 @@ def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> No
         SuiteNotApplicableError,
         match="the describer under test has no role in suite 'cast': name with --model what is",
     ):
-        cast_suite(load_suite(path), RoleChoices())
-    lineup, _ = cast_suite(load_suite(path), RoleChoices("shapes:", role="generator"))
-    assert list(lineup.seats) == ["generator", "detector"]
+        assign_models(load_suite(path), RoleChoices())
+    assignments, _ = assign_models(load_suite(path), RoleChoices("shapes:", role="generator"))
+    assert list(assignments.roles) == ["generator", "detector"]
 
 
 def test_a_detector_under_test(tmp_path: Path) -> None:
     """It is gated where pictures are judged."""
     text = ROLES + '[metrics.geneval]\ncolors = "detector"\n'
-    lineup = _cast(tmp_path, text, model="shapes:", role="detector")
-    assert (lineup.under_test, lineup.subject) == ("detector", "shapes:")
-    assert list(lineup.seats) == ["describer", "generator", "detector"]
+    assignments = _cast(tmp_path, text, model="shapes:", role="detector")
+    assert (assignments.under_test, assignments.subject) == ("detector", "shapes:")
+    assert list(assignments.roles) == ["describer", "generator", "detector"]
 
 
 def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:
     """Nobody grows anything; encoders and detectors are cast as ever, missing ones named."""
     spec = f"replay:{put(tmp_path / 'made', 'image-first/gen-2/a.png')}"
-    lineup = _cast(tmp_path, ROLES + GC, model=spec)
-    assert list(lineup.seats) == ["encoder"]
-    assert (lineup.under_test, lineup.subject) == ("replay", spec)
-    assert lineup.replay is not None
-    assert lineup.replay.name == "sdp"
+    assignments = _cast(tmp_path, ROLES + GC, model=spec)
+    assert list(assignments.roles) == ["encoder"]
+    assert (assignments.under_test, assignments.subject) == ("replay", spec)
+    assert assignments.replay is not None
+    assert assignments.replay.name == "sdp"
     with pytest.raises(SpecError, match="needs an encoder"):
         _cast(tmp_path, GC, model=spec)
 
@@ -271,11 +277,14 @@ def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
 def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
     """Where none was given to somebody else; said of a model, or seen at one object with both methods."""
     unified = "python:tests.plugin.user_models:unified"
-    lineup = _cast(tmp_path, ROLES + GC, model=unified)
-    assert (lineup.under_test, lineup.gated) == ("describer+generator", ("describer", "generator"))
-    assert _specs(lineup) == {"describer": unified, "generator": unified, "encoder": "shapes:"}
+    assignments = _cast(tmp_path, ROLES + GC, model=unified)
+    assert (assignments.under_test, assignments.gated) == (
+        "describer+generator",
+        ("describer", "generator"),
+    )
+    assert _specs(assignments) == {"describer": unified, "generator": unified, "encoder": "shapes:"}
     said = _cast(tmp_path, ROLES + GC, model="shapes:", role="unified")
-    assert said.gated == lineup.gated
+    assert said.gated == assignments.gated
     beside = _cast(tmp_path, ROLES + GC, model=unified, roles={"generator": "shapes:"})
     assert beside.gated == ("describer",)
     alone = _cast(tmp_path, ROLES + GC, model=unified, role="generator")
@@ -295,8 +304,8 @@ def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
 def test_a_seat_by_name_needs_somebody_named() -> None:
     """Fixtures outside a suite take what the command line names, and say what is missing."""
     choices = RoleChoices(roles={"detector": "shapes:"})
-    assert named_seat(choices, "detector").spec.text == "shapes:"
+    assert assigned_role(choices, "detector").spec.text == "shapes:"
     with pytest.raises(
         SpecError, match="no model is given for the encoder: give one with --encoder="
     ):
-        named_seat(choices, "encoder")
+        assigned_role(choices, "encoder")

@@ -14,7 +14,7 @@ from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.suites import (
     Case,
     RoleChoices,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -50,7 +50,7 @@ def _text(file: str) -> str:
 def _cases(file: str, places: dict[str, Path]) -> list[Case]:
     suite = load_suite(SUITES / file)
     dataset = load_data(suite, places)
-    _, measures = cast_suite(suite, CHOICES)
+    _, measures = assign_models(suite, CHOICES)
     return list_cases(measures, suite.name, dataset, suite.table.groups)
 
 
@@ -65,10 +65,10 @@ def test_the_suites_are_named_after_their_folders() -> None:
 def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
     """With a model in each role the settings fit the chains, and no role lacks a model."""
     suite = load_suite(SUITES / file)
-    lineup, measures = cast_suite(suite, CHOICES)
+    assignments, measures = assign_models(suite, CHOICES)
     assert list(measures) == list(suite.table.metrics)
     readers = (readers_of(measure.required_features(None)) for measure in measures.values())
-    assert all(name in lineup.seats for names in readers for name in names)
+    assert all(name in assignments.roles for names in readers for name in names)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -111,9 +111,9 @@ def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
 def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
     """Its roles are the shipped checkpoints, found from any folder; only the detector keeps to rules."""
     suite = load_suite(SUITES / "shapes" / f"{name}.toml")
-    lineup, _ = cast_suite(suite, RoleChoices())
-    assert lineup.under_test == "describer"
-    for seat in lineup.seats.values():
+    assignments, _ = assign_models(suite, RoleChoices())
+    assert assignments.under_test == "describer"
+    for seat in assignments.roles.values():
         folder = seat.spec.target
         assert seat.role == "detector" or Path(folder).parent.name == "checkpoints"
 
@@ -137,7 +137,7 @@ def _shares(file: str) -> dict[str, float]:
     else:
         made = (Sample(f"{i:02d}", (part,), text="t") for i, part in enumerate(PARTS[file]))
         dataset = Dataset("made", {}, tuple(made))
-    _, measures = cast_suite(suite, CHOICES)
+    _, measures = assign_models(suite, CHOICES)
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     check_names(suite, cases)
     claims = {case.id: claim_of(suite, case.key, Overrides()) for case in cases}
@@ -218,7 +218,7 @@ def test_sdp_has_the_papers_settings() -> None:
     assert {start: plan.generations for start, plan in suite.plans.items()} == {
         "text": 20, "image": 20,
     }  # fmt: skip
-    _, measures = cast_suite(suite, CHOICES)
+    _, measures = assign_models(suite, CHOICES)
     assert measures["mcd"].identity == (
         "mcd/1 text-to-text by text, text-to-image by cross, image-to-image by image, "
         "image-to-text by cross"
@@ -236,7 +236,7 @@ def test_geneval_has_the_settings_of_its_script() -> None:
     assert len(_cases("geneval/suite.toml", {})) == 6 + 1 + 1
     (plan,) = suite.plans.values()
     assert (plan.start, plan.generations) == ("text", 1)
-    _, measures = cast_suite(suite, CHOICES)
+    _, measures = assign_models(suite, CHOICES)
     assert "threshold=0.3 counting_threshold=0.9 max_objects=16" in measures["geneval"].identity
     (plan,) = load_suite(SUITES / "geneval" / "mgg.toml").plans.values()
     assert (plan.start, plan.generations) == ("text", 19)

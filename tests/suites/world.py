@@ -26,7 +26,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     list_cases,
     load_data,
     load_suite,
@@ -72,10 +72,10 @@ def stage(
     path = folder / "suite.toml"
     path.write_text(text, encoding="utf-8")
     suite = load_suite(path)
-    lineup, measures = cast_suite(suite, choices or RoleChoices())
+    assignments, measures = assign_models(suite, choices or RoleChoices())
     dataset = load_data(suite, data.get("places", {}), data.get("most"))
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
-    run = SuiteRun(suite, dataset, lineup, measures, ModelPool(store))
+    run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
     return Staged(run, {case.id: case for case in cases})
 
 

@@ -76,7 +76,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     from pytest_cepbench.models.registry import SCHEMES, detect
 
     choices = evaluator.suites.choices
-    assignments = choices.seats
+    assignments = choices.assigned
     gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
     if choices.chains is not None:
         yield _always(f"chains under test: {choices.replay} (layout {choices.chains.name})")
@@ -131,7 +131,7 @@ def suite_lines(
     known = {
         name
         for loaded in loaded_suites
-        for name in (*loaded.suite.table.encoders, *loaded.lineup.seats)
+        for name in (*loaded.suite.table.encoders, *loaded.assignments.roles)
     }
     for name in settings.encoders:
         if name not in known and loaded_suites:
@@ -140,7 +140,7 @@ def suite_lines(
     for loaded in loaded_suites:
         if any(str(case.key) in selected for case in loaded.cases):
             location = shown_path(settings.baselines / loaded.suite.name)
-            roles = _roles(loaded.lineup, verbose=verbose)
+            roles = _roles(loaded.assignments, verbose=verbose)
             yield f"suite {loaded.suite.name} gates {roles} against {location}"
 
 
@@ -152,7 +152,7 @@ def _roles(assignments: Assignments, *, verbose: bool) -> str:
 
     fixed = ", ".join(
         f"{role} {shown(str(assignment.spec))}"
-        for role, assignment in assignments.seats.items()
+        for role, assignment in assignments.roles.items()
         if role not in assignments.gated
     )
     gated = f"{assignments.under_test} {shown(assignments.subject)}"

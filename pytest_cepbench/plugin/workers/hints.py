@@ -101,9 +101,9 @@ def _hint(evaluator: Evaluator, nodeid: str, assigned: AssignedCase) -> CaseHint
 
 
 def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
-    lineup = evaluator.suites.get(path).lineup
-    chosen = {f"{seat.role} {seat.spec}" for seat in lineup.seats.values()}
-    return tuple(sorted(chosen | {f"{lineup.under_test} {lineup.subject}"}))
+    assignments = evaluator.suites.get(path).assignments
+    chosen = {f"{seat.role} {seat.spec}" for seat in assignments.roles.values()}
+    return tuple(sorted(chosen | {f"{assignments.under_test} {assignments.subject}"}))
 
 
 def read_hints(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:

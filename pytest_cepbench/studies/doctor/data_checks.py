@@ -52,7 +52,7 @@ def duplicates(measured_suite: MeasuredSuite) -> Check:
             gravest = _at_least(gravest)
             said.append(
                 f"pairs of {comparison.kind}s that differ and are near-equal to the "
-                f"{comparison.seat} (cosine of {NEAR:g} or more): {len(near)}, {_listed(near)}"
+                f"{comparison.encoder} (cosine of {NEAR:g} or more): {len(near)}, {_listed(near)}"
             )
             advice.append(
                 "look at the near-equal pairs: where they show the same, drop one; where they do "
@@ -88,7 +88,7 @@ def _near(measured_suite: MeasuredSuite, comparison: Comparison) -> list[list[st
     rows: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
     known: set[str] = set()
     for shard in chain_data.features(
-        comparison.plan.start, comparison.seat, 0, measured_suite.dataset.samples
+        comparison.plan.start, comparison.encoder, 0, measured_suite.dataset.samples
     ):
         for chain, vector in shard:
             digest = chain.links[0].digest

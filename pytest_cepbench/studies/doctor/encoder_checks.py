@@ -38,7 +38,7 @@ _HALF = 0.5  # of the way to chance: what a faint distortion may move a score
 
 def sensitivity_name(comparison: Comparison) -> str:
     """The name of the check of an encoder on changed starts."""
-    return f"{comparison.seat} on changed {comparison.kind}s"
+    return f"{comparison.encoder} on changed {comparison.kind}s"
 
 
 def encoder_sensitivity(measured_suite: MeasuredSuite, comparison: Comparison) -> Check:
@@ -48,7 +48,7 @@ def encoder_sensitivity(measured_suite: MeasuredSuite, comparison: Comparison) -
     counted for it. Raises what encoding raises.
     """
     starts = _starts(measured_suite, comparison)
-    runner = measured_suite.runner(comparison.seat)
+    runner = measured_suite.runner(comparison.encoder)
     vectors = encode(runner, comparison.kind, starts)
     able = [
         (start, vector) for start, vector in zip(starts, vectors, strict=True) if vector is not None
@@ -111,7 +111,7 @@ def _repeated(
     """The row of starts that were not changed, encoded a second time."""
     part = able[:TWICE]
     again = encode(
-        measured_suite.second(comparison.seat), comparison.kind, [start for start, _ in part]
+        measured_suite.second(comparison.encoder), comparison.kind, [start for start, _ in part]
     )
     moved = [
         distance_of(vector, other)
@@ -127,7 +127,7 @@ def _repeatable(row: tuple[Cell, ...], comparison: Comparison) -> Finding | None
         return None
     said = f"the same {comparison.kind} encoded twice moves the score by {drop:.6f}"
     advice = (
-        f"make the {comparison.seat} repeatable (evaluation mode, one precision, no sampling): "
+        f"make the {comparison.encoder} repeatable (evaluation mode, one precision, no sampling): "
         "vectors are stored and never made again, so scores would depend on who made them first"
     )
     return ("problem" if drop >= comparison.policy.tolerance else "remark"), said, advice
@@ -151,7 +151,7 @@ def _moved(
         if made[0] != digest and (comparison.kind == "image" or made[1].strip()):
             changed.append((made, vector))
     encoded = encode(
-        measured_suite.runner(comparison.seat), comparison.kind, [made for made, _ in changed]
+        measured_suite.runner(comparison.encoder), comparison.kind, [made for made, _ in changed]
     )
     return [
         distance_of(vector, other)
@@ -180,12 +180,12 @@ def _judged(
         return (
             "remark",
             said,
-            f"use an {comparison.seat} that looks less at sharpness, or sharper images",
+            f"use an {comparison.encoder} that looks less at sharpness, or sharper images",
         )
     if drop < tolerance:
         said = f"{what}: moves the score by {drop:.4f}, less than the tolerance {tolerance:g}"
         advice = (
-            f"use another {comparison.seat}, or a smaller tolerance: a checkpoint that makes such "
+            f"use another {comparison.encoder}, or a smaller tolerance: a checkpoint that makes such "
             f"a mistake in every {comparison.kind} would be held"
         )
         return distortion.unnoticed, said, advice if distortion.unnoticed == "problem" else ""

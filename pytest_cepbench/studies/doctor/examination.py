@@ -55,13 +55,13 @@ def examine(
         data={name: str(value) for name, value in own.dataset.identity.items()},
         samples=len(own.dataset.samples),
         seeds=prepared.seeds,
-        under_test=own.lineup.under_test,
-        model=own.lineup.subject,
+        under_test=own.assignments.under_test,
+        model=own.assignments.subject,
         players=tuple(
             StudiedModel(
                 name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound)
             )
-            for name, assignment in own.lineup.seats.items()
+            for name, assignment in own.assignments.roles.items()
         ),
         checks=tuple(checks),
         damage=tuple(model_pool.store.damage),

@@ -52,7 +52,7 @@ def generator_repeatability(measured_suite: MeasuredSuite) -> Check:
     Raises what drawing and encoding raise.
     """
     name = REPEATABILITY
-    if "generator" not in measured_suite.run.lineup.seats:
+    if "generator" not in measured_suite.run.assignments.roles:
         return Check(name, "not done", ("nothing is drawn in this suite",))
     reader = next((c for c in measured_suite.comparisons() if "image" in c.modalities), None)
     plan = reader.plan if reader else next(iter(measured_suite.run.suite.plans.values()))
@@ -139,7 +139,7 @@ def _seed_twice(
     store, other_store = measured_suite.model_pool.store, measured_suite.second_store
     images = [(store.get_image(a.digest), other_store.get_image(b.digest)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
-    runner = measured_suite.second(reader.seat)
+    runner = measured_suite.second(reader.encoder)
     before, after = (
         encode(runner, "image", [(pair[side].digest, pair[side].to_pil()) for pair in whole])
         for side in (0, 1)
@@ -152,7 +152,7 @@ def _seed_twice(
     if not moved:
         return "remark", said, ""
     drop = fsum(moved) / len(moved)
-    said += f"; to the {reader.seat} they lie {drop:.6f} apart (1 - cosine)"
+    said += f"; to the {reader.encoder} they lie {drop:.6f} apart (1 - cosine)"
     if drop < reader.policy.tolerance:
         return "remark", said, ""
     advice = (
@@ -179,7 +179,7 @@ def _between_seeds(
         vectors = dict(
             zip(
                 there,
-                encode(measured_suite.runner(reader.seat), "image", list(there.values())),
+                encode(measured_suite.runner(reader.encoder), "image", list(there.values())),
                 strict=True,
             )
         )
@@ -246,7 +246,7 @@ def _encoded_starts(
             msg = f"{chain.sample.id}: the start cannot be read again"
             raise ImageError(msg)
         inputs.append((chain.links[0].digest, artifact))
-    return encode(measured_suite.runner(reader.seat), kind, inputs)
+    return encode(measured_suite.runner(reader.encoder), kind, inputs)
 
 
 def _number(value: float | None) -> str:

@@ -34,14 +34,14 @@ class Comparison:
     """An encoder that compares artifacts with starts.
 
     plan: of the chains.
-    seat: of the encoder.
+    encoder: name of its role.
     generations: those that are compared with the start.
     policy: of the case that looks for the smallest drop.
     visible: the smallest drop that any of its cases sees; None where that is not known.
     """
 
     plan: ChainPlan
-    seat: str
+    encoder: str
     generations: tuple[int, ...]
     policy: Policy
     visible: float | None
@@ -79,13 +79,13 @@ class MeasuredSuite:
         """Its samples."""
         return self.run.dataset
 
-    def runner(self, seat: str) -> RoleRunner:
+    def runner(self, role: str) -> RoleRunner:
         """The runner of a role, by its name."""
-        return self.model_pool.runner(self.run.lineup.seats[seat])
+        return self.model_pool.runner(self.run.assignments.roles[role])
 
-    def second(self, seat: str) -> RoleRunner:
+    def second(self, role: str) -> RoleRunner:
         """The same model, which is called even where the store has the result."""
-        runner = self.runner(seat)
+        runner = self.runner(role)
         return RoleRunner(runner.bound, self.second_store, runner.holding, tally=runner.tally)
 
     def comparisons(self) -> list[Comparison]:
@@ -100,11 +100,11 @@ class MeasuredSuite:
             if isinstance(measure, MappingMeasure) and measure.rates:
                 continue
             for required in measure.required_features(case):
-                if required.seat is not None:
-                    grouped.setdefault((required.plan.start, required.seat), []).append(
+                if required.reader is not None:
+                    grouped.setdefault((required.plan.start, required.reader), []).append(
                         (required.plan, required.generations[1:], calibrated)
                     )
-        return [_comparison(seat, uses) for (_, seat), uses in grouped.items()]
+        return [_comparison(role, uses) for (_, role), uses in grouped.items()]
 
     def chosen(self, start: Modality, most: int) -> tuple[Sample, ...]:
         """About so many samples, the same in every run, from all categories alike.
@@ -117,7 +117,7 @@ class MeasuredSuite:
 
 
 def _comparison(
-    seat: str, uses: Sequence[tuple[ChainPlan, tuple[int, ...], Calibrated]]
+    role: str, uses: Sequence[tuple[ChainPlan, tuple[int, ...], Calibrated]]
 ) -> Comparison:
     policy = min(
         (calibrated.policy for *_, calibrated in uses), key=lambda policy: policy.tolerance
@@ -125,7 +125,7 @@ def _comparison(
     known = [calibrated.reach.visible for *_, calibrated in uses if calibrated.reach is not None]
     seen = [visible for visible in known if isfinite(visible)]
     generations = sorted({g for _, own, _ in uses for g in own})
-    return Comparison(uses[0][0], seat, tuple(generations), policy, min(seen, default=None))
+    return Comparison(uses[0][0], role, tuple(generations), policy, min(seen, default=None))
 
 
 def _has(sample: Sample, start: Modality) -> bool:

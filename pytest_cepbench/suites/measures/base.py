@@ -25,7 +25,7 @@ JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
 class CaseScores:
     """The outcome of one chain that a measure read.
 
-    sample: its id. failure: what stopped it, if anything. blamed: the seat whose step that was.
+    sample: its id. failure: what stopped it, if anything. blamed: the role whose step that was.
     """
 
     sample: str
@@ -80,7 +80,7 @@ def _nothing(_: Sample, __: BoundRole) -> str:
 class RequiredFeatures:
     """Artifacts of chains that a case depends on, said before there are any.
 
-    plan: of the chains. generations: at which they stand, rising, 0 for the start. seat: who reads
+    plan: of the chains. generations: at which they stand, rising, 0 for the start. reader: the role that reads
     them; None where it counts only how far the chains go. query: what that reader is asked about an
     artifact of a sample, as it enters the step's key. stops_chain: whether what cannot be read is
     the end of its chain. cutouts: not the artifacts are read, but what another reader finds in
@@ -89,7 +89,7 @@ class RequiredFeatures:
 
     plan: ChainPlan
     generations: tuple[int, ...]
-    seat: str | None
+    reader: str | None
     query: Callable[[Sample, BoundRole], str] = _nothing
     stops_chain: bool = True
     cutouts: bool = False
@@ -162,7 +162,9 @@ def plans_of(required: Iterable[RequiredFeatures]) -> tuple[ChainPlan, ...]:
 
 def readers_of(required: Iterable[RequiredFeatures]) -> tuple[str, ...]:
     """The names of the roles (encoders, detector) that read, each once."""
-    return tuple(dict.fromkeys(features.seat for features in required if features.seat is not None))
+    return tuple(
+        dict.fromkeys(features.reader for features in required if features.reader is not None)
+    )
 
 
 @dataclass(frozen=True)
@@ -193,11 +195,11 @@ class SuiteContext:
         return self.plans[chosen]
 
 
-def outcome_of(trace: Trace, plan: ChainPlan, seat: str) -> CaseScores:
+def outcome_of(trace: Trace, plan: ChainPlan, reader: str) -> CaseScores:
     """The role whose step stopped a chain: one that grows it, or the one that reads it."""
     if trace.chain.failure is trace.failure:
         return outcome_of_chain(trace.chain, plan)
-    return CaseScores(trace.chain.sample.id, trace.failure, seat)
+    return CaseScores(trace.chain.sample.id, trace.failure, reader)
 
 
 def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:

@@ -27,7 +27,7 @@ from pytest_cepbench.suites.measures.measure_options import FailuresTable, Parts
 class FailureMeasure:
     """1 for a sample whose chains stopped, 0 for one whose chains are whole; see `Measure`.
 
-    Of a sample with two chains each counts half. encoders: by start, the seat that compares a
+    Of a sample with two chains each counts half. encoders: by start, the role that compares a
     chain's artifacts with it, where the suite has one: what it cannot encode is a failure too.
     """
 

@@ -267,7 +267,7 @@ Distance = Callable[[FeatureRows, FeatureRows, int], tuple[float, tuple[float, .
 class ImageSets:
     """The sets of images that some samples' chains have at each generation, as an encoder sees them.
 
-    encoder: its seat. Blocks leave out a sample's start and all of its images together. What is
+    encoder: its role. Blocks leave out a sample's start and all of its images together. What is
     found of a generation is remembered in the chain data, for every metric that needs it.
     """
 

@@ -46,7 +46,7 @@ Game, section 3.1 and Figure 6."""
 
 @dataclass(frozen=True)
 class MappingTrack:
-    """One mapping of a suite. generations: those of its modality. encoder: the seat that compares."""
+    """One mapping of a suite. generations: those of its modality. encoder: the role that compares."""
 
     plan: ChainPlan
     generations: tuple[int, ...]

@@ -12,7 +12,7 @@ from pytest_cepbench.chains import Modality
 from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
 
 ENCODER = "encoder"
-"""The seat of the encoder that `--encoder` names; further encoders have names of their own."""
+"""The role of the encoder that `--encoder` names; further encoders have names of their own."""
 
 Pool = Literal["categories", "samples"]
 
@@ -68,7 +68,7 @@ def _check_weight(value: float, name: str) -> None:
 class SimilarityTable(MetricTable, frozen=True, kw_only=True):
     """gc, s, sim: similarity of one modality's artifacts to their start.
 
-    at: T, the last iteration that counts; the chain's when left out. encoder: the seat whose
+    at: T, the last iteration that counts; the chain's when left out. encoder: the role whose
     vectors are compared. start: which chains, where the suite plays both.
     """
 
@@ -80,7 +80,7 @@ class SimilarityTable(MetricTable, frozen=True, kw_only=True):
 class SetTable(MetricTable, frozen=True, kw_only=True):
     """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
 
-    at, start: as in `SimilarityTable`. encoder: a seat, or several in order of preference: the
+    at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
     first whose weights are on this machine is taken, and the metric's label says which.
     """
 
@@ -92,7 +92,7 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
 class MappingTable(MetricTable, frozen=True, kw_only=True):
     """mcd, sdr: similarity to the start over all generations, by mapping.
 
-    mappings: name (text-to-text, text-to-image, image-to-image, image-to-text) -> seat of the
+    mappings: name (text-to-text, text-to-image, image-to-image, image-to-text) -> role of the
     encoder that compares; all that the suite's chains have, with `encoder`, when left out.
     """
 
@@ -112,7 +112,7 @@ class ComplianceTable(MetricTable, frozen=True, kw_only=True):
     position_threshold: share of the summed sizes that two centers must be apart.
     colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), "detector" (one
     that does so by itself), "query" (asked of the detector in words; the only way of "mgg-code").
-    color_encoder: the seat of the dual encoder that tells colors.
+    color_encoder: the role of the dual encoder that tells colors.
     """
 
     rules: Literal["geneval", "mgg-code"] = "geneval"

@@ -20,7 +20,7 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     SuiteRun,
-    cast_suite,
+    assign_models,
     load_data,
     load_suite,
 )
@@ -134,10 +134,10 @@ class Project:
         """What is in the store of each sample's chain, by id; `suite` is the path below suites/."""
         loaded = load_suite(self.folder / "suites" / suite)
         choices = RoleChoices(cast.model, roles=cast.roles, encoders=cast.encoders)
-        lineup, measures = cast_suite(loaded, choices)
+        assignments, measures = assign_models(loaded, choices)
         dataset = load_data(loaded, cast.data, cast.samples)
         with self.store() as store:
-            run = SuiteRun(loaded, dataset, lineup, measures, ModelPool(store, threads=1))
+            run = SuiteRun(loaded, dataset, assignments, measures, ModelPool(store, threads=1))
             chains = run.chain_data.chains(start, dataset.samples)
             return {name: chain.links for name, chain in chains.items()}
 

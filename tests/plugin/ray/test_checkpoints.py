@@ -20,7 +20,7 @@ SECONDS = 300.0
 
 
 @pytest.fixture
-def lineup(tmp_path: Path) -> tuple[str, ...]:
+def assignments(tmp_path: Path) -> tuple[str, ...]:
     """Arguments that name a checkpoint for each role."""
     for package in ("ray", "torch", "transformers", "diffusers"):
         pytest.importorskip(package)
@@ -50,12 +50,12 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_numbers_are_those_of_one_process(project: Project, lineup: tuple[str, ...]) -> None:
+def test_numbers_are_those_of_one_process(project: Project, assignments: tuple[str, ...]) -> None:
     """LLaVA, Stable Diffusion and CLIP, asked one by one: what they make is the same to the bit."""
 
     def run(*args: str) -> pytest.RunResult:
         # Untrained weights score as chance does; helpers would make other batches.
-        given = (*lineup, "--cep-accept-insensitive", "--cep-helpers=0", *args)
+        given = (*assignments, "--cep-accept-insensitive", "--cep-helpers=0", *args)
         return project.pytester.runpytest_subprocess(*given, timeout=SECONDS)
 
     project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 1"))

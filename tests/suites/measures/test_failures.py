@@ -68,7 +68,7 @@ def test_without_an_encoder_the_chains_alone_count(tmp_path: Path, store: Store)
     measured = staged.measure("overall-failures")
     stopped = _stopped(staged, "text")
     assert measured.failures == {"blank-image": len(stopped)}
-    assert "encoder" not in staged.run.lineup.seats
+    assert "encoder" not in staged.run.assignments.roles
     for scores in measured.scores.values():
         assert scores == {name: float(name in stopped) for name in scores}
 
