@@ -60,7 +60,7 @@ _EXPORTS = {
 
 _HOMES = {name: module for module, names in _EXPORTS.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - made of the table above
+__all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - made of the table above
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_cepbench.escapes import escape_json, escape_toml, one_line, visible
+from pytest_cepbench.escapes import escape_json, escape_toml, one_line, redirect_target, visible
 
 HIDDEN = [
     "\x00", "\x07", "\x08", "\x1b", "\x1c", "\x7f", "\x85", "\x9b", "\xad", "\u034f", "\u061c", "\u115f",
@@ -83,3 +83,23 @@ def test_programs_read_the_same_from_toml(text: str) -> None:
     shown = escape_toml(f"name = {json.dumps(text, ensure_ascii=False)}\n")
     assert hides_nothing(shown, "\n")
     assert tomllib.loads(shown) == {"name": text}
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("https://me:secret@other.org/path?key=secret", "https://other.org"),
+        ("https://other.org:8443/", "https://other.org:8443"),
+        ("//other.org/x", "http://other.org"),
+        ("/moved?key=secret", "another path of the same server"),
+        ("http://host:8000/moved", "another path of the same server"),
+        ("http://host:9000/moved", "http://host:9000"),
+        ("https://host:8000/moved", "https://host:8000"),
+        ("mailto:secret", "an address without a host"),
+        ("http://other.org:port", "an address that cannot be read"),
+        ("http://[secret", "an address that cannot be read"),
+    ],
+)
+def test_a_redirect_is_named_by_its_host(location: str, shown: str) -> None:
+    """Never user, password, path or query, which could be secret."""
+    assert redirect_target(location, "http://host:8000/v1") == shown

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import UnfitFileError
-from pytest_cepbench.files import open_regular, parse_json, parse_toml, read_regular
+from pytest_cepbench.files import (
+    keep_out_of_git,
+    open_regular,
+    parse_json,
+    parse_toml,
+    read_regular,
+    write_small,
+)
 from tests.special_files import (
     DEPTH,
     DIGITS,
@@ -126,3 +134,33 @@ def test_bytes_that_are_no_utf_8() -> None:
     """A kind of ValueError, which says where."""
     with pytest.raises(UnicodeDecodeError, match="position 5"):
         parse_toml(b'x = "\xff"')
+
+
+def test_what_runs_leave_behind_is_kept_out_of_git(tmp_path: Path) -> None:
+    """By a `.gitignore` in its folder; nothing is done for a path elsewhere, or to an existing one."""
+    home = tmp_path / ".cepbench"
+    home.mkdir()
+    keep_out_of_git(home, tmp_path / "elsewhere")
+    assert list(home.iterdir()) == []
+    keep_out_of_git(home, home / "store")
+    assert (home / ".gitignore").read_text() == "*\n"
+    (home / ".gitignore").write_text("mine")
+    keep_out_of_git(home, home / "store")
+    assert (home / ".gitignore").read_text() == "mine"
+
+
+def test_no_part_of_a_small_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk is full in the middle of it."""
+    path = tmp_path / "small"
+
+    def write_half(self: Path, text: str, **_: object) -> None:
+        self.write_bytes(text[:1].encode())
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", write_half)
+        with pytest.raises(OSError, match="full"):
+            write_small(path, "text")
+    assert not path.exists()
+    write_small(path, "text")
+    assert path.read_text() == "text"

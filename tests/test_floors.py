@@ -1,12 +1,10 @@
-"""The floors of the house (design: who may import whom), read off the source."""
+"""The floors of the package: which module may import which, read from the source."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pytest_cepbench"
 
@@ -25,7 +23,7 @@ FLOORS = [
     "plugin",
     "cli",
 ]
-"""From the ground up; a floor imports only what lies below it."""
+"""From the ground up; a floor imports only from itself and from those before it."""
 
 HEAVY = {
     "torch",
@@ -39,7 +37,9 @@ HEAVY = {
     "cleanfid",
 }
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
+TREES = {
+    path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))
+}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -51,35 +51,44 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield node.module or ""
 
 
-def floor_of(path: Path) -> str | None:
-    """The floor a source file lies on; None for the package's own two modules."""
-    parts = path.relative_to(PACKAGE).parts
-    return parts[0] if len(parts) > 1 else None
+def level_of(parts: Sequence[str]) -> int | None:
+    """The level of a floor, 0 the lowest; None for the modules beside the floors."""
+    return FLOORS.index(parts[0]) if parts and parts[0] in FLOORS else None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_run_downward(path: Path) -> None:
-    """No module imports from a floor above its own, and torch's family stays in models/."""
-    floor = floor_of(path)
-    names = list(imports(ast.parse(path.read_text())))
-    above = {
-        name
-        for name in names
-        if floor
-        and name.startswith("pytest_cepbench.")
-        and name.split(".")[1] in FLOORS
-        and FLOORS.index(name.split(".")[1]) > FLOORS.index(floor)
-    }
-    heavy = {name for name in names if name.partition(".")[0] in HEAVY and floor != "models"}
-
-    assert not above
-    assert not heavy
+def test_imports_run_downward() -> None:
+    """No module imports from a floor above its own."""
+    upward = []
+    for path, tree in TREES.items():
+        level = level_of(path.parts[:-1])
+        for name in imports(tree):
+            imported = (
+                level_of(name.split(".")[1:]) if name.startswith("pytest_cepbench.") else None
+            )
+            if level is not None and imported is not None and imported > level:
+                upward.append(f"{path} imports {name}")
+    assert upward == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_torch_is_imported_inside_functions_only(path: Path) -> None:
-    """Importing any module of the package imports neither torch nor its family."""
-    tree = ast.parse(path.read_text())
-    top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+def test_torch_stays_in_models() -> None:
+    """Torch and the libraries above it are imported in `models` alone, and inside functions alone.
 
-    assert not {name for node in top for name in imports(node) if name.partition(".")[0] in HEAVY}
+    So importing any module of the package imports none of them.
+    """
+    misplaced = []
+    for path, tree in TREES.items():
+        at_top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        outside = [tree] if path.parts[0] != "models" else at_top
+        misplaced += [
+            f"{path} imports {name}"
+            for node in outside
+            for name in imports(node)
+            if name.partition(".")[0] in HEAVY
+        ]
+    assert misplaced == []
+
+
+def test_only_the_plugin_needs_pytest() -> None:
+    """What `gate_checkpoint` and the command line use works without a run of pytest."""
+    users = {path.parts[0] for path, tree in TREES.items() if "pytest" in set(imports(tree))}
+    assert users == {"plugin"}

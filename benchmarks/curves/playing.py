@@ -37,8 +37,7 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.measures.feature_sets import SetMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingTrack as MappingCourse
+from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure, MappingTrack
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""
@@ -201,23 +200,23 @@ def _rates(
     measure: MappingMeasure, chain_data: ChainData, samples: Sequence[Sample], draws: Draws
 ) -> Iterator[Metric]:
     """SDR of each mapping, from the traces that MCD was made of."""
-    for name, course in measure.tracks.items():
-        traces = course.traces(chain_data, samples)
+    for name, track in measure.tracks.items():
+        traces = track.traces(chain_data, samples)
         curves = np.array([traces[sample.id].similarities for sample in samples])
-        rate = fit_drift_rate(course.generations, curves.mean(axis=0).tolist())
+        rate = fit_drift_rate(track.generations, curves.mean(axis=0).tolist())
         yield Metric(
             name=f"sdr {name}",
             label=f"SDR {name}",
             higher_is_better=False,
             tolerance=0.0,
-            reach=((course.plan.start, course.generations[-1]),),
+            reach=((track.plan.start, track.generations[-1]),),
             value=rate.b,
-            drawn=_drawn_rates(course, curves, draws),
+            drawn=_drawn_rates(track, curves, draws),
             why=rate.reason,
         )
 
 
-def _drawn_rates(course: MappingCourse, curves: Array, draws: Draws) -> Array:
+def _drawn_rates(track: MappingTrack, curves: Array, draws: Draws) -> Array:
     means = (curves[drawn].mean(axis=0) for drawn in draws)
-    rates = (fit_drift_rate(course.generations, mean.tolist()).b for mean in means)
+    rates = (fit_drift_rate(track.generations, mean.tolist()).b for mean in means)
     return np.array([np.nan if rate is None else rate for rate in rates])

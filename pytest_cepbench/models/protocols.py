@@ -240,18 +240,18 @@ class BoundRole:
     seeded: whether the output depends on the seed; where it does not, the seed is left out of the
         key, and equal inputs share one result.
     batch_size: most inputs in one call.
-    grows: whether more may be tried where there is memory for it: nobody asked for a size.
+    grows: whether a larger batch may be tried where memory allows: the user gave no size.
     small: whether it is a small model on the CPU, so that copies of it in other processes cost
         little.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
-    lasting: whether the model lives as long as the process, so that letting go of it frees nothing.
+    lasting: whether the model lives as long as the process, so that unloading it frees nothing.
     shares: names what is loaded where several roles of one spec are one model, loaded once for all
         of them: whichever of them loads it first; empty for a model of its own.
     provenance: kept beside results, never in a key (device, library versions).
-    load: makes the model; called again only where it was let go of in between. Raises IdentityError
+    load: makes the model; called again only after it was unloaded. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
     files: those that the fingerprint covers; None for a model that has none, or names none.
-    warn: what people are to be told of results by what is kept beside them, a sentence each; also
+    warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     """
 
@@ -280,7 +280,7 @@ class BoundRole:
 
     @property
     def device(self) -> str:
-        """Where the model works, as torch names it; "cpu" where nobody says."""
+        """Where the model works, as torch names it; "cpu" where it is unknown."""
         return self.provenance.get("device", "cpu")
 
     @property

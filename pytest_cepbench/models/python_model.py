@@ -11,8 +11,8 @@ role's Protocol. The object states its identity itself, by these attributes:
                             plain names of those that it knows
     batch_size: int         most inputs in one call (default: 8)
     device: str             where it works, as torch names it (default: "cpu"); with
-                            --cep-residency=swap its method `move(device)`, if it has one, is told
-                            "cpu" and this in turn
+                            --cep-residency=swap its method `move(device)`, if it has one, is called
+                            with "cpu" and this in turn
     files: Sequence         paths of the files that the fingerprint covers (default: none known);
                             they are looked at again before and after the first answers
     what: str               a name for people (default: the spec's target)
@@ -181,7 +181,7 @@ def _import(spec: ModelSpec) -> Any:
     if here not in sys.path:
         sys.path.insert(
             0, here
-        )  # as `python -m` does: the user's module often lies beside the tests
+        )  # as `python -m` does: the user's module is often next to the tests
     try:
         imported = importlib.import_module(module_name)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Loading a checkpoint through somebody else's library: its faults in words, its gaps found out.
+"""Loading a checkpoint through a library: its faults in words, its gaps detected.
 
 Libraries fill a tensor that a checkpoint lacks with random numbers, leave out one that they do not
 know, and log a line about it. A number measured with such weights looks like any other, so here

@@ -1,9 +1,10 @@
-"""The code of a `python:` model: a digest of its module and of what that imports from beside it.
+"""The code of a `python:` model: a digest of its module and of the modules that it imports from the same
+folder.
 
 A model of the user's own states its identity itself. Where its code changes and the stated
 fingerprint does not, stored answers of the code before are served as if nothing had happened. The
 digest is kept
-beside results, never in a key: a comment that changes must not cost a night.
+beside results, never in a key: a changed comment must not cost a night of computing.
 """
 
 from __future__ import annotations

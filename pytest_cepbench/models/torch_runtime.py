@@ -1,8 +1,6 @@
-"""What adapters ask of torch and its libraries: device, precision, threads, quiet, words for
-faults.
+"""What adapters need of torch and its libraries: device, precision, threads, memory, silence.
 
-Everything that runs at binding answers without importing torch; only what needs a loaded model
-does.
+Functions that run at binding do not import torch; only those for loaded models do.
 """
 
 from __future__ import annotations
@@ -195,7 +193,7 @@ def release_memory() -> None:
     """Give cached accelerator memory back, so that a smaller batch finds it in one piece."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
-        gc.collect()  # models that were let go of refer to themselves
+        gc.collect()  # unloaded models refer to themselves
         torch.cuda.empty_cache()
 
 

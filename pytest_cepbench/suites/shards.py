@@ -1,8 +1,8 @@
-"""Who grows what: the shards that a run's cases need, while other processes work on the same store.
+"""The shards that a run's cases need, divided among the processes that work on the same store.
 
-A process claims a shard before it grows its chains and reads them, so that no two compute the same.
-What another process has claimed is not waited for while there is something else to do: shards of
-other cases of the run, which then find them in the store.
+A process locks a shard before it grows its chains and reads them, so that no result is computed
+twice. While another process has a shard, this one works on shards of other cases of the run, which
+then find them in the store.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pytest_cepbench.store.locks import PATIENCE, WorkLock
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.suite_run import SuiteRun
 
-_WAIT = 0.05  # seconds between looks at what another process has claimed
+_WAIT = 0.05  # seconds between looks at a shard that another process has locked
 
 _HELPING = "cases of other workers"
 
-MOST_DEATHS = 2
-"""Processes of a run that may die over a shard before the others leave it alone."""
+MOST_CRASHES = 2
+"""Processes of a run that may be killed over a shard before the others leave it alone."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A shard, read for one case. name: of the claim, which all cases of its chains share."""
+    """A shard, read for one case. name: of the lock, which all cases of its chains share."""
 
     run: SuiteRun
     case: Case
@@ -175,17 +175,17 @@ class Work:
 
     def _take(self, task: Task) -> bool:
         """Do a task, unless another process has it."""
-        claim = self.store.locks.acquire(task.name, self.run_id)
-        if claim is None:
+        lock = self.store.locks.acquire(task.name, self.run_id)
+        if lock is None:
             return False
-        with claim:
-            self._check_deaths(claim, task)
-            self._do(task, alone=claim.crashes > 0)
+        with lock:
+            self._check_crashes(lock, task)
+            self._do(task, alone=lock.crashes > 0)
         self._note_done(task)
         return True
 
     def _taken_over(self, task: Task) -> bool:
-        """Do what another process has and does not get on with: claims guard nothing."""
+        """Do what another process has and does not get on with: its lock guards no data."""
         since = self._waited.setdefault(task.name, time.monotonic())
         waited = time.monotonic() - since
         if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
@@ -200,11 +200,11 @@ class Work:
         )
         return True
 
-    def _check_deaths(self, claim: WorkLock, task: Task) -> None:
-        if claim.crashes >= MOST_DEATHS:
-            claim.keep = True
+    def _check_crashes(self, lock: WorkLock, task: Task) -> None:
+        if lock.crashes >= MOST_CRASHES:
+            lock.keep = True
             msg = (
-                f"infrastructure: {claim.crashes} processes of this run died while they worked on "
+                f"infrastructure: {lock.crashes} processes of this run died while they worked on "
                 f"{len(task.samples)} samples from {task.samples[0].id!r} on, the last one alone: give "
                 "them more memory, or smaller batches (batch_size=)"
             )
@@ -274,11 +274,11 @@ class Work:
         with ExitStack() as stack:
             held = set()
             for name in names[: ceil(len(names) / self.processes)]:
-                claim = self.store.locks.acquire(name, self.run_id)
-                if claim is not None:
-                    stack.enter_context(claim)
-                    claim.keep = claim.crashes > 0  # left to `_take`, which does it alone
-                    if not claim.crashes:
+                lock = self.store.locks.acquire(name, self.run_id)
+                if lock is not None:
+                    stack.enter_context(lock)
+                    lock.keep = lock.crashes > 0  # left to `_take`, which does it alone
+                    if not lock.crashes:
                         held.add(name)
             mine = [task for task in tasks.values() if task.name in held]
             try:
@@ -310,7 +310,7 @@ class Work:
 def _tasks(run: SuiteRun, case: Case, most: int | None) -> Iterator[Task]:
     """The shards that a case reads, in order."""
     for cell, samples in run.chain_data.shards(run.looked_at(case, most)).items():
-        yield Task(run, case, tuple(samples), run.claim_name(cell))
+        yield Task(run, case, tuple(samples), run.lock_name(cell))
 
 
 def _grow_in_step(tasks: Sequence[Task]) -> None:

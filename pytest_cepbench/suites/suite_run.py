@@ -114,7 +114,7 @@ class SuiteRun:
         """
         self.measures[case.key.metric].read(case, samples, self.chain_data)
 
-    def claim_name(self, cell: Cell) -> str:
+    def lock_name(self, cell: Cell) -> str:
         """The name of the lock on a shard's chains, the same in all processes of the run."""
         return digest_json([self._chains, *cell])
 

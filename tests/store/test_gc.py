@@ -59,6 +59,9 @@ def test_what_was_not_used_for_long(root: Path) -> None:
 
 def test_the_least_recently_used_goes_until_the_rest_fits(root: Path) -> None:
     """Images count; what stays is no more than was asked."""
+    size = plan(root, GcCriteria(unused_for=1000)).kept_bytes
+    assert plan(root, GcCriteria(max_size=size)).entries == ()
+    assert len(plan(root, GcCriteria(max_size=size - 1)).entries) == 1
     whole = plan(root, GcCriteria(max_size=10**9))
     assert (numbers_of(whole), whole.bytes) == ([], 0)
     going = plan(root, GcCriteria(max_size=whole.kept_bytes * 4 // 7))

@@ -119,8 +119,8 @@ def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
             list(staged.run.chain_data.shards(staged.run.looked_at(staged.cases[name])).items())
             for name in ("a-gc", "b-gc")
         ]
-        claim = work.store.locks.acquire(staged.run.claim_name(first[0]), "run")
-        assert claim is not None
+        lock = work.store.locks.acquire(staged.run.lock_name(first[0]), "run")
+        assert lock is not None
         elsewhere = {s.id for s in staged.run.looked_at(staged.cases["overall-gc"])} - {
             s.id for s in first[1]
         }
@@ -136,7 +136,7 @@ def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
         assert done.is_alive()
         assert work.progress.waiting
         assert TELLER.seen.total() >= len(elsewhere)
-        with claim:
+        with lock:
             pass
         done.join(PATIENCE)
         assert not done.is_alive()

@@ -269,7 +269,7 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers beside the client's own."""
+        """Headers in addition to the client's own."""
         return {} if self.user is None else {"Authorization": f"Basic {self.user.reveal()}"}
 
     def clean(self, text: str) -> str:

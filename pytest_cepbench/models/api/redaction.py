@@ -41,8 +41,8 @@ _HEX_GAP = re.compile(r"[\s:,-]+|0x|\\{1,4}x", re.IGNORECASE)
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _LOWER_BASE64 = _LOWER | {ord("-"): "+", ord("_"): "/"}
-"""Both alphabets of base64 are one. Letters of other case are told apart by nothing: a few more
-hits than the secret's own do no harm."""
+"""Both alphabets of base64 are one. Case is ignored: a few more hits than the secret's
+own do no harm."""
 
 _BASE64 = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+/")
 

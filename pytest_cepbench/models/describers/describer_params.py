@@ -14,7 +14,7 @@ DEFAULT_MAX_NEW_TOKENS = 512
 """Room for a full and precise description; the longest that the papers' prompts ask for is a
 paragraph. Applies where neither the spec nor the checkpoint says how long."""
 
-# Where tokens are sampled and nobody says how: transformers' values, stated so that they enter
+# Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
 _SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
 

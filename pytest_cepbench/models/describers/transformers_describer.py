@@ -2,7 +2,7 @@
 
 Images go in batches, padded on the left. Describing is greedy unless the spec says do_sample=true;
 then each image is a call of its own under its own seed, because transformers draws from the global
-generator, and the tokens of a batch would depend on who else is in it.
+generator, and the tokens of a batch would depend on its neighbours.
 """
 
 from __future__ import annotations

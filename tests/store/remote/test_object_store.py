@@ -1,0 +1,160 @@
+"""The format of shared objects, and failures in our own words."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import RedirectError, StoreError
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.remote.bucket import BucketObjects
+from pytest_cepbench.store.remote.object_store import (
+    IMAGES,
+    RESULTS,
+    StoreFailure,
+    failure_of,
+    format_of,
+    from_object,
+    marker,
+    most_bytes,
+    result_name,
+    to_object,
+    write_failure,
+)
+from pytest_cepbench.store.remote.sync import push
+from tests.store.filling import fill, key_of
+from tests.store.remote.slow import SlowFileSystem
+
+SECRET = "AKIA-secret"
+
+
+class ServerError(OSError):
+    """An error with a server's answer, as botocore's have it."""
+
+    def __init__(self, status: int, code: str = "") -> None:
+        super().__init__(SECRET)
+        self.response = {
+            "Error": {"Code": code, "Message": SECRET},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        }
+
+
+class NoCredentialsError(Exception):
+    """As botocore calls it."""
+
+
+def caused_by(cause: Exception) -> Exception:
+    """An error of a file system over one of its library."""
+    error = OSError(errno.EIO, SECRET)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (FileNotFoundError(SECRET), "absent", "it is not there"),
+        (ServerError(404, "NoSuchKey"), "absent", "it is not there (404 NoSuchKey)"),
+        (ServerError(404, "NoSuchBucket"), "bucket", "there is no such bucket"),
+        (NoCredentialsError(SECRET), "no credentials", "no credentials were found for it"),
+        (ServerError(403, "ExpiredToken"), "rejected", "(403 ExpiredToken)"),
+        (ServerError(401), "rejected", "the credentials are not accepted (401)"),
+        (ServerError(301), "region", "it is in another region (301)"),
+        (ServerError(400, "AuthorizationHeaderMalformed"), "region", "it is in another region"),
+        (ServerError(403, "AccessDenied"), "forbidden", "access is denied (403 AccessDenied)"),
+        (PermissionError(SECRET), "forbidden", "access is denied"),
+        (OSError(errno.EROFS, SECRET), "forbidden", "access is denied"),
+        (OSError(errno.ENOSPC, SECRET), "full", "no space is left there"),
+        (OSError(errno.ECONNRESET, SECRET), "no answer", "it does not answer"),
+        (TimeoutError(SECRET), "no answer", "it does not answer"),
+        (ServerError(503, "SlowDown"), "no answer", "it answers with an error (503 SlowDown)"),
+        (caused_by(ServerError(503)), "no answer", "it answers with an error (503)"),
+        (RedirectError("https://other.org"), "redirect", "it points to https://other.org"),
+        (ServerError(418), "unknown", "it cannot be used (418)"),
+        (ValueError(SECRET), "unknown", "it cannot be used (ValueError)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_error_is_a_failure_without_secrets(error: Exception, kind: str, message: str) -> None:
+    """Its kind decides what is tried again, and whether the whole store is given up."""
+    failure = failure_of(error)
+    assert failure.kind == kind
+    assert message in failure.message
+    assert SECRET not in failure.message
+    assert failure.transient == (kind in ("no answer", "unknown"))
+    assert failure.affects_all == (kind not in ("absent", "unknown"))
+
+
+def test_what_is_absent_when_it_is_written_is_the_bucket() -> None:
+    """The object cannot be what is missing; other failures stay what they are."""
+    assert write_failure(failure_of(FileNotFoundError())).kind == "bucket"
+    full = StoreFailure("full", "no space is left there")
+    assert write_failure(full) is full
+
+
+@pytest.mark.parametrize(
+    ("data", "version"),
+    [
+        (marker(), 1),
+        (b'{"format": 2}', 2),
+        (b'{"format": "1"}', None),
+        (b"[1]", None),
+        (b"{", None),
+        (b"\xff", None),
+        (b"[" * 100_000, None),
+    ],
+    ids=["ours", "newer", "text", "list", "cut", "bytes", "deep"],
+)
+def test_the_format_in_a_marker(data: bytes, version: int | None) -> None:
+    """None for whatever is no marker."""
+    assert format_of(data) == version
+
+
+def test_a_row_comes_back_from_its_object() -> None:
+    """Another format, or other bytes, are refused."""
+    row = ("key", "text", b"payload", "{}", 1.5, b"seal")
+    data = to_object(row)
+    assert from_object("key", data) == row
+    for other in (b"", data[:-1], data.replace(b"\x96\x01", b"\x96\x02"), b"\x91" * 100_000):
+        with pytest.raises(ValueError, match=r"it cannot be read|it has format 2"):
+            from_object("key", other)
+
+
+def test_images_may_be_larger_than_results() -> None:
+    """By the folder of their names."""
+    assert most_bytes(f"{RESULTS}/ab/abc") < most_bytes(f"{IMAGES}/ab/abc.webp")
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"), [(ValueError(SECRET), False), (PermissionError(), True)]
+)
+def test_a_push_ends_where_all_other_objects_would_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *, ends: bool
+) -> None:
+    """And goes on where only one does; it says how many were uploaded, or which were not."""
+    monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
+    SlowFileSystem.reset()
+    fill(tmp_path, range(1))
+    bad = result_name(key_of("text 0"))
+    write = SlowFileSystem._pipe_file
+
+    async def fail(self: Any, path: str, value: bytes, **options: Any) -> None:
+        if path.endswith(bad):
+            raise error
+        await write(self, path, value, **options)
+
+    monkeypatch.setattr(SlowFileSystem, "_pipe_file", fail)
+    objects = BucketObjects(SlowFileSystem(skip_instance_cache=True), "lib", "the store")
+    monkeypatch.setattr(objects, "list", lambda _: {})
+    with ReadonlyStore(tmp_path, "own") as reader:
+        if ends:
+            with pytest.raises(StoreError, match=r"access is denied.*; 2 results were uploaded"):
+                push(reader, objects)
+        else:
+            summary = push(reader, objects)
+            assert (summary.results, summary.present) == (2, 0)
+            assert summary.failed == {key_of("text 0"): "it cannot be used (ValueError)"}
+    SlowFileSystem.reset()

@@ -1,0 +1,78 @@
+"""Values of options: names before specs, pairs, counts, URLs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.option_values import (
+    at_least_one,
+    is_url,
+    named_specs,
+    split_name,
+    split_pair,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nightly=hf:org/model", ("nightly", "hf:org/model")),
+        ("v2_a-b=shapes:describer?x=1", ("v2_a-b", "shapes:describer?x=1")),
+        ("openai:m?base_url=http://host", (None, "openai:m?base_url=http://host")),
+        ("Name=spec", (None, "Name=spec")),
+        ("=spec", (None, "=spec")),
+        ("name=", (None, "name=")),
+        ("spec", (None, "spec")),
+    ],
+)
+def test_a_name_stands_before_the_first_equals_sign(
+    text: str, expected: tuple[str | None, str]
+) -> None:
+    """Only of lower-case letters, digits, - and _; a spec may hold equals signs itself."""
+    assert split_name(text) == expected
+
+
+def test_an_existing_path_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder such as `lr=3` is a checkpoint and no name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=3").mkdir()
+    assert split_name("lr=3") == (None, "lr=3")
+    assert split_name("lr=4") == ("lr", "4")
+
+
+def test_the_last_spec_of_a_name_counts() -> None:
+    """As with other options that are given twice."""
+    assert named_specs(["a", "x=b", "c", "x=d", "y=e"]) == ("c", {"x": "d", "y": "e"})
+    assert named_specs([]) == (None, {})
+
+
+@pytest.mark.parametrize("text", ["photos", "=photos", "folder=", "="])
+def test_half_a_pair_is_refused(text: str) -> None:
+    """The message quotes the option and the text."""
+    with pytest.raises(ValueError, match=rf"--cep-data {text!r}: NAME=PATH is expected"):
+        split_pair(text, "--cep-data")
+    assert split_pair("folder=a=b", "--cep-data") == ("folder", "a=b")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "many", "²"])
+def test_a_count_is_at_least_one(text: str) -> None:
+    """The message quotes the option and the text."""
+    with pytest.raises(ValueError, match=rf"--runs {text!r}: a number of at least 1 is expected"):
+        at_least_one(text, "--runs")
+    assert at_least_one("1", "--runs") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["s3://bucket/lib", "HTTPS://host", "simplecache::s3://b", "file:///x"]
+)
+def test_a_url_has_a_protocol(text: str) -> None:
+    """Chained ones of fsspec as well."""
+    assert is_url(text)
+
+
+@pytest.mark.parametrize("text", ["lib", "/mnt/lib", "C:/lib", "a/b://c", "3://x", ""])
+def test_a_path_is_no_url(text: str) -> None:
+    """A colon alone makes none."""
+    assert not is_url(text)
