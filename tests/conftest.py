@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
+# A run of pytest in this process forgets what it imported, and these cannot be imported twice.
+import numpy as np  # noqa: F401
+import scipy.special
+import scipy.stats  # noqa: F401
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no bug
