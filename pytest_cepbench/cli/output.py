@@ -156,9 +156,16 @@ def to_markdown(sections: Sequence[Section]) -> str:
 
 
 def short(name: str) -> str:
-    """A name on one line, from its end, as long as tables take it."""
+    """A name on one line, from its end, in at most LONGEST_NAME columns of a terminal."""
+    from rich.cells import cell_len
+
     clean = printable(name, 10_000)
-    return clean if len(clean) <= LONGEST_NAME else f"...{clean[3 - LONGEST_NAME :]}"
+    if cell_len(clean) <= LONGEST_NAME:
+        return clean
+    end = clean[3 - LONGEST_NAME :]
+    while cell_len(end) > LONGEST_NAME - 3:
+        end = end[1:]
+    return f"...{end}"
 
 
 def _wrapped(line: str, width: int) -> list[str]:

@@ -6,6 +6,7 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from pytest_cepbench.cli.output import LONGEST_NAME, Section, Table, short, to_markdown, to_text
 
@@ -25,7 +26,7 @@ def test_no_line_is_wider_than_the_terminal(table: Table, width: int) -> None:
     """Columns that find no room go below; every line stays printable."""
     text = to_text([Section("title", ("a line " * 40, table))], width)
     lines = text.split("\n")
-    assert max(map(len, lines)) <= width
+    assert max(map(cell_len, lines)) <= width
     assert all(line.isprintable() for line in lines)
 
 

@@ -74,10 +74,14 @@ def test_nothing_heavy_is_imported(
         ours = {name for name in modules if name.startswith("pytest_cepbench.")}
         assert {name.split(".")[1] for name in ours} <= {
             "plugin",
+            "evaluation",
             "errors",
             "files",
             "option_values",
             "escapes",
+        }
+        assert {name for name in ours if name.startswith("pytest_cepbench.evaluation.")} <= {
+            f"pytest_cepbench.evaluation.{name}" for name in ("settings", "run_context", "run_result")
         }
 
 
