@@ -81,7 +81,8 @@ def test_nothing_heavy_is_imported(
             "escapes",
         }
         assert {name for name in ours if name.startswith("pytest_cepbench.evaluation.")} <= {
-            f"pytest_cepbench.evaluation.{name}" for name in ("settings", "run_context", "run_result")
+            f"pytest_cepbench.evaluation.{name}"
+            for name in ("settings", "run_context", "run_result")
         }
 
 
