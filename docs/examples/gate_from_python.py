@@ -3,11 +3,7 @@
 docs/python-api.md explains `gate_checkpoint` and its result.
 """
 
-import sys
-
 from pytest_cepbench import gate_checkpoint
-
-sys.path.append("my-suite")  # pytest does this by itself: the suite's loader lies there
 
 accepted = gate_checkpoint("my-suite", model="python:my_models:describer", snapshot_update=True)
 print(f"accepted {len(accepted.changed)} baselines")

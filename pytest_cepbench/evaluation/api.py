@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -30,6 +31,7 @@ from pytest_cepbench.evaluation.run_result import (
     write_run_reports,
 )
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+from pytest_cepbench.files import read_text
 from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
@@ -102,10 +104,27 @@ def gate_checkpoint(
     files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
     evaluator = Evaluator(RunContext(settings))
     try:
-        return _gate(evaluator, files, update=snapshot_update, report="report" in options)
+        with _importable(files):
+            return _gate(evaluator, files, update=snapshot_update, report="report" in options)
     finally:
         evaluator.close()
         evaluator.context.remove_folder()
+
+
+@contextmanager
+def _importable(files: Sequence[Path]) -> Iterator[None]:
+    """Modules of `python:` models and loaders may lie beside their suite, or here, as under pytest."""
+    folders = dict.fromkeys(
+        str(folder) for folder in (*(file.parent for file in files), Path.cwd())
+    )
+    added = [folder for folder in folders if folder not in sys.path]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for folder in added:
+            with suppress(ValueError):  # the caller's own code may have removed it
+                sys.path.remove(folder)
 
 
 def _settings(options: GateOptions, root: Path) -> RunSettings:
@@ -154,7 +173,7 @@ def _is_suite(path: Path) -> bool:
     if path.name == FILE_NAME:
         return True
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text(path))
     except (OSError, ValueError):
         return True
     return {"name", "metrics"} <= table.keys()

@@ -203,6 +203,27 @@ def test_a_wrong_option_is_said(
     assert message in str(raised.value)
 
 
+def test_modules_beside_a_suite_are_importable_while_it_runs(project: Path) -> None:
+    """As under pytest, and no longer: the path of the caller is as it was."""
+    (project / SUITE).with_name("models_beside_the_suite.py").write_text(
+        "from pytest_cepbench.datasets.shapes import Degradation\n"
+        "from pytest_cepbench.models.rule_based import ShapesDescriber\n"
+        "class Describer(ShapesDescriber):\n"
+        "    fingerprint = 'beside/1'\n"
+        "def describer():\n"
+        "    return Describer(Degradation())\n"
+    )
+    before = list(sys.path)
+
+    result = gate_checkpoint(
+        SUITE, model="python:models_beside_the_suite:describer", role="describer", samples=4
+    )
+
+    assert result.cases
+    assert "error" not in {case.verdict for case in result.cases}
+    assert sys.path == before
+
+
 def test_a_folder_without_suites_is_an_error(tmp_path: Path) -> None:
     """Nothing to gate is never a pass."""
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
