@@ -53,6 +53,7 @@ def test_contents_are_replaced_made_and_removed(tmp_path: Path) -> None:
     assert recover(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> None:
     """Killed before its first, second, ... change: what comes next puts it right and says so."""
     number, ends = 0, set()

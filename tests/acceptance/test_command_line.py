@@ -15,7 +15,7 @@ from tests.acceptance.conftest import Checkpoint
 from tests.acceptance.suites.project import assert_none_lost
 from tests.acceptance.suites.warm import run_pytest
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 INI = """\
 [pytest]

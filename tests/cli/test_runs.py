@@ -70,6 +70,7 @@ def test_what_was_accepted_elsewhere_holds(elsewhere: Home, ran: Path, tmp_path:
     assert verdicts == {"held"}
 
 
+@pytest.mark.slow
 def test_pruning_follows_the_suite(elsewhere: Home, ran: Path, tmp_path: Path) -> None:
     """A metric that the suite has no more is found by a whole run, and by no part of one."""
     elsewhere.command("accept", "r.json", "--reason=the first")

@@ -116,6 +116,7 @@ def test_a_second_run_asks_no_model(home: Home) -> None:
     assert {**first, "effort": None} == {**second, "effort": None}
 
 
+@pytest.mark.slow
 def test_another_study_goes_on_from_the_store(home: Home) -> None:
     """Seed 0 of one study is the generator of another: only what is new is computed."""
     home.study("seeds", ".", "--seeds=0,1")

@@ -226,6 +226,7 @@ def test_loader_of_the_page_loads(tmp_path: Path) -> None:
     assert dataset.categories == ("fog", "rain")
 
 
+@pytest.mark.slow
 def test_text_first_suite_of_the_example(tmp_path: Path) -> None:
     """The example's suite also plays from its texts, as the page on suites says."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True, ignore=_NO_CACHES)

@@ -92,6 +92,7 @@ def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_p
     )
 
 
+@pytest.mark.slow
 def test_further_accepted_steps_leave_the_anchor_where_it_was(
     second: ScoredProject, tmp_path: Path
 ) -> None:

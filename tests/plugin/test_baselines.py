@@ -94,6 +94,7 @@ def test_baselines_elsewhere(toy: Project, tmp_path: Path) -> None:
     assert toy.run_here(f"--cep-baselines={place}", "-k", "color").ret == pytest.ExitCode.OK
 
 
+@pytest.mark.slow
 def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
     """With `--snapshot-update-new-only` a regression still fails, and then nothing is written."""
     (new,) = (accepted.baselines / "toy").glob("color-gc-*")

@@ -54,6 +54,7 @@ def test_a_clear_drop_ends_at_the_first_look(accepted: ScoredProject, tmp_path: 
     assert len(calls.read_text()) == 200
 
 
+@pytest.mark.slow
 def test_workers_look_as_often(accepted: ScoredProject) -> None:
     """25, 50, 100, 200 samples, on two workers as in one process, with the same bounds."""
     ended = accepted.run("-n", "2", MORE, VAGUE, "-k", "gc")

@@ -151,6 +151,7 @@ def test_every_way_to_run_finds_the_same(
         assert WORDS.get(name, verdict.upper()) in lines[0].split()
 
 
+@pytest.mark.slow
 def test_letters_on_two_workers(accepted: ScoredProject) -> None:
     """The same letters in whatever order the workers report."""
     ended = accepted.run("-n", "2", "-W", "default", CANDIDATE)

@@ -158,6 +158,7 @@ def test_play(detector):
     )
 
 
+@pytest.mark.slow
 def test_further_encoders_by_name(project: Project) -> None:
     """`--encoder a=... --encoder b=...`: each takes its own seat, the unnamed one the usual seat."""
     project.suite(DRIFT)

@@ -60,6 +60,7 @@ def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> No
     assert SECRET not in json.dumps(project.report())
 
 
+@pytest.mark.slow
 def test_runners_share_a_mounted_folder(toy: Project) -> None:
     """Each reads what was there, and adds what it computes."""
     shared = ("--cep-publish=lib", "--model=shapes:")

@@ -76,6 +76,7 @@ def test_means_over_models() -> None:
     assert mean_spread([]) == (None, None)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[st.integers(0, 20)] * 3), min_size=3, max_size=9))
 def test_agreement_is_scipys(rows: list[tuple[int, int, int]]) -> None:
     """Matrix and mean of pairs are SciPy's; a constant column leaves the mean undefined."""

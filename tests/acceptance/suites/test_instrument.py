@@ -9,6 +9,9 @@ import pytest
 from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked
 
+pytestmark = pytest.mark.slow
+
+
 PERFECT = Cast(model="shapes:", samples=2)
 
 FORGETFUL = Cast(model="shapes:?miss=0.4", samples=2)
@@ -28,7 +31,6 @@ def gated(make_project: MakeProject) -> Gated:
     return Gated(project, project.accept(PERFECT))
 
 
-@pytest.mark.slow
 def test_perfect_models_lose_nothing(gated: Gated) -> None:
     """Every similarity and share is 1, every distance and failure rate 0, in all three suites.
 
@@ -47,7 +49,6 @@ def test_the_same_describer_holds_without_a_model(gated: Gated) -> None:
     assert_held_unasked(gated.project.run(PERFECT), len(gated.run.cases))
 
 
-@pytest.mark.slow
 def test_a_describer_that_forgets_objects_regresses_in_every_suite(gated: Gated) -> None:
     """GC, SIM, FID, MCD of every mapping, MGG: none of the means is the accepted one."""
     run = gated.project.run(FORGETFUL)

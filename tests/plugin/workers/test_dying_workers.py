@@ -105,6 +105,7 @@ def test_what_was_judged_is_not_judged_twice(accepted: Project, when: str, fate:
     assert (accepted.path / "junit.xml").read_text().count("<testcase ") == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DEATHS)
 def test_a_dead_worker_spares_the_baselines(accepted: Project, how: str) -> None:
     """An update leaves baselines and anchors, byte for byte; none is made or deleted.
@@ -138,6 +139,7 @@ def test_a_dead_worker_spares_the_baselines(accepted: Project, how: str) -> None
     assert len(document["cases"]) == 10
 
 
+@pytest.mark.slow
 def test_a_dead_worker_accepts_nothing_new(toy: Project) -> None:
     """What was measured in a broken run becomes no baseline where there was none either."""
     _dies(toy, "killed")

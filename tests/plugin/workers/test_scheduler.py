@@ -61,6 +61,7 @@ def _workers(result: pytest.RunResult) -> dict[str, set[str]]:
     return seen
 
 
+@pytest.mark.slow
 def test_the_metrics_of_a_category_are_judged_by_one_worker(project: Project) -> None:
     """No category is split over workers, and both judge some; also where no model is named."""
     project.suite(TWO_METRICS)

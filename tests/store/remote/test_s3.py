@@ -163,6 +163,7 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     assert "\n" not in message
 
 
+@pytest.mark.slow
 def test_a_bucket_that_cannot_be_written_is_one_line(
     tmp_path: Path, owner: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
