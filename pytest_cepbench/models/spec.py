@@ -59,7 +59,7 @@ def parse_spec(text: str) -> ModelSpec:
     body, _, query = text.partition("?")
     scheme, colon, rest = body.partition(":")
     if colon and scheme not in SCHEMES and nearest_name(scheme, SCHEMES, cutoff=0.75):
-        msg = f"model spec '{scheme}:...': {unknown_name('scheme', scheme, SCHEMES)}"
+        msg = f"model spec '{scheme}:...': {unknown_name('scheme', scheme, filter(None, SCHEMES))}"
         raise SpecError(msg)
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body

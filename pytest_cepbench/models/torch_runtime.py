@@ -154,8 +154,11 @@ def threads_set_by_user() -> bool:
 
 
 def set_threads(threads: int | None) -> None:
-    """Let torch use this many CPU threads in this process; None leaves its choice."""
-    if threads is not None:
+    """Let torch, where it is installed, use this many CPU threads in this process.
+
+    threads: None leaves torch its choice.
+    """
+    if threads is not None and util.find_spec("torch") is not None:
         bound_spinning()
         import torch
 

@@ -152,6 +152,17 @@ def test_a_helper_ends_with_its_run(slow: Project, end: signal.Signals) -> None:
     assert 0 < again < 8 * 4 * 2, "what the interrupted run had stored is not asked again"
 
 
+def test_models_without_torch_are_helped_where_it_is_not_installed(toy: Project) -> None:
+    """The embedded models need neither torch nor its number of threads."""
+    toy.write(
+        "conftest.py", "import sys\n\nsys.modules['torch'] = None  # as if it were not there\n"
+    )
+
+    ended = toy.pytester.runpytest_subprocess(HELPED, "--snapshot-update")
+
+    assert ended.ret == pytest.ExitCode.OK
+
+
 def test_a_number_is_expected(toy: Project) -> None:
     """What is neither auto nor a number is a usage error that says so."""
     result = toy.run_here("--cep-helpers=many")
