@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
-from pytest_cepbench.cli.parsing import read_trial
+from pytest_cepbench.cli.questions import read_trial
 from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text

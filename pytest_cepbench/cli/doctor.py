@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
-from pytest_cepbench.cli.parsing import read_trial
+from pytest_cepbench.cli.questions import read_trial
 from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.totals import usage_line

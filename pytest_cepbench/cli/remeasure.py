@@ -14,7 +14,7 @@ from shutil import copymode
 from msgspec.structs import replace
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, complain, show, tell
-from pytest_cepbench.cli.parsing import fixed_roles, read_count, read_data, suite_file
+from pytest_cepbench.cli.questions import fixed_roles, read_count, read_data, suite_file
 from pytest_cepbench.cli.results import RunReport
 from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.errors import SpecError, SuiteError
@@ -22,7 +22,7 @@ from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.formatting import counted
+from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.remeasurement import (
     AcceptedCheckpoint,

@@ -34,10 +34,10 @@ from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
 from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
-from pytest_cepbench.report.formatting import counted
+from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import Wanted, export_store
-from pytest_cepbench.store.gc import GcCriteria, choose, collect
+from pytest_cepbench.store.garbage_collection import GcCriteria, choose, collect
 from pytest_cepbench.store.merge import FolderSource, TarSource, merge
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects

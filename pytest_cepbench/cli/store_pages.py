@@ -13,8 +13,8 @@ import msgspec
 
 from pytest_cepbench.cli.output import Section, Table
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.report.formatting import counted
-from pytest_cepbench.store.gc import Collection, GcCriteria, GcSummary
+from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.store.garbage_collection import Collection, GcCriteria, GcSummary
 from pytest_cepbench.store.merge import MergeSummary
 from pytest_cepbench.store.remote.sync import PushSummary, RemoteReport
 from pytest_cepbench.store.side_tables import DAY_SECONDS

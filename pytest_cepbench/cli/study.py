@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
-from pytest_cepbench.cli.parsing import read_question
+from pytest_cepbench.cli.questions import read_question
 from pytest_cepbench.cli.session import import_from, measured
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.report.text import number

@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.folder import ROOT_CATEGORY
 from pytest_cepbench.datasets.json_files import read_json
 from pytest_cepbench.datasets.paths import only_file, some_of
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
-from pytest_cepbench.datasets.tables import TableRow, read_rows
+from pytest_cepbench.datasets.table_files import TableRow, read_rows
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pytest_cepbench.datasets.json_files import read_json, read_json_lines
 from pytest_cepbench.datasets.paths import images_by_stem, only_file, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.tables import TableRow, read_rows
+from pytest_cepbench.datasets.table_files import TableRow, read_rows
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 VERSION = 1

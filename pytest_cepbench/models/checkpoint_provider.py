@@ -24,6 +24,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     parse_header,
     readable_files,
 )
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
     UNIFIED_ROLES,
     BindContext,
@@ -32,7 +33,6 @@ from pytest_cepbench.models.protocols import (
     is_unified,
 )
 from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require, resolve_device, resolve_dtype
 
 Adapter = Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]

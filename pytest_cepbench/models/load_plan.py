@@ -16,8 +16,8 @@ from pytest_cepbench.models.checkpoints import (
     stored_precision,
 )
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import (
     bound_spinning,
     library_versions,

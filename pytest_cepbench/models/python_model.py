@@ -32,6 +32,7 @@ from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.detectors.transformers_detector import Queries
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
     CODE,
     SHORT_FINGERPRINT,
@@ -48,7 +49,6 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.source_code import source_of
-from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "python/1"
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pytest_cepbench.errors import CepError, SpecError
 
 if TYPE_CHECKING:
+    from pytest_cepbench.models.model_spec import ModelSpec
     from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-    from pytest_cepbench.models.spec import ModelSpec
 
 PRESET, REPLAY = "preset", "replay"
 

@@ -28,6 +28,7 @@ from pytest_cepbench.datasets.shapes import (
 from pytest_cepbench.datasets.shapes.look import SIDE
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, SpecError, unknown_name
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import (
     BoundRole,
     FloatArray,
@@ -36,7 +37,6 @@ from pytest_cepbench.models.protocols import (
     RoleName,
 )
 from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 ADAPTER = "shapes/1"
 

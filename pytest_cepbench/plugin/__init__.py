@@ -43,7 +43,7 @@ from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.plugin.workers.devices import Leases
+    from pytest_cepbench.plugin.workers.device_leases import Leases
 
 # pytest finds fixtures as names of a plugin's module.
 __all__ = [
@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
         controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
             with _usage_errors():
-                from pytest_cepbench.plugin.workers.devices import plan_leases
+                from pytest_cepbench.plugin.workers.device_leases import plan_leases
 
                 config.stash[_LEASES] = plan_leases(config, settings)
             config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter

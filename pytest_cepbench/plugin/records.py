@@ -191,7 +191,7 @@ def pytest_report_teststatus(
     if (report.when == "teardown" and report.passed) or report.outcome not in _OUTCOMES:
         return None
     from pytest_cepbench.plugin.ledger import read_results
-    from pytest_cepbench.report.formatting import word_of
+    from pytest_cepbench.report.number_format import word_of
 
     results = [result for _, result in read_results(payload)]
     worst = next((result for result in results if not result.passes), results[-1])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_cepbench.gate.sensitivity import Range
-from pytest_cepbench.report.formatting import (
+from pytest_cepbench.report.number_format import (
     between,
     name_of,
     number,

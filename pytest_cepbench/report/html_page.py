@@ -22,7 +22,7 @@ from pytest_cepbench.report.case_table import (
     looks_of,
     settings_of,
 )
-from pytest_cepbench.report.formatting import between, number, word_of
+from pytest_cepbench.report.number_format import between, number, word_of
 from pytest_cepbench.report.plots import COURSE, INTERVAL, course_points, interval_plot, reach_of
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_cepbench.report.formatting import printable
+from pytest_cepbench.report.number_format import printable
 from pytest_cepbench.report.result import CaseResult
 
 PREFIX = "cepbench_"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import HEADS, cells_of, range_shown
-from pytest_cepbench.report.formatting import name_of, printable
+from pytest_cepbench.report.number_format import name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import counts_line, effort_line, error_lines, improvement_line

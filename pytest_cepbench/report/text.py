@@ -15,7 +15,7 @@ from pytest_cepbench.report.case_table import (
     range_shown,
     settings_of,
 )
-from pytest_cepbench.report.formatting import between, name_of, number, printable
+from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
 

@@ -8,7 +8,7 @@ from math import fsum
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report.formatting import counted, percent
+from pytest_cepbench.report.number_format import counted, percent
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.suites.cases import POOLED
 

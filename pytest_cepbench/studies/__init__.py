@@ -1,8 +1,7 @@
 """Studies: how far a suite's numbers move with the seed, the generator, the encoder or the length."""
 
-from pytest_cepbench.studies.preparation import PreparedStudy, prepare_study
+from pytest_cepbench.studies.prepared_study import PreparedStudy, prepare_study
 from pytest_cepbench.studies.runner import run_study
-from pytest_cepbench.studies.spec import Named, StudyName, StudySpec
 from pytest_cepbench.studies.study_result import (
     Column,
     Grid,
@@ -14,6 +13,7 @@ from pytest_cepbench.studies.study_result import (
     VariantAgreement,
     Weighting,
 )
+from pytest_cepbench.studies.study_spec import Named, StudyName, StudySpec
 
 __all__ = [
     "Column",

@@ -18,8 +18,7 @@ from pytest_cepbench.metrics.correlation import (
 )
 from pytest_cepbench.metrics.student_t import t_quantile
 from pytest_cepbench.metrics.variability import spread_of
-from pytest_cepbench.studies.preparation import PreparedStudy
-from pytest_cepbench.studies.spec import StudyName
+from pytest_cepbench.studies.prepared_study import PreparedStudy
 from pytest_cepbench.studies.study_result import (
     ChainAgreement,
     Grid,
@@ -28,6 +27,7 @@ from pytest_cepbench.studies.study_result import (
     VariantAgreement,
     Weighting,
 )
+from pytest_cepbench.studies.study_spec import StudyName
 from pytest_cepbench.studies.variants import LAST
 from pytest_cepbench.suites import Case
 

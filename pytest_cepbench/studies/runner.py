@@ -12,7 +12,7 @@ from pytest_cepbench.metrics.length_bands import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.grids import CONFIDENCE, Results, make_grids, make_weightings
-from pytest_cepbench.studies.preparation import PreparedStudy, StudyRun
+from pytest_cepbench.studies.prepared_study import PreparedStudy, StudyRun
 from pytest_cepbench.studies.study_result import Column, LengthStatistics, Study, StudyUsage
 from pytest_cepbench.studies.variants import remarks
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun

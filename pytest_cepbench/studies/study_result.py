@@ -10,7 +10,7 @@ from pytest_cepbench.metrics.length_bands import WordStatistics
 from pytest_cepbench.metrics.ranks import shared_ranks
 from pytest_cepbench.metrics.variability import ModelVariability
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.studies.spec import Named, StudyName
+from pytest_cepbench.studies.study_spec import Named, StudyName
 
 SHOWN_DECIMALS = 4
 """Of values in the tables of a study."""

@@ -11,7 +11,7 @@ import msgspec
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
 from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.studies.spec import StudySpec
+from pytest_cepbench.studies.study_spec import StudySpec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.measure_options import FailuresTable, SimilarityTable

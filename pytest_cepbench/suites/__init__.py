@@ -6,7 +6,7 @@ from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
 from pytest_cepbench.suites.model_options import RoleChoices, assigned_role
 from pytest_cepbench.suites.model_pool import ModelPool
-from pytest_cepbench.suites.preparation import (
+from pytest_cepbench.suites.prepared_suite import (
     PreparedSuite,
     load_prepared_suite,
     prepare_suite,

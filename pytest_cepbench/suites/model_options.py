@@ -9,9 +9,9 @@ from typing import Literal
 
 from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.registry import PRESET, REPLAY, detect
-from pytest_cepbench.models.spec import ModelSpec, parse_spec
 
 Part = RoleName | Literal["unified"]
 """What a model under test can be told to play: a role, or both of a unified model."""

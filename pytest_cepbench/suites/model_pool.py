@@ -10,9 +10,9 @@ from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 

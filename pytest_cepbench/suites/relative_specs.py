@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.models.registry import PRESET
-from pytest_cepbench.models.spec import ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.model_options import RoleChoices
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
 
 CONTEXT = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
 """Hashes every file anew and keeps torch to one thread."""

@@ -12,8 +12,8 @@ from pytest_cepbench.models.describers.describer_params import DescriberParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model
-from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import VIT, write_checkpoint
 
 

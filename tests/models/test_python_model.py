@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
     UNIFIED_ROLES,
     BindContext,
@@ -21,7 +22,6 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.python_model import _make, roles_of
 from pytest_cepbench.models.registry import bind, detect
-from pytest_cepbench.models.spec import parse_spec
 
 MODULE = """
 class Captioner:

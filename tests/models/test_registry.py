@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, BindContext, RoleName
 from pytest_cepbench.models.registry import SCHEMES, Provider, Scheme, bind, detect
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.plugin.options import OPTIONS
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
@@ -88,7 +88,7 @@ def test_binding_imports_no_model_library(tmp_path: Path) -> None:
 import sys
 from pytest_cepbench.models.protocols import BindContext
 from pytest_cepbench.models.registry import bind, detect
-from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.model_spec import parse_spec
 spec = parse_spec({str(folder)!r})
 detect(spec)
 bound = bind(spec, "describer", BindContext(lambda path: path.name))

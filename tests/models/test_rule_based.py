@@ -25,6 +25,7 @@ from pytest_cepbench.datasets.shapes import (
 )
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
     BoundRole,
     Describer,
@@ -35,7 +36,6 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import bind_shapes
-from pytest_cepbench.models.spec import parse_spec
 
 STEPS = 3
 LEVELS = (0.05, 0.1, 0.2, 0.4)

@@ -43,6 +43,7 @@ from pytest_cepbench.chains.validation import (
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
     Battle,
     BindContext,
@@ -52,7 +53,6 @@ from pytest_cepbench.models.protocols import (
     Reply,
 )
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import release_memory
 
 _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")

@@ -47,9 +47,9 @@ from pytest_cepbench.errors import (
     ModelError,
     StoppedError,
 )
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, bind
-from pytest_cepbench.models.spec import ModelSpec
 
 PREFETCH = 2
 """Batches that an actor has at most: one that it works on, one that is on its way there."""

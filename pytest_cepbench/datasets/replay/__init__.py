@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_cepbench.datasets.paths import list_folder, some_of
 from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
+from pytest_cepbench.datasets.replay.mmgenbench_tables import MMGENBENCH
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
-from pytest_cepbench.datasets.replay.tables import MMGENBENCH
 from pytest_cepbench.errors import DatasetError, SpecError, unknown_name
 
 __all__ = ["LAYOUTS", "Artifact", "Layout", "Replay", "Start", "open_replay"]

@@ -29,7 +29,7 @@ from pytest_cepbench.metrics.geneval.detections import (
     objects_by_class,
     queries,
 )
-from pytest_cepbench.metrics.geneval.evaluator import (
+from pytest_cepbench.metrics.geneval.prompt_check import (
     PromptResult,
     ToColor,
     judge,

@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.errors import ModelError, SpecError, unknown_name
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 IMAGE_FORMATS = ("png", "webp")
 """In which images can be sent; both are lossless."""

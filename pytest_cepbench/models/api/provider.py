@@ -23,9 +23,9 @@ from pytest_cepbench.models.api.redaction import refuse_secrets
 from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator, ApiJudge
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
-from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "openai-api/1"
 

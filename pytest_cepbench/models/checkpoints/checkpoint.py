@@ -25,8 +25,8 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
 from pytest_cepbench.models.checkpoints.hub import INDEX_FILES, fetch_files, fetch_index, is_hub_id
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 _INDEXES = (*INDEX_FILES, MODULES_FILE)
 

@@ -18,8 +18,8 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.describers.describer_params import DescriberParams, generation_settings
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import (
     is_out_of_memory,
     quiet,

@@ -7,8 +7,8 @@ from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.classes_detector import bind_boxes
 from pytest_cepbench.models.detectors.mask2former_detector import bind_mask2former
 from pytest_cepbench.models.detectors.owl_detector import bind_owl
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.spec import ModelSpec
 
 _ADAPTERS = {
     "owlv2": bind_owl,

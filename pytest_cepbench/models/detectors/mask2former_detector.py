@@ -31,8 +31,8 @@ from pytest_cepbench.models.detectors.transformers_detector import (
     load_parts,
 )
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pytest_cepbench.models.encoders.sentence_transformers_encoder import (
 )
 from pytest_cepbench.models.encoders.timm_encoder import bind_timm
 from pytest_cepbench.models.encoders.transformers_encoder import bind_transformers
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.spec import ModelSpec
 
 _ADAPTERS = {
     "transformers": bind_transformers,

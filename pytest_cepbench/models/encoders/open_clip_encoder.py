@@ -12,9 +12,9 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.vectors import EncoderParams, to_pixels, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights

@@ -19,9 +19,9 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.encoders.vectors import EncoderParams, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading, no_random_weights
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights

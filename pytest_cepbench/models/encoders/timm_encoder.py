@@ -24,9 +24,9 @@ from pytest_cepbench.models.encoders.vectors import (
     to_vectors,
 )
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights
 

@@ -18,9 +18,9 @@ from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.vectors import EncoderParams, reads_no_texts, to_vectors
 from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import explained, from_pretrained, loading, refuse_missing
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS, quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights

@@ -34,9 +34,9 @@ from pytest_cepbench.models.encoders.weights_file import (
     plan_file,
 )
 from pytest_cepbench.models.load_plan import LoadPlan, check_placement
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
 from pytest_cepbench.models.safe_loading import loading
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import own_memory
 

@@ -11,9 +11,9 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.load_plan import LoadPlan, Placement, bind_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Encoder, RoleName
 from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require, resolve_device, resolve_dtype
 
 _VERSION = 1

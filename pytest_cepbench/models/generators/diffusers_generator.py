@@ -21,9 +21,9 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 from pytest_cepbench.models.weight_checks import take_weights

@@ -25,9 +25,9 @@ from pytest_cepbench.models.describers.transformers_describer import (
     bind_describer,
     stored_settings,
 )
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike, RoleName
 from pytest_cepbench.models.safe_loading import explained
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.unified.image_decoder import ImageDecoder
 

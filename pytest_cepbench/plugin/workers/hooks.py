@@ -23,7 +23,7 @@ from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.serialization import to_wire
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.workers.devices import Leases
+    from pytest_cepbench.plugin.workers.device_leases import Leases
 
 _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 _COUNTED = pytest.StashKey[str]()
@@ -38,7 +38,7 @@ _COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as the models that were named have room for."""
     from pytest_cepbench.errors import CepError
-    from pytest_cepbench.plugin.workers.devices import count_workers
+    from pytest_cepbench.plugin.workers.device_leases import count_workers
 
     settings = settings_of(config)
     set_by_hand = _COUNT in os.environ or config.option.numprocesses == "logical"
@@ -57,7 +57,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and config.getoption("tx", None):
-        from pytest_cepbench.plugin.workers.devices import plan_leases
+        from pytest_cepbench.plugin.workers.device_leases import plan_leases
 
         config.stash[_LEASES] = plan_leases(config, controller.settings)
 
@@ -75,7 +75,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
     """Lease devices and cores to workers, and watch whether the run is to stop."""
     leases = config.stash.get(_LEASES, None)
     if leases is not None:
-        from pytest_cepbench.plugin.workers.devices import apply_leases
+        from pytest_cepbench.plugin.workers.device_leases import apply_leases
 
         apply_leases(leases, specs)
     config.pluginmanager.register(StopSignal(config), "cepbench_stop")
@@ -99,7 +99,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None or config.getoption("dist") != "load":
         return None  # another scheduler is the engineer's choice
-    from pytest_cepbench.plugin.workers.devices import concerns
+    from pytest_cepbench.plugin.workers.device_leases import concerns
 
     if not concerns(config, controller.settings):
         return None

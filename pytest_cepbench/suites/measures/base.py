@@ -11,8 +11,8 @@ from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BoundRole
-from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.measure_options import Parts, Pool

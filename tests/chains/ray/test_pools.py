@@ -40,8 +40,8 @@ from pytest_cepbench.errors import (
     SpecError,
     StoppedError,
 )
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, CountsTokens
-from pytest_cepbench.models.spec import parse_spec
 from tests.chains.ray.local_actors import (
     NOT_YET,
     READY,

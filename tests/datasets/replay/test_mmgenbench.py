@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.replay import Replay, open_replay, tables
+from pytest_cepbench.datasets.replay import Replay, mmgenbench_tables, open_replay
 from pytest_cepbench.errors import DatasetError, MissingDependencyError
 from tests.datasets.replay.files import coded, held, put, put_table, recorded
 
@@ -192,7 +192,7 @@ def test_damaged_workbooks_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
             archive.writestr(name, data[: len(data) // 2] if name == sheet else data)
     with pytest.raises(DatasetError, match=r"a\.xlsx' cannot be read"):
         opened(tmp_path)
-    monkeypatch.setattr(tables, "MAX_BYTES", 1000)
+    monkeypatch.setattr(mmgenbench_tables, "MAX_BYTES", 1000)
     with pytest.raises(DatasetError, match=r"has [\d,]+ bytes, and at most 1,000 are"):
         opened(tmp_path)
 

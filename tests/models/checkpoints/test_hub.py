@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint import complete_checkpoint, inspect_checkpoint
-from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.model_spec import parse_spec
 from tests.models.files import LLAVA, write_checkpoint
 
 

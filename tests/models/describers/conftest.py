@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Describer
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
 
 Build = Callable[[str], Path]
 

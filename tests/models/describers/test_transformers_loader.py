@@ -207,7 +207,7 @@ from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import MissingDependencyError
 from pytest_cepbench.models.protocols import BindContext
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.model_spec import parse_spec
 for folder in sys.argv[1:]:
     bound = bind(parse_spec(folder), "describer", BindContext(lambda path: path.name, threads=1))
     try:

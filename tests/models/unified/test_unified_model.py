@@ -12,9 +12,9 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import Describer, Generator, Movable
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.unified.image_decoder import PipelineDecoder
 from pytest_cepbench.models.unified.unified_model import UnifiedModel

@@ -18,7 +18,7 @@ import pytest
 from pytest_cepbench.evaluation.settings import RunSettings
 
 if TYPE_CHECKING:
-    from pytest_cepbench.models.spec import ModelSpec
+    from pytest_cepbench.models.model_spec import ModelSpec
 
 THREADS = "OMP_NUM_THREADS"
 """What numpy, torch and tokenizers' libraries all take their number of threads from."""
@@ -149,7 +149,7 @@ def _placed(settings: RunSettings) -> dict[str, str]:
 
 
 def _named(settings: RunSettings) -> list[ModelSpec]:
-    from pytest_cepbench.models.spec import parse_spec
+    from pytest_cepbench.models.model_spec import parse_spec
 
     model = [] if settings.model is None else [settings.model]
     texts = [*model, *settings.roles.values(), *settings.encoders.values()]

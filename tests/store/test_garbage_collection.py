@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.gc import Collection, GcCriteria, choose, collect
+from pytest_cepbench.store.garbage_collection import Collection, GcCriteria, choose, collect
 from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.stats import summarize

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
-from pytest_cepbench.studies.spec import Named, StudySpec
 from pytest_cepbench.studies.study_result import StudiedModel
+from pytest_cepbench.studies.study_spec import Named, StudySpec
 from pytest_cepbench.studies.variants import Variant, choose_metrics, list_variants
 from pytest_cepbench.suites import (
     Case,
