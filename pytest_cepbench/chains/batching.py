@@ -14,8 +14,8 @@ import msgspec
 
 from pytest_cepbench.artifacts import Failure, canonical_json, digest_json
 from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
-from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
+from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 from pytest_cepbench.store import Store
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,6 +23,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     parse_header,
     readable_files,
 )
+from pytest_cepbench.models.load_plan import Adapter
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
     UNIFIED_ROLES,
@@ -35,14 +35,41 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.torch_runtime import require, resolve_device, resolve_dtype
 
-Adapter = Callable[[ModelSpec, Checkpoint, BindContext], BoundRole]
-
-_ADAPTERS: Mapping[RoleName, str] = {
-    role: f"pytest_cepbench.models.{role}s:bind_{role}"
-    for role in ("describer", "generator", "encoder", "detector")
+_ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
+    "describer": (
+        {"transformers": "describers.transformers_describer:ADAPTER"},
+        "describes nothing. Give an image-text-to-text model of transformers",
+    ),
+    "generator": (
+        {"diffusers": "generators.diffusers_generator:ADAPTER"},
+        "cannot be a generator. Give a diffusers pipeline (a folder with model_index.json)",
+    ),
+    "encoder": (
+        {
+            "transformers": "encoders.transformers_encoder:ADAPTER",
+            "open_clip": "encoders.open_clip_encoder:ADAPTER",
+            "timm": "encoders.timm_encoder:ADAPTER",
+            "sentence_transformers": "encoders.sentence_transformers_encoder:ADAPTER",
+        },
+        (
+            "gives no vectors. Give a vision model of transformers, timm or open_clip, or a "
+            "sentence-transformers model"
+        ),
+    ),
+    "detector": (
+        {"transformers": "detectors.classes_detector:BOXES"},
+        "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
+    ),
 }
-"""Package and function of each role's adapters; imported alone, so that a describer binds where
-diffusers is not installed."""
+"""The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
+is imported alone, so that a describer binds where diffusers is not installed."""
+
+_DETECTORS = {
+    "owlv2": "detectors.owl_detector:ADAPTER",
+    "owlvit": "detectors.owl_detector:ADAPTER",
+    "mask2former": "detectors.classes_detector:MASKS",
+}
+"""The adapters of model types that have one of their own."""
 
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -71,19 +98,28 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     if role not in checkpoint.roles and not context.force:
         raise RoleError(_wrong_role(spec, role, checkpoint))
     complete_checkpoint(spec, checkpoint)
-    return _adapter(role, checkpoint)(spec, checkpoint, context)
-
-
-def _adapter(role: RoleName, checkpoint: Checkpoint) -> Adapter:
     unified = is_unified(checkpoint.roles)
-    if role in UNIFIED_ROLES and (
-        unified or (role == "generator" and "describer" in checkpoint.roles)
-    ):
-        from pytest_cepbench.models.unified import bind_unified
+    # A describer that the user forces to draw may be unified by rules that are not known here.
+    drawing = role == "generator" and "describer" in checkpoint.roles
+    if role in UNIFIED_ROLES and (unified or drawing):
+        from pytest_cepbench.models.unified.unified_model import bind_unified
 
-        return partial(bind_unified, role)
-    package, _, function = _ADAPTERS[role].partition(":")
-    adapter: Adapter = getattr(importlib.import_module(package), function)
+        return bind_unified(role, spec, checkpoint, context)
+    return _adapter(spec, role, checkpoint).bind(role, spec, checkpoint, context)
+
+
+def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:
+    adapters, otherwise = _ADAPTERS[role]
+    if checkpoint.kind not in adapters:
+        msg = f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"
+        raise RoleError(msg)
+    place = adapters[checkpoint.kind]
+    if role == "detector":
+        place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)
+    module, _, name = place.partition(":")
+    adapter: Adapter[Any] = getattr(
+        importlib.import_module(f"pytest_cepbench.models.{module}"), name
+    )
     return adapter
 
 

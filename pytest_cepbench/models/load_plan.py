@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
@@ -19,8 +18,10 @@ from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.torch_runtime import (
+    IMAGE_BACKENDS,
     bound_spinning,
     library_versions,
+    require,
     resolve_device,
     resolve_dtype,
 )
@@ -36,42 +37,86 @@ _SMALL_BATCH = 32
 it writes is a call of all its layers."""
 
 
-class Placement(Protocol):
-    """The parameters that say where and how a model runs."""
-
-    @property
-    def device(self) -> str:
-        """One of auto, cpu, cuda, cuda:N and mps."""
-
-    @property
-    def dtype(self) -> str:
-        """One of auto, float32, float16 and bfloat16."""
-
-    @property
-    def batch_size(self) -> int:
-        """Most inputs in one call."""
+def check_at_least(params: object, least: int, *names: str) -> None:
+    """Raise ValueError naming a parameter that is given and too small."""
+    for name in names:
+        value = getattr(params, name)
+        if value is not None and value < least:
+            msg = f"{name} must be at least {least}, got {value}"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True)
-class CheckpointParams:
-    """Parameters that the spec of every checkpoint can carry.
+class Placement:
+    """The parameters that say where and how a model runs.
 
     device: auto, cpu, cuda, cuda:N or mps.
     dtype: auto, float32, float16 or bfloat16.
     batch_size: most inputs in one call.
-    revision: commit, tag or branch of a hub id.
-    allow_pickle: read pickled weights where there are no others.
-    Raises ValueError for a value outside these.
+    Raises ValueError for a value outside these, so that a wrong one fails at binding.
     """
 
     device: str = "auto"
     dtype: str = "auto"
     batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        resolve_device(self.device)
+        resolve_dtype(self.dtype, "cpu", {})
+        check_at_least(self, 1, "batch_size")
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The parameters, besides dtype, that can change an answer: they enter keys.
+
+        Those that say which files are read are left out: the fingerprint covers the files.
+        """
+        return {}
+
+    @property
+    def seeded(self) -> bool:
+        """Whether answers depend on the seed."""
+        return False
+
+
+@dataclass(frozen=True)
+class CheckpointParams(Placement):
+    """Parameters that the spec of every checkpoint can carry, with those of `Placement`.
+
+    revision: commit, tag or branch of a hub id.
+    allow_pickle: read pickled weights where there are no others.
+    """
+
     revision: str | None = None
     allow_pickle: bool = False
 
+
+@dataclass(frozen=True)
+class TransformersParams(CheckpointParams):
+    """Parameters of every transformers checkpoint that reads images, with those of
+    `CheckpointParams`.
+
+    attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves the library's choice.
+    backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
+        and there, so one is pinned: Pillow's, which every installation has; a processor that comes
+        in one form only is used in that form.
+    """
+
+    attn_implementation: str | None = None
+    backend: str = "pil"
+
     def __post_init__(self) -> None:
-        check_placement(self)
+        super().__post_init__()
+        if self.backend not in IMAGE_BACKENDS:
+            msg = f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}"
+            raise ValueError(msg)
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The backend, and the attention where one is given."""
+        attention = self.attn_implementation
+        given = {} if attention is None else {"attn_implementation": attention}
+        return {"backend": self.backend, **given}
 
 
 P = TypeVar("P", bound=Placement)
@@ -81,8 +126,9 @@ P = TypeVar("P", bound=Placement)
 class LoadPlan(Generic[P]):
     """All that loading a checkpoint for a role needs, decided at binding.
 
-    params: the spec's. device, dtype: what "auto" came to, as torch names them. files: those that
-    its fingerprint covers.
+    params: the spec's.
+    device, dtype: what "auto" came to, as torch names them.
+    files: those that its fingerprint covers.
     """
 
     role: RoleName
@@ -93,6 +139,68 @@ class LoadPlan(Generic[P]):
     device: str
     dtype: str
     files: CoveredFiles
+
+
+def _decisive(plan: LoadPlan[Any]) -> dict[str, Any]:
+    return {"dtype": plan.dtype, **plan.params.decisive}
+
+
+@dataclass(frozen=True)
+class Adapter(Generic[P]):
+    """A library's way to play a role: how its checkpoints are bound and loaded.
+
+    name: with its version, "timm-encoder/1"; part of every step's key.
+    packages: have to be installed.
+    params: the dataclass of the spec's parameters.
+    load: loads the model of a plan; raises what `loading` raises.
+    check: raises, at binding, for what loading would refuse or, worse, misread.
+    decisive: the parameters that enter keys.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    params: type[P]
+    load: Callable[[LoadPlan[P]], Model]
+    check: Callable[[LoadPlan[P]], object] = lambda _: None
+    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] = _decisive
+
+    def bind(
+        self, role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+    ) -> BoundRole:
+        """Resolve a checkpoint for a role, without importing torch.
+
+        Raises SpecError for unknown or wrong parameters, CheckpointError for files that cannot be
+        used or that no fingerprint can vouch for, MissingDependencyError where a library is not
+        installed.
+        """
+        require(*self.packages)
+        plan = make_plan(role, self.params, spec, checkpoint, context)
+        self.check(plan)
+        weights = _weights_bytes(checkpoint)
+        small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
+        size_left_open = "batch_size" not in spec.params
+        least = _SMALL_BATCH if small and size_left_open and role == "describer" else 1
+
+        def load() -> Model:
+            bound_spinning()
+            return self.load(plan)
+
+        return BoundRole(
+            role=role,
+            spec=spec.text,
+            what=checkpoint.what,
+            fingerprint=plan.files.fingerprint,
+            adapter=self.name,
+            load=load,
+            params=self.decisive(plan),
+            seeded=plan.params.seeded,
+            batch_size=max(least, plan.params.batch_size),
+            grows=size_left_open and plan.device != "cpu",
+            small=small,
+            build=f"{weights >> 20} MiB",
+            provenance={"device": plan.device, **library_versions()},
+            files=plan.files,
+        )
 
 
 def make_plan(
@@ -115,67 +223,11 @@ def make_plan(
     return LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
 
 
-def bind_plan(
-    plan: LoadPlan[P],
-    *,
-    adapter: str,
-    load: Callable[[], Model],
-    params: Mapping[str, Any],
-    seeded: bool = False,
-    identified: str | None = None,
-) -> BoundRole:
-    """The bound role of a plan.
-
-    adapter, load, params, seeded: as in `BoundRole`. identified: the fingerprint where the adapter
-    makes it itself, out of that of the plan's files; None is that one. Raises CheckpointError where
-    no fingerprint can vouch for what would be loaded.
-    """
-    checkpoint = plan.checkpoint
-    weights = _weights_bytes(checkpoint)
-    small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
-    unsaid = "batch_size" not in plan.spec.params
-    least = _SMALL_BATCH if small and unsaid and plan.role == "describer" else 1
-    return BoundRole(
-        role=plan.role,
-        spec=plan.spec.text,
-        what=checkpoint.what,
-        fingerprint=plan.files.fingerprint if identified is None else identified,
-        adapter=adapter,
-        load=partial(_load, load),
-        params=params,
-        seeded=seeded,
-        batch_size=max(least, plan.params.batch_size),
-        grows=unsaid and plan.device != "cpu",
-        small=small,
-        build=f"{weights >> 20} MiB",
-        provenance={"device": plan.device, **library_versions()},
-        files=plan.files,
-    )
-
-
-def _load(load: Callable[[], Model]) -> Model:
-    bound_spinning()
-    return load()
-
-
 def _weights_bytes(checkpoint: Checkpoint) -> int:
-    """The size of the weights' files, which tells builds of one architecture apart."""
-    path = checkpoint.path
-    sizes = [
-        (path / name).stat().st_size
-        for name in (list_files(path) if path.is_dir() else [])
-        if name.endswith(_WEIGHTS)
-    ]
-    return sum(sizes)
+    """The size of the weights' files, which tells builds of one architecture apart.
 
-
-def check_placement(params: Placement) -> None:
-    """Raise ValueError for a device, precision or batch size that no adapter knows.
-
-    For the `__post_init__` of an adapter's parameters, so that a wrong one fails at binding.
+    0 for a file of weights by itself.
     """
-    resolve_device(params.device)
-    resolve_dtype(params.dtype, "cpu", {})
-    if params.batch_size < 1:
-        msg = f"batch_size must be at least 1, got {params.batch_size}"
-        raise ValueError(msg)
+    path = checkpoint.path
+    names = list_files(path) if path.is_dir() else []
+    return sum((path / name).stat().st_size for name in names if name.endswith(_WEIGHTS))

@@ -17,7 +17,9 @@ from urllib.parse import parse_qsl
 from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
 from pytest_cepbench.models.registry import SCHEMES
 
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
+    ("0", "false", "no", "off"), False
+)
 
 P = TypeVar("P")
 
@@ -99,7 +101,7 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     a ValueError of the dataclass's own `__post_init__` is reported the same way.
     """
     hints = typing.get_type_hints(kind)
-    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, raw in spec.params.items():
         if name not in known:
@@ -114,24 +116,12 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
 
 
 def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
-    choices = [hint]
     if isinstance(hint, types.UnionType):
-        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
         if raw.lower() in ("", "none"):
             return None
-    (target,) = choices
+        (hint,) = (choice for choice in typing.get_args(hint) if choice is not types.NoneType)
     try:
-        if target is bool:
-            return _to_bool(raw)
-        return target(raw)
-    except ValueError as error:
-        msg = f"model spec {spec.text!r}: parameter {name!r} must be {target.__name__}, got {raw!r}"
+        return _BOOLEANS[raw.lower()] if hint is bool else hint(raw)
+    except (KeyError, ValueError) as error:
+        msg = f"model spec {spec.text!r}: parameter {name!r} must be {hint.__name__}, got {raw!r}"
         raise SpecError(msg) from error
-
-
-def _to_bool(raw: str) -> bool:
-    if raw.lower() in _TRUE:
-        return True
-    if raw.lower() in _FALSE:
-        return False
-    raise ValueError(raw)

@@ -1,4 +1,4 @@
-"""Loading a checkpoint through a library: its faults in words, its gaps detected.
+"""Loading a checkpoint through a library: errors in words, gaps and broken weights detected.
 
 Libraries fill a tensor that a checkpoint lacks with random numbers, leave out one that they do not
 know, and log a line about it. A number measured with such weights looks like any other, so here
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator
+import warnings
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pytest_cepbench.errors import (
     CepError,
@@ -26,7 +29,11 @@ from pytest_cepbench.models.torch_runtime import (
     is_out_of_memory,
     quiet,
     set_threads,
+    to_torch_dtype,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 # Where transformers and diffusers log that tensors were missing or left over, and their words for
 # it.
@@ -46,8 +53,8 @@ def loading(plan: LoadPlan[Any]) -> Iterator[None]:
     Reaches the libraries imported before it is entered, as `quiet` does. Raises ModelError for a
     device that torch cannot use, and what `explained` raises.
     """
-    set_threads(plan.context.threads)
     check_device(plan.device)
+    set_threads(plan.context.threads)
     with explained(plan.checkpoint), quiet():
         yield
 
@@ -84,15 +91,24 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def from_pretrained(
-    model_class: Any, checkpoint: Checkpoint, **options: Any
+    model_class: Any, plan: LoadPlan[Any], **options: Any
 ) -> tuple[Any, dict[str, set[str]]]:
-    """The model of a transformers checkpoint, and the names of its `missing_keys` and
-    `unexpected_keys`.
+    """The model of a transformers checkpoint on the plan's device, and the names of its
+    `missing_keys` and `unexpected_keys`.
 
-    Raises CheckpointError naming the tensors whose shapes are not those of the configuration; what
-    else the library raises is left to `explained`.
+    plan: with `TransformersParams`. options: of the class's own from_pretrained. Raises
+    CheckpointError naming the tensors whose shapes are not those of the configuration; what else
+    the library raises is left to `explained`.
     """
-    options["output_loading_info"] = True
+    checkpoint, params = plan.checkpoint, plan.params
+    options = {
+        "dtype": to_torch_dtype(plan.dtype),
+        "use_safetensors": None if params.allow_pickle else True,
+        "output_loading_info": True,
+        **options,
+    }
+    if params.attn_implementation is not None:
+        options["attn_implementation"] = params.attn_implementation
     try:
         model, info = model_class.from_pretrained(checkpoint.path, **options)
     except RuntimeError as error:
@@ -110,7 +126,7 @@ def from_pretrained(
             "Save both again"
         )
         raise CheckpointError(msg) from error
-    return model, info
+    return model.to(plan.device).eval(), info
 
 
 @contextmanager
@@ -197,3 +213,98 @@ def _unused(checkpoint: Checkpoint, what: str) -> str:
 def _line(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 400 else f"{text[:400]} ..."
+
+
+def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+    """Make the weights of a loaded model independent of its files, and look them over.
+
+    On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that
+    writes into the file changes the model that was loaded from it, between one answer and the next.
+
+    parts: its modules by name, "" for a model that is one module; a part without weights is passed
+    over. Raises and warns as `check_values`.
+    """
+    for module in parts.values():
+        if hasattr(module, "named_parameters"):
+            _copy_mapped(module)
+    check_values(checkpoint, parts)
+
+
+def _copy_mapped(module: Any) -> None:
+    for parameter in module.parameters():
+        parameter.data = own_memory(parameter.data)
+    for part in module.modules():
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            own = own_memory(buffer)
+            if own is not buffer:  # put in its place: it may be a view, and keep the file mapped
+                setattr(part, name, own)
+
+
+def own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
+        return tensor
+    return tensor.clone()
+
+
+def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+    """Look over the weights of a loaded model, one reduction per tensor, on the device they are on.
+
+    A model with NaN among its weights writes empty texts and draws nothing, which would be counted
+    as so many failures of its own. It is neither better nor worse than its baseline: it is broken.
+
+    parts: its modules by name, "" for a model that is one module; a part without weights is passed
+    over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
+    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
+    a layer may start like that, and a damaged checkpoint may look like that.
+    """
+    tensors = list(_tensors(parts))
+    broken, empty = [], []
+    for (name, tensor, finite), (low, high) in zip(
+        tensors, _extremes([tensor for _, tensor, _ in tensors]), strict=True
+    ):
+        if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
+            broken.append(f"{name} ({str(tensor.dtype).removeprefix('torch.')})")
+        elif low == high == 0 and _is_matrix(name, tensor):
+            empty.append(name)
+    if broken:
+        msg = (
+            f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in "
+            f"{few_of(broken)}. Take a step from before the training diverged; where the file's "
+            "own values are finite, give a dtype that holds them"
+        )
+        raise CheckpointError(msg)
+    if empty:
+        msg = (
+            f"{checkpoint.path}: zero throughout: {few_of(empty)}. A layer may start so, and a "
+            "damaged checkpoint may look so"
+        )
+        warnings.warn(msg, stacklevel=2)
+
+
+def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more."""
+    for part, module in parts.items():
+        if not hasattr(module, "named_parameters"):
+            continue
+        prefix = f"{part}." if part else ""
+        for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
+            for name, tensor in listed:
+                # Lower precisions have no such reduction, and most of them no NaN.
+                wide = tensor.is_floating_point() and tensor.element_size() > 1
+                if wide and tensor.numel() and not tensor.is_meta:
+                    yield prefix + name, tensor, finite
+
+
+def _extremes(tensors: list[torch.Tensor]) -> list[list[float]]:
+    """The least and the greatest value of each; both NaN where one value is."""
+    import torch
+
+    pairs = [torch.stack(torch.aminmax(tensor.detach())).float() for tensor in tensors]
+    # Fetched together: one by one, each would wait for the accelerator.
+    extremes: list[list[float]] = torch.stack(pairs).tolist() if pairs else []
+    return extremes
+
+
+def _is_matrix(name: str, tensor: torch.Tensor) -> bool:
+    return name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1

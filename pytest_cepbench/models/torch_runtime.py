@@ -153,16 +153,22 @@ def threads_set_by_user() -> bool:
     return fewer or any(name in os.environ for name in _THREAD_VARIABLES)
 
 
+_wanted_threads: list[int] = []
+
+
 def set_threads(threads: int | None) -> None:
-    """Let torch, where it is installed, use this many CPU threads in this process.
+    """Let torch use this many CPU threads in this process, from when it has been imported.
 
-    threads: None leaves torch its choice.
+    It is not imported for that, which takes seconds: a run of rule-based models never needs it.
+    Loading a model asks again.
+
+    threads: None leaves what was asked for before, else torch's own choice.
     """
-    if threads is not None and util.find_spec("torch") is not None:
-        bound_spinning()
-        import torch
-
-        torch.set_num_threads(threads)
+    if threads is not None:
+        _wanted_threads[:] = [threads]
+    torch = sys.modules.get("torch")
+    if torch is not None and _wanted_threads:
+        torch.set_num_threads(_wanted_threads.pop())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
-from pytest_cepbench.models.describers.describer_params import DescriberParams
+from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
@@ -172,7 +172,8 @@ def test_parameters_are_documented_with_their_defaults(
 ) -> None:
     """Each role's table has every parameter of its adapters, with its default."""
     rows = tables(API_MODELS if heading == "Parameters" else MODELS, heading)[index]
-    defaults = {field.name: _default(field.default) for field in dataclasses.fields(kind)}
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    defaults = {field.name: _default(field.default) for field in fields}
 
     assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
 

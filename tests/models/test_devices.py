@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.devices import CUDA, Device, device_name, visible_devices
+from pytest_cepbench.models.system_limits import CUDA, Device, device_name, visible_devices
 from tests.models.smi import GIB, install_smi
 
 A100 = "NVIDIA A100-SXM4-80GB"

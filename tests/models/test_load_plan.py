@@ -8,39 +8,29 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
-from pytest_cepbench.models.describers.describer_params import DescriberParams
+from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.load_plan import Adapter, CheckpointParams
 from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from tests.models.files import VIT, write_checkpoint
 
 
-def plan_of(
+def bound(
     folder: Path,
     query: str,
     context: BindContext,
     kind: type[CheckpointParams] = TransformersEncoderParams,
-) -> LoadPlan[CheckpointParams]:
-    """The plan of a folder as an encoder, or a describer where its parameters are such."""
-    spec = parse_spec(f"{folder}{query}")
-    return make_plan(
-        "describer" if kind is DescriberParams else "encoder",
-        kind,
-        spec,
-        inspect_checkpoint(spec),
-        context,
-    )
+) -> BoundRole:
+    """A folder bound as encoder, or as describer where its parameters are such."""
 
-
-def bound(plan: LoadPlan[CheckpointParams]) -> BoundRole:
-    """The role of a plan whose model is never loaded."""
-
-    def load() -> Model:
+    def load(_: object) -> Model:
         pytest.fail("binding loads nothing")
 
-    return bind_plan(plan, adapter="test/1", load=load, params={"dtype": plan.dtype})
+    spec = parse_spec(f"{folder}{query}")
+    role: RoleName = "describer" if kind is DescriberParams else "encoder"
+    return Adapter("test/1", (), kind, load).bind(role, spec, inspect_checkpoint(spec), context)
 
 
 @pytest.mark.parametrize(
@@ -56,17 +46,15 @@ def test_a_plan_settles_device_and_precision(
 ) -> None:
     """What "auto" comes to is decided once, at binding, from the device and the checkpoint."""
     folder = write_checkpoint(tmp_path / "m", {**VIT, "dtype": "bfloat16"})
-    plan = plan_of(folder, query, context)
-    assert (plan.device, plan.dtype) == (device, dtype)
-    role = bound(plan)
-    assert (role.provenance["device"], role.params) == (device, {"dtype": dtype})
+    role = bound(folder, query, context, EncoderParams)
+    assert (role.device, role.params) == (device, {"dtype": dtype})
 
 
 def test_a_parameter_of_another_adapter_is_refused(tmp_path: Path, context: BindContext) -> None:
     """The message must name the parameter, the role and the model that does not know it."""
     folder = write_checkpoint(tmp_path / "m", VIT)
     with pytest.raises(SpecError, match="for the encoder ViTModel 'pooling'"):
-        plan_of(folder, "?pooling=cls", context, EncoderParams)
+        bound(folder, "?pooling=cls", context, EncoderParams)
 
 
 def test_the_fingerprint_is_that_of_the_files_the_spec_lets_loading_read(
@@ -77,7 +65,7 @@ def test_the_fingerprint_is_that_of_the_files_the_spec_lets_loading_read(
     (folder / "modeling.py").write_text("x = 1", encoding="utf-8")
 
     def fingerprints(*queries: str) -> list[str]:
-        return [bound(plan_of(folder, query, context)).fingerprint for query in queries]
+        return [bound(folder, query, context).fingerprint for query in queries]
 
     queries = ("", "?allow_pickle=true", "?trust_remote_code=true")
     before = fingerprints(*queries)
@@ -103,7 +91,7 @@ def test_small_models_on_the_cpu_take_larger_batches(
 ) -> None:
     """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
     folder = write_checkpoint(tmp_path / "m", VIT)
-    role = bound(plan_of(folder, query, context, DescriberParams))
+    role = bound(folder, query, context, DescriberParams)
     assert (role.batch_size, role.small) == (batch_size, small)
 
 
@@ -112,5 +100,5 @@ def test_large_models_on_the_cpu_keep_their_batches(tmp_path: Path, context: Bin
     folder = write_checkpoint(tmp_path / "m", VIT)
     with (folder / "model.safetensors").open("r+b") as weights:
         weights.truncate(100 << 20)
-    role = bound(plan_of(folder, "?device=cpu", context, DescriberParams))
+    role = bound(folder, "?device=cpu", context, DescriberParams)
     assert (role.batch_size, role.small) == (8, False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.source_code import source_of
+from pytest_cepbench.models.python_model import source_of
 
 FILES = {
     "own/__init__.py": "",

@@ -6,10 +6,16 @@ import ast
 import os
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
-from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype, threads_set_by_user
+from pytest_cepbench.models.torch_runtime import (
+    resolve_device,
+    resolve_dtype,
+    set_threads,
+    threads_set_by_user,
+)
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
@@ -88,3 +94,23 @@ def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch, name: str
     assert not threads_set_by_user()
     monkeypatch.setenv(name, "1")
     assert threads_set_by_user()
+
+
+def test_threads_are_set_when_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking imports no torch, which rule-based models never need; the last number counts, once."""
+
+    class FakeTorch:
+        numbers: ClassVar[list[int]] = []
+        set_num_threads = numbers.append
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    set_threads(3)
+    set_threads(2)
+    set_threads(None)
+    assert "torch" not in sys.modules
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch)
+    set_threads(None)
+    set_threads(None)
+    assert FakeTorch.numbers == [2]
+    set_threads(5)
+    assert FakeTorch.numbers == [2, 5]

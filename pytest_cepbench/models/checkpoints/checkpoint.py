@@ -1,12 +1,14 @@
-"""Checkpoints on disk: where a spec's folder or hub id is, what lies there, its roles and its
-fingerprint.
+"""Checkpoints: where a spec's folder or hub id is, what it holds, its roles and its fingerprint.
 
-Reads JSON and file headers only; no model library is imported.
+Reads JSON and file headers only; no model library is imported. A hub id's files are fetched into
+huggingface_hub's cache; with HF_HUB_OFFLINE=1, or without a network, what the cache holds is used.
 """
 
 from __future__ import annotations
 
+import glob
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -24,11 +26,16 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
 )
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
-from pytest_cepbench.models.checkpoints.hub import INDEX_FILES, fetch_files, fetch_index, is_hub_id
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.torch_runtime import require
 
-_INDEXES = (*INDEX_FILES, MODULES_FILE)
+_CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
+"""The files that say what a checkpoint is, in order of precedence."""
+
+_INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
+
+_HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class Checkpoint:
     roles: the roles it can play; empty where no rule recognises it.
     because: why these, completing the sentence "it ...".
     config: its config.json, model_index.json or open_clip_config.json; {"modules": [...]} out of
-        modules.json for sentence-transformers; empty for a single file of weights.
+        modules.json for sentence-transformers; for a single file of weights the "dtype" that its
+        model runs in on an accelerator, and the "code" (versions) that takes part in its answers.
     revision: the commit on the hub; None for a folder.
     """
 
@@ -93,11 +101,7 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
     allow_pickle=true), cut off or incomplete, and for an adapter that needs weights from elsewhere.
     """
     if checkpoint.revision is not None:
-        fetch_files(
-            spec.target,
-            checkpoint.revision,
-            lambda names: _readable(spec, checkpoint, names),
-        )
+        _fetch_readable(spec, checkpoint, checkpoint.revision)
     modules = checkpoint.config["modules"] if _is_sentence(checkpoint) else []
     for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
         if (folder / "adapter_config.json").is_file():
@@ -111,6 +115,8 @@ def check_configuration(checkpoint: Checkpoint) -> None:
 
     It says which files are read, so that a fingerprint by another one could miss some.
     """
+    if checkpoint.kind == "weights_file":
+        return
     kind, config = _identify(checkpoint.path)
     if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
         msg = (
@@ -149,6 +155,46 @@ def _readable(spec: ModelSpec, checkpoint: Checkpoint, names: list[str]) -> list
     return readable_files(names, checkpoint.kind, checkpoint.config, **options)
 
 
+def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
+    """Bring what loading reads of a hub id's commit into the cache.
+
+    Without a network nothing is fetched: what is missing shows when the files are checked.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        names = HfApi().list_repo_files(spec.target, revision=commit)
+    except OSError:  # no network, or the hub's own errors, which are OSErrors
+        return
+    patterns = [glob.escape(name) for name in _readable(spec, checkpoint, names)]
+    _snapshot(spec.target, commit, patterns)
+
+
+def _snapshot(repository: str, revision: str | None, patterns: list[str]) -> Path:
+    """The cache folder of a repository's snapshot with the files that fit the patterns."""
+    require("huggingface_hub")
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))
+    # The hub's errors are OSErrors, those of the network are its HTTP client's, a bad id a
+    # ValueError.
+    except (OSError, HFValidationError) as error:
+        at = f" at revision {revision!r}" if revision else ""
+        offline = (
+            " HF_HUB_OFFLINE is set, so the hub was not asked." if constants.HF_HUB_OFFLINE else ""
+        )
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[0] if lines else type(error).__name__
+        msg = (
+            f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "
+            f"id it is neither cached in {constants.HF_HUB_CACHE} nor could be fetched "
+            f"({reason}).{offline} Check the spelling, or give the path of a folder"
+        )
+        raise CheckpointError(msg) from error
+
+
 def _locate(spec: ModelSpec) -> tuple[Path, str | None]:
     folder = Path(spec.target).expanduser()
     revision = spec.params.get("revision") or None
@@ -163,11 +209,11 @@ def _locate(spec: ModelSpec) -> tuple[Path, str | None]:
             "Unicom's weights"
         )
         raise CheckpointError(msg)
-    if not is_hub_id(spec.target):
+    if _HUB_ID.fullmatch(spec.target) is None:
         hint = did_you_mean(folder.name, _folders_beside(folder))
         msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
         raise CheckpointError(msg)
-    snapshot = fetch_index(spec.target, revision)
+    snapshot = _snapshot(spec.target, revision, [*_INDEXES, "adapter_config.json"])
     return snapshot, snapshot.name
 
 
@@ -184,7 +230,7 @@ def _is_sentence(checkpoint: Checkpoint) -> bool:
 
 
 def _identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
-    index = next((name for name in INDEX_FILES if (folder / name).is_file()), None)
+    index = next((name for name in _CONFIGURATIONS if (folder / name).is_file()), None)
     listed = (folder / MODULES_FILE).is_file()
     if index is None and not listed:
         raise CheckpointError(_no_checkpoint(folder))
@@ -250,9 +296,8 @@ def fingerprint(
 
     Hashed are the bytes of weights, configurations (model, generation, scheduler), tokenizers,
     processors and chat templates, each under its path, by which loaders find it. Names and dates
-    tell
-    nothing: two checkpoints of one training have the same names, and a copy has other dates. A
-    configuration file that some loaders ignore is hashed all the same: at worst results are
+    tell nothing: two checkpoints of one training have the same names, and a copy has other dates.
+    A configuration file that some loaders ignore is hashed all the same: at worst results are
     computed once more, where a missed file would give a wrong number.
 
     Left out are READMEs and licences, trainer and optimizer states, pictures, and weights that
@@ -263,6 +308,9 @@ def fingerprint(
     with: pickled weights count where they are allowed, Python files where they are run.
     Raises CheckpointError for a checkpoint whose code would come from another repository.
     """
+    if checkpoint.kind == "weights_file":
+        weights, code = hash_file(checkpoint.path), checkpoint.config["code"]
+        return digest_json({"version": _VERSION, "weights": weights, "code": code})
     if trust_remote_code:
         _refuse_foreign_code(checkpoint)
     names = readable_files(

@@ -7,25 +7,14 @@ shapes. Where no rule fits, no role is claimed, and the user can say which one t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
+from pytest_cepbench.models.protocols import UNIFIED_ROLES
+from pytest_cepbench.models.registry import DetectedModel
 
 CheckpointKind = Literal[
     "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"
 ]
-
-
-@dataclass(frozen=True)
-class FormatMatch:
-    """what: architecture or pipeline class. roles: those it can play. because: one clause saying
-    why, or why none; completes the sentence "it ...".
-    """
-
-    what: str
-    roles: tuple[RoleName, ...]
-    because: str
 
 
 # Pipelines that have a text encoder and yet need, or make, something else than text and an image.
@@ -106,36 +95,36 @@ _DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "For
 _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
-def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> FormatMatch:
+def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> DetectedModel:
     """The kind of a checkpoint and the roles it can play, from its parsed configuration."""
     if kind == "diffusers":
         return _detect_pipeline(config)
     if kind == "open_clip":
-        return FormatMatch("open_clip model", ("encoder",), "embeds images and texts")
+        return DetectedModel("open_clip model", ("encoder",), "embeds images and texts")
     if kind == "timm":
-        return FormatMatch(f"timm {config['architecture']}", ("encoder",), "embeds images")
+        return DetectedModel(f"timm {config['architecture']}", ("encoder",), "embeds images")
     if kind == "sentence_transformers":
         return _detect_sentence_transformer(config)
     return _detect_transformers(config)
 
 
-def _detect_pipeline(config: Mapping[str, Any]) -> FormatMatch:
+def _detect_pipeline(config: Mapping[str, Any]) -> DetectedModel:
     named = config.get("_class_name")
     # Custom pipelines store [module, class].
     name = str(named[-1] if isinstance(named, list) and named else named)
     for word, because in _OTHER_PIPELINES.items():
         if word in name:
-            return FormatMatch(name, (), because)
+            return DetectedModel(name, (), because)
     if not any(
         part.startswith("text_encoder") or part in ("tokenizer", "prior_tokenizer")
         for part, value in config.items()
         if isinstance(value, list) and value[:1] != [None]
     ):
-        return FormatMatch(name, (), "has no text encoder, so it cannot draw a text")
-    return FormatMatch(name, ("generator",), "draws texts")
+        return DetectedModel(name, (), "has no text encoder, so it cannot draw a text")
+    return DetectedModel(name, ("generator",), "draws texts")
 
 
-def _detect_transformers(config: Mapping[str, Any]) -> FormatMatch:
+def _detect_transformers(config: Mapping[str, Any]) -> DetectedModel:
     model_type = str(config.get("model_type") or "")
     architectures = config.get("architectures") or [""]
     architecture = str(architectures[0])
@@ -145,16 +134,16 @@ def _detect_transformers(config: Mapping[str, Any]) -> FormatMatch:
     if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
         return _detect_multimodal(what, architecture, model_type, config)
     if model_type in _VISION_TYPES or _looks_like_vision(config):
-        return FormatMatch(what, ("encoder",), "embeds images")
+        return DetectedModel(what, ("encoder",), "embeds images")
     if architecture.endswith(_WRITES_TEXT):
-        return FormatMatch(what, (), "reads no images (its configuration has no vision part)")
+        return DetectedModel(what, (), "reads no images (its configuration has no vision part)")
     if "vocab_size" in config:
         because = (
             "reads no images (its configuration has no vision part), and as an encoder of texts it "
             "would need the modules.json of sentence-transformers, which says how tokens are pooled"
         )
-        return FormatMatch(what, (), because)
-    return FormatMatch(what, (), "is of a kind that no rule recognises")
+        return DetectedModel(what, (), because)
+    return DetectedModel(what, (), "is of a kind that no rule recognises")
 
 
 def modules_fault(config: Mapping[str, Any]) -> str | None:
@@ -171,45 +160,45 @@ def modules_fault(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _detect_sentence_transformer(config: Mapping[str, Any]) -> FormatMatch:
+def _detect_sentence_transformer(config: Mapping[str, Any]) -> DetectedModel:
     names = [module["type"].rpartition(".")[2] for module in config["modules"]]
     what = f"sentence-transformers {'+'.join(names)}"
     if fault := modules_fault(config):
-        return FormatMatch(what, (), fault)
-    return FormatMatch(what, ("encoder",), "embeds texts")
+        return DetectedModel(what, (), fault)
+    return DetectedModel(what, ("encoder",), "embeds texts")
 
 
-def _detect_dense(what: str, architecture: str, model_type: str) -> FormatMatch:
+def _detect_dense(what: str, architecture: str, model_type: str) -> DetectedModel:
     if model_type in _GROUNDED:
-        return FormatMatch(
+        return DetectedModel(
             what, (), "finds boxes for phrases of one text, which no adapter asks for"
         )
     if model_type in ("owlv2", "owlvit"):
-        return FormatMatch(what, ("detector",), "finds boxes for texts")
+        return DetectedModel(what, ("detector",), "finds boxes for texts")
     if model_type == "mask2former":
-        return FormatMatch(what, ("detector",), "finds objects of its classes, with masks")
+        return DetectedModel(what, ("detector",), "finds objects of its classes, with masks")
     if "ForObjectDetection" in architecture:
-        return FormatMatch(what, ("detector",), "finds boxes of objects of its classes")
-    return FormatMatch(what, (), "finds masks or depths, not one vector for an image")
+        return DetectedModel(what, ("detector",), "finds boxes of objects of its classes")
+    return DetectedModel(what, (), "finds masks or depths, not one vector for an image")
 
 
 def _detect_multimodal(
     what: str, architecture: str, model_type: str, config: Mapping[str, Any]
-) -> FormatMatch:
+) -> DetectedModel:
     if model_type in _TOKENS_ONLY:
         because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
-        return FormatMatch(what, (), because)
+        return DetectedModel(what, (), because)
     if architecture.endswith(_WRITES_TEXT):
         if model_type in _UNIFIED_TYPES and "vq_config" in config:
-            return FormatMatch(what, UNIFIED_ROLES, "reads images, writes text and draws")
-        return FormatMatch(what, ("describer",), "reads images and writes text")
+            return DetectedModel(what, UNIFIED_ROLES, "reads images, writes text and draws")
+        return DetectedModel(what, ("describer",), "reads images and writes text")
     both = "vision_config" in config and "text_config" in config
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
     if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
-        return FormatMatch(what, ("encoder",), "embeds images")
+        return DetectedModel(what, ("encoder",), "embeds images")
     if not architecture and model_type in _IMAGE_TO_TEXT_TYPES:
-        return FormatMatch(what, ("describer",), "reads images and writes text")
-    return FormatMatch(what, (), "reads images, but no rule recognises what it gives")
+        return DetectedModel(what, ("describer",), "reads images and writes text")
+    return DetectedModel(what, (), "reads images, but no rule recognises what it gives")
 
 
 def _looks_like_vision(config: Mapping[str, Any]) -> bool:

@@ -8,52 +8,136 @@ generator, and the tokens of a batch would depend on its neighbours.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.errors import ModelError, RoleError, SpecError
+from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
-from pytest_cepbench.models.describers.describer_params import DescriberParams, generation_settings
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.torch_runtime import (
-    is_out_of_memory,
-    quiet,
-    require,
-    seeded,
+from pytest_cepbench.models.load_plan import (
+    Adapter,
+    LoadPlan,
+    TransformersParams,
+    check_at_least,
+)
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, seeded
+
+DEFAULT_MAX_NEW_TOKENS = 512
+"""Room for a full and precise description; the longest that the papers' prompts ask for is a
+paragraph. Applies where neither the spec nor the checkpoint says how long."""
+
+# Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
+# keys.
+_SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
+
+_GENERATION = (
+    "max_new_tokens", "min_new_tokens", "num_beams", "repetition_penalty", "length_penalty",
+    "no_repeat_ngram_size", *_SAMPLING,
+)  # fmt: skip
+
+_NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("temperature", lambda value: value >= 0, "a number from 0 upwards"),
+    ("top_p", lambda value: 0 < value <= 1, "above 0 and at most 1"),
+    ("repetition_penalty", lambda value: value > 0, "a number above 0"),
+    ("length_penalty", lambda _: True, "a finite number"),
 )
 
-ADAPTER = "transformers-describer/1"
 
+@dataclass(frozen=True)
+class DescriberParams(TransformersParams):
+    """Parameters of a describer's spec, with those of `TransformersParams`.
 
-def bind_describer(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Bind a transformers checkpoint as describer; imports neither torch nor transformers.
-
-    Raises SpecError for unknown, wrong or contradictory parameters, RoleError for a checkpoint of
-    another library, MissingDependencyError where the libraries are not installed.
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
+    system_prompt: goes before the prompt, for a checkpoint with a chat template.
+    prompt_template: for a checkpoint without a chat template: the text that goes with the image,
+        `{prompt}` standing for the suite's prompt. None gives the image alone (a captioner).
+    do_sample: draw tokens from the seed instead of taking the likeliest (greedy, the default).
+    max_new_tokens: None means the checkpoint's own limit, else `DEFAULT_MAX_NEW_TOKENS`. Where a
+        checkpoint without a chat template has learned positions, no text is longer than these.
+    The other generation parameters are transformers'; None leaves the checkpoint's own setting.
+    temperature=0 is greedy; top_k=0 means no limit.
+    Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
-    if checkpoint.kind != "transformers":
-        msg = (
-            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint describes "
-            "nothing. Give an image-text-to-text model of transformers"
-        )
-        raise RoleError(msg)
-    require("torch", "transformers")
-    plan = make_plan("describer", DescriberParams, spec, checkpoint, context)
-    chat = has_chat_template(checkpoint)
-    _check_prompting(spec, plan.params, chat=chat)
-    settings = generation_settings(plan.params, stored_settings(checkpoint), chat=chat)
-    return bind_plan(
-        plan,
-        adapter=ADAPTER,
-        load=lambda: _load(plan, settings, chat=chat),
-        params=_key_params(plan, settings),
-        seeded=plan.params.do_sample,
-    )
+
+    variant: str | None = None
+    trust_remote_code: bool = False
+    allow_unused: bool = False
+    system_prompt: str | None = None
+    prompt_template: str | None = None
+    max_new_tokens: int | None = None
+    min_new_tokens: int | None = None
+    do_sample: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    num_beams: int | None = None
+    repetition_penalty: float | None = None
+    length_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "max_new_tokens", "num_beams")
+        check_at_least(self, 0, "min_new_tokens", "top_k", "no_repeat_ngram_size")
+        for name, valid, expected in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and valid(value)):
+                msg = f"{name} must be {expected}, got {value}"
+                raise ValueError(msg)
+        if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
+            least, most = self.min_new_tokens, self.max_new_tokens
+            msg = f"min_new_tokens={least} is above max_new_tokens={most}"
+            raise ValueError(msg)
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        if self.do_sample and self.temperature == 0:
+            msg = "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
+            raise ValueError(msg)
+        sampling = [n for n in _SAMPLING if getattr(self, n) is not None]
+        if self.temperature == 0:
+            sampling.remove("temperature")
+        if sampling and not self.do_sample:
+            msg = f"{sampling[0]} acts on sampling only: add do_sample=true, or leave it out"
+            raise ValueError(msg)
+
+    @property
+    def seeded(self) -> bool:
+        """Greedy describing does not depend on the seed."""
+        return self.do_sample
+
+
+def generation_settings(
+    params: DescriberParams, stored: Mapping[str, Any], *, chat: bool
+) -> dict[str, Any]:
+    """The generation settings in force: the spec's, else those of the checkpoint's own
+    generation_config.json, sampling settings only where tokens are sampled.
+
+    A checkpoint's own do_sample does not count: describing is greedy unless the spec says
+    otherwise. Its max_length counts for a captioner, whose text begins with one start token; where
+    there is a chat template, max_length is the size of the context.
+    """
+    settings: dict[str, Any] = {"do_sample": params.do_sample}
+    for name in _GENERATION:
+        if name in _SAMPLING and not params.do_sample:
+            continue
+        value = getattr(params, name)
+        if value is None:
+            value = stored.get(name)
+        if value is not None:
+            settings[name] = value
+    if params.do_sample:
+        settings = _SAMPLING | settings
+    length = stored.get("max_length")
+    longest = DEFAULT_MAX_NEW_TOKENS if chat or not length else max(1, length - 1)
+    settings.setdefault("max_new_tokens", longest)
+    return settings
 
 
 def has_chat_template(checkpoint: Checkpoint) -> bool:
@@ -73,7 +157,9 @@ def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _check_prompting(spec: ModelSpec, params: DescriberParams, *, chat: bool) -> None:
+def _check_prompting(plan: LoadPlan[DescriberParams]) -> None:
+    """Raise SpecError for a prompt that the checkpoint has no use for."""
+    spec, params, chat = plan.spec, plan.params, has_chat_template(plan.checkpoint)
     if params.system_prompt is not None and not chat:
         msg = (
             f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
@@ -88,7 +174,12 @@ def _check_prompting(spec: ModelSpec, params: DescriberParams, *, chat: bool) ->
         raise SpecError(msg)
 
 
-def _key_params(plan: LoadPlan[DescriberParams], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
+    chat = has_chat_template(plan.checkpoint)
+    return generation_settings(plan.params, stored_settings(plan.checkpoint), chat=chat)
+
+
+def _decisive(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
     params = plan.params
     return {
         "dtype": plan.dtype,
@@ -96,14 +187,13 @@ def _key_params(plan: LoadPlan[DescriberParams], settings: Mapping[str, Any]) ->
         "backend": params.backend,
         "system_prompt": params.system_prompt,
         "prompt_template": params.prompt_template,
-        **settings,
+        **_settings(plan),
     }
 
 
-def _load(
-    plan: LoadPlan[DescriberParams], settings: Mapping[str, Any], *, chat: bool
-) -> TransformersDescriber:
-    return TransformersDescriber(plan, load_describer(plan, settings, chat=chat))
+def _load(plan: LoadPlan[DescriberParams]) -> TransformersDescriber:
+    chat = has_chat_template(plan.checkpoint)
+    return TransformersDescriber(plan, load_describer(plan, _settings(plan), chat=chat))
 
 
 class TransformersDescriber:
@@ -245,3 +335,13 @@ class TransformersDescriber:
             "text, add prompt_template to its spec, with {prompt} where the suite's prompt goes "
             "and the model's own image token where it wants one"
         )
+
+
+ADAPTER = Adapter(
+    "transformers-describer/1",
+    ("torch", "transformers"),
+    DescriberParams,
+    _load,
+    check=_check_prompting,
+    decisive=_decisive,
+)

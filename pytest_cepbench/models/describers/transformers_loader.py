@@ -6,17 +6,16 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.checkpoints import list_files
-from pytest_cepbench.models.describers.describer_params import DescriberParams
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.safe_loading import (
     from_pretrained,
     loading,
     refuse_missing,
     refuse_unused,
+    take_weights,
 )
 from pytest_cepbench.models.tokenizer_checks import (
     check_image_token,
@@ -26,8 +25,9 @@ from pytest_cepbench.models.tokenizer_checks import (
     image_token,
     media_tokens,
 )
-from pytest_cepbench.models.torch_runtime import to_torch_dtype
-from pytest_cepbench.models.weight_checks import take_weights
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
@@ -98,32 +98,19 @@ def load_describer(
 def _load_model(plan: LoadPlan[DescriberParams]) -> Any:
     from transformers import AutoModelForImageTextToText
 
-    options: dict[str, Any] = {}
-    if plan.params.attn_implementation is not None:
-        options["attn_implementation"] = plan.params.attn_implementation
-    if plan.params.variant is not None:
-        options["variant"] = plan.params.variant
+    params = plan.params
+    options = {} if params.variant is None else {"variant": params.variant}
     model, info = from_pretrained(
-        AutoModelForImageTextToText,
-        plan.checkpoint,
-        dtype=to_torch_dtype(plan.dtype),
-        use_safetensors=not _pickled_only(plan),
-        trust_remote_code=plan.params.trust_remote_code,
-        **options,
+        AutoModelForImageTextToText, plan, trust_remote_code=params.trust_remote_code, **options
     )
     missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
     if model.config.model_type == "vision-encoder-decoder":
         # It reads the encoder's last hidden state; a pooler is made and never used.
         missing = {name for name in missing if not name.startswith("encoder.pooler.")}
     refuse_missing(plan.checkpoint, missing)
-    if not plan.params.allow_unused:
+    if not params.allow_unused:
         refuse_unused(plan.checkpoint, info["unexpected_keys"])
-    return model.to(plan.device).eval()
-
-
-def _pickled_only(plan: LoadPlan[DescriberParams]) -> bool:
-    root = (name for name in list_files(plan.checkpoint.path) if "/" not in name)
-    return plan.params.allow_pickle and not any(name.endswith(".safetensors") for name in root)
+    return model
 
 
 def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, Any, Any]:

@@ -1,32 +1,44 @@
-"""Detectors of a fixed set of classes: class names, and object detectors of transformers.
+"""Detectors of a fixed set of classes: object detectors of transformers, and Mask2Former.
 
-Networks differ in how they find candidates in a group of images of one size; each adapter brings
-that function. Boxes and scores of an object detector are those of the checkpoint's own
-post-processing; kept are those of the requested classes above the threshold. These detectors draw
-no masks.
+The two differ in how they find candidates in a group of images of one size. Boxes and scores of an
+object detector are those of the checkpoint's own post-processing; it draws no masks.
+
+The rules for Mask2Former are those by which GenEval's evaluator gets its objects (mmdet's
+Mask2Former, instance segmentation): the 100 most probable pairs of query and class, scored by the
+probability of the class times the mean probability of the mask where it is above one half; the box
+is the tight box of those pixels. Masks are brought to the image's size as logits, without the
+padding, before that. The numbers are close to those of the released evaluator, not equal: the image
+is resized and padded as the checkpoint's processor says (transformers' reaches multiples of 32 by
+stretching a little, mmdet pads), by Pillow instead of OpenCV, and the weights are a port or a
+sibling. transformers' own post-processing is not used: it scores masks squeezed to 384 x 384,
+padding and all, and returns no boxes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.artifacts import Detections, Failure, Mask
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, keep
 from pytest_cepbench.models.detectors.transformers_detector import (
+    CandidateBoxes,
     ClassesParams,
-    identity_params,
+    keep,
     load_parts,
 )
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.torch_runtime import quiet, require
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.torch_runtime import quiet
+
+if TYPE_CHECKING:
+    import torch
+
+_TOP_PAIRS = 100
 
 _SAME_CLASS = (
     # GenEval's prompts say which mouse is meant; COCO's names do not.
@@ -83,17 +95,22 @@ def _plain(name: str) -> str:
 Asked = Mapping[int, tuple[str, ...]]
 """The classes that one image is asked for, as `ClassNames.asked` gives them."""
 
-FindBoxes = Callable[[Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]]
-"""Candidates of each image of one size, in order; those of other classes may be left out."""
+FindBoxes = Callable[
+    [Any, Any, float, Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]
+]
+"""Candidates of each image of one size, in order, given model, image processor, threshold, images
+and classes; those of other classes may be left out."""
 
 
 class ClassesDetector:
     """A loaded detector of fixed classes; satisfies the Detector Protocol."""
 
-    def __init__(self, classes: ClassNames, params: ClassesParams, find_boxes: FindBoxes) -> None:
-        self._classes = classes
-        self._params = params
-        self._find = find_boxes
+    def __init__(
+        self, plan: LoadPlan[ClassesParams], model: Any, processor: Any, find_boxes: FindBoxes
+    ) -> None:
+        self._classes = ClassNames(plan.checkpoint, model.config.id2label)
+        self._params = plan.params
+        self._find = partial(find_boxes, model, processor, plan.params.threshold)
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
@@ -137,17 +154,7 @@ def _same_sizes(images: Sequence[Image.Image]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-ADAPTER = "boxes-detector/1"
-
-
-def bind_boxes(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an object detector without importing torch. Raises as `bind_detector`."""
-    require("torch", "transformers")
-    plan = make_plan("detector", ClassesParams, spec, checkpoint, context)
-    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=identity_params(plan))
-
-
-def _load(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
+def _load_boxes(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     model, processor = load_parts(plan, "AutoModelForObjectDetection")
     if not hasattr(processor, "post_process_object_detection"):
         msg = (
@@ -155,9 +162,16 @@ def _load(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
             f"outputs of {plan.checkpoint.what}. Give an object detector (DETR, RT-DETR, YOLOS)"
         )
         raise RoleError(msg)
-    classes = ClassNames(plan.checkpoint, model.config.id2label)
-    find_boxes = partial(_find_boxes, model, processor, plan.params.threshold)
-    return ClassesDetector(classes, plan.params, find_boxes)
+    return ClassesDetector(plan, model, processor, _find_boxes)
+
+
+def _load_masks(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
+    model, processor = load_parts(plan, "AutoModelForUniversalSegmentation")
+    return ClassesDetector(plan, model, processor, _find_masks)
+
+
+BOXES = Adapter("boxes-detector/1", ("torch", "transformers"), ClassesParams, _load_boxes)
+MASKS = Adapter("mask2former-detector/1", ("torch", "transformers"), ClassesParams, _load_masks)
 
 
 def _find_boxes(
@@ -183,3 +197,86 @@ def _find_boxes(
             yield CandidateBoxes(**arrays)
         else:
             yield Failure("bad-boxes", "logits or boxes are NaN")
+
+
+def _find_masks(
+    model: Any,
+    processor: Any,
+    threshold: float,
+    images: Sequence[Image.Image],
+    asked: Sequence[Asked],
+) -> Iterator[CandidateBoxes | Failure]:
+    inputs = processor(images=list(images), return_tensors="pt")
+    inputs = inputs.to(model.device, dtype=model.dtype)
+    output = model(**inputs)
+    # One by one: the masks of all images at their full size would be much to hold at once.
+    for row, (image, wanted) in enumerate(zip(images, asked, strict=True)):
+        classes = output.class_queries_logits[row].float()
+        masks = output.masks_queries_logits[row].float()
+        yield _propose(classes, masks, inputs["pixel_mask"][row], image.size, wanted, threshold)
+
+
+def _propose(
+    class_logits: torch.Tensor,
+    mask_logits: torch.Tensor,
+    seen: torch.Tensor,
+    size: tuple[int, int],
+    asked: Asked,
+    threshold: float,
+) -> CandidateBoxes | Failure:
+    """Objects of the classes asked for in one image; masks only of those above the threshold.
+
+    class_logits: (queries, classes + 1), the last for no object. mask_logits: (queries, h, w).
+    seen: (height, width) of the network's input, 1 where it is image and not padding.
+    """
+    import torch
+
+    probabilities = class_logits.softmax(dim=-1)[:, :-1]
+    if not (probabilities.isfinite().all() and mask_logits.isfinite().all()):
+        return Failure("bad-boxes", "classes or masks are NaN or infinite")
+    pairs = probabilities.flatten().topk(min(_TOP_PAIRS, probabilities.numel()))
+    labels = pairs.indices % probabilities.shape[1]
+    rows = pairs.indices // probabilities.shape[1]
+    # A mask can only lower the score, so what is below the threshold already needs none.
+    wanted = torch.isin(labels, torch.tensor(list(asked), device=labels.device))
+    wanted &= pairs.values > threshold
+    logits = _at_image_size(mask_logits[rows[wanted]], seen, size)
+    inside = logits > 0
+    area = inside.sum(dim=(1, 2))
+    means = (logits.sigmoid() * inside).sum(dim=(1, 2)) / area.clamp(min=1)
+    there = area > 0
+    inside_array = inside[there].cpu().numpy()
+    return CandidateBoxes(
+        boxes=_tight_boxes(inside_array),
+        scores=(pairs.values[wanted] * means)[there].cpu().numpy(),
+        labels=labels[wanted][there].cpu().numpy(),
+        mask=lambda index: Mask.from_array(inside_array[index]),
+    )
+
+
+def _at_image_size(logits: torch.Tensor, seen: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """(n, height, width) logits of the image's pixels, its padding cut off."""
+    import torch
+
+    def resize(masks: torch.Tensor, to: tuple[int, int]) -> torch.Tensor:
+        return torch.nn.functional.interpolate(
+            masks[:, None], size=to, mode="bilinear", align_corners=False
+        )[:, 0]
+
+    width, height = size
+    if not len(logits):
+        return logits.new_zeros((0, height, width))
+    rows, columns = int(seen.any(dim=1).sum()), int(seen.any(dim=0).sum())
+    padded = resize(logits, (seen.shape[0], seen.shape[1]))
+    return resize(padded[:, :rows, :columns], (height, width))
+
+
+def _tight_boxes(
+    masks: np.ndarray[Any, np.dtype[np.bool_]],
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(n, 4) left, top, right, bottom of (n, height, width) masks, none of them empty."""
+    boxes = np.zeros((len(masks), 4))
+    for box, mask in zip(boxes, masks, strict=True):
+        columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
+        box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    return boxes

@@ -21,27 +21,17 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, corners, keep
 from pytest_cepbench.models.detectors.transformers_detector import (
+    CandidateBoxes,
     OwlParams,
-    identity_params,
+    corners,
+    keep,
     load_parts,
 )
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, require
-
-ADAPTER = "owl-detector/1"
-
-
-def bind_owl(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an OWL checkpoint without importing torch. Raises as `bind_detector`."""
-    require("torch", "transformers", "scipy")  # OWLv2's own resizing is scipy's
-    plan = make_plan("detector", OwlParams, spec, checkpoint, context)
-    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=identity_params(plan))
+from pytest_cepbench.models.torch_runtime import quiet
 
 
 def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
@@ -61,6 +51,14 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
         )
         raise CheckpointError(msg)
     return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)
+
+
+ADAPTER = Adapter(
+    "owl-detector/1",
+    ("torch", "transformers", "scipy"),  # OWLv2's own resizing is scipy's
+    OwlParams,
+    _load,
+)
 
 
 class OwlDetector:

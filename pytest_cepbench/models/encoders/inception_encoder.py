@@ -15,8 +15,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import metadata
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,13 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
-from pytest_cepbench.models.encoders.weights_file import bind_file, file_provider, plan_file
-from pytest_cepbench.models.load_plan import LoadPlan, check_placement
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.encoders.vectors import file_provider, reads_no_texts, to_vectors
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
-from pytest_cepbench.models.safe_loading import loading
-from pytest_cepbench.models.torch_runtime import quiet, require
-from pytest_cepbench.models.weight_checks import take_weights
-
-ADAPTER = "cleanfid-inception/1"
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.safe_loading import loading, take_weights
+from pytest_cepbench.models.torch_runtime import library_versions, quiet
 
 WHAT = "clean-fid's Inception"
 
@@ -44,25 +40,16 @@ _MODE = "clean"
 
 
 @dataclass(frozen=True)
-class InceptionParams:
+class InceptionParams(Placement):
     """Parameters of the spec of clean-fid's Inception, which runs in float32 only.
 
     weights: path of the weights file or of its folder; None looks where clean-fid keeps it.
-    device: auto, cpu, cuda, cuda:N or mps. batch_size: most inputs in one call.
-    Raises ValueError for a value outside these.
+    device, batch_size: as in `Placement`.
     """
 
-    weights: str | None = None
-    device: str = "auto"
+    dtype: str = field(default="float32", init=False)
     batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        check_placement(self)
-
-    @property
-    def dtype(self) -> str:
-        """The one precision."""
-        return "float32"
+    weights: str | None = None
 
 
 def inception_weights(spec: ModelSpec) -> Path | None:
@@ -103,20 +90,17 @@ def _is_own(file: Path) -> bool:
     return not hasattr(os, "getuid") or file.stat().st_uid in (0, os.getuid())
 
 
-def bind_inception(spec: ModelSpec, context: BindContext) -> BoundRole:
-    """Resolve `cleanfid:` as an encoder, without importing torch.
+def _locate(spec: ModelSpec) -> Checkpoint:
+    """The weights and what else decides the features: clean-fid's version and the resizing.
 
-    Its identity is the bytes of the weights, clean-fid's version and the resizing. Raises SpecError
-    for unknown or wrong parameters, CheckpointError where the weights are not there.
+    Raises SpecError for unknown or wrong parameters, CheckpointError where the weights are not
+    there.
     """
     file = inception_weights(spec)
-    require("torch", "torchvision", "cleanfid")
-    params = _params(spec)
     if file is None:
-        raise CheckpointError(_absent(_place(spec), given=params.weights is not None))
-    plan = plan_file(spec, file, WHAT, params, context, {})
-    code = {"clean-fid": metadata.version("clean-fid"), "resize": _MODE}
-    return bind_file(plan, adapter=ADAPTER, load=lambda: _load(plan), params={}, code=code)
+        raise CheckpointError(_absent(_place(spec), given=_params(spec).weights is not None))
+    code = {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}
+    return Checkpoint(file, "weights_file", WHAT, ("encoder",), {"code": code})
 
 
 def _absent(place: Path, *, given: bool) -> str:
@@ -178,10 +162,19 @@ class InceptionEncoder:
         raise reads_no_texts(self._plan.checkpoint)
 
 
+ADAPTER = Adapter(
+    "cleanfid-inception/1",
+    ("torch", "torchvision", "cleanfid"),
+    InceptionParams,
+    _load,
+    decisive=lambda _: {},  # there is one precision
+)
+
 PROVIDER = file_provider(
     WHAT,
-    bind_inception,
+    ADAPTER,
     find=inception_weights,
+    locate=_locate,
     features_name=lambda _: "Inception",
     weights_present=lambda spec: inception_weights(spec) is not None,
 )

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.vectors import EncoderParams, to_pixels, to_vectors
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
-from pytest_cepbench.models.safe_loading import loading
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.safe_loading import loading, take_weights
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice
-from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.weight_checks import take_weights
-
-ADAPTER = "open_clip-encoder/1"
+from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
 
 # The order in which open_clip 3 picks its weights from a folder; other names come after these.
 _PREFERRED = (
@@ -31,16 +25,9 @@ _PREFERRED = (
 )
 
 
-def bind_open_clip(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve an open_clip folder without importing torch. Raises as `bind_encoder`."""
-    require("torch", "open_clip")
-    plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
-    _check_choice(checkpoint.path)
-    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params={"dtype": plan.dtype})
-
-
-def _check_choice(folder: Path) -> None:
+def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
     """Raise CheckpointError where open_clip would pass over safetensors for a pickle."""
+    folder = plan.checkpoint.path
     names = [path.name for path in folder.iterdir()]
     safe = [name for name in names if name.endswith(".safetensors")]
     chosen = next((name for name in _PREFERRED if name in names), None)
@@ -116,3 +103,8 @@ class OpenClipEncoder:
                 whole = tokenizer.tokenizer(cleaned)["input_ids"] if texts else []
             lengths = [len(tokens) for tokens in whole]
         return lengths, int(tokenizer.context_length)
+
+
+ADAPTER = Adapter(
+    "open_clip-encoder/1", ("torch", "open_clip"), EncoderParams, _load, check=_check_choice
+)

@@ -15,38 +15,24 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.checkpoints import read_json
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.encoders.vectors import EncoderParams, to_vectors
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
-from pytest_cepbench.models.safe_loading import loading, no_random_weights
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.weight_checks import take_weights
-
-ADAPTER = "sentence-transformers-encoder/1"
+from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
 
 
-def bind_sentence_transformers(
-    spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
-) -> BoundRole:
-    """Resolve a sentence-transformers folder as an encoder of texts, without importing torch.
-
-    Errors as `bind_encoder`; RoleError also for a module that is not read.
+def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
+    """Raise RoleError for a module that is not read, CheckpointError where the first module names a
+    tokenizer of another folder.
     """
-    require("torch", "sentence_transformers")
+    checkpoint = plan.checkpoint
     if fault := modules_fault(checkpoint.config):
         msg = f"{checkpoint.path}: {checkpoint.what} {fault}"
         raise RoleError(msg)
-    _refuse_elsewhere(checkpoint)
-    plan = make_plan("encoder", EncoderParams, spec, checkpoint, context)
-    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params={"dtype": plan.dtype})
-
-
-def _refuse_elsewhere(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError where the first module names a tokenizer of another folder."""
     folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
     for file in sorted(folder.glob("sentence_*_config.json")):
         if elsewhere := read_json(file).get("tokenizer_name_or_path"):
@@ -130,3 +116,12 @@ class SentenceTransformersEncoder:
             )
         lengths = whole["attention_mask"].sum(dim=1).tolist() if texts else []
         return lengths, int(model.max_seq_length)
+
+
+ADAPTER = Adapter(
+    "sentence-transformers-encoder/1",
+    ("torch", "sentence_transformers"),
+    EncoderParams,
+    _load,
+    check=_check_modules,
+)

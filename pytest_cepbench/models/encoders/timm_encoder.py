@@ -16,22 +16,16 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.vectors import (
     EncoderParams,
     reads_no_texts,
     to_pixels,
     to_vectors,
 )
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
-from pytest_cepbench.models.safe_loading import loading
-from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.weight_checks import take_weights
-
-ADAPTER = "timm-encoder/1"
-
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.safe_loading import loading, take_weights
+from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
 
 _INTERPOLATIONS = ("bilinear", "bicubic")
 
@@ -59,27 +53,19 @@ class TimmEncoderParams(EncoderParams):
             raise ValueError(msg)
 
     @property
-    def preprocessing(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, Any]:
         """The given settings of the image transform; the rest is the checkpoint's own."""
-        given = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
-        return {name: value for name, value in given.items() if value is not None}
+        settings = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
+        return {name: value for name, value in settings.items() if value is not None}
 
 
-def bind_timm(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve a timm folder as an encoder, without importing torch. Errors as `bind_encoder`."""
-    require("torch", "timm")
-    plan = make_plan("encoder", TimmEncoderParams, spec, checkpoint, context)
-    weights = find_weights(checkpoint.path, allow_pickle=plan.params.allow_pickle)
-    decisive = {"dtype": plan.dtype, **plan.params.preprocessing}
-    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan, weights), params=decisive)
-
-
-def find_weights(folder: Path, *, allow_pickle: bool) -> Path:
-    """The one file of weights in a folder: safetensors, or where allowed a pickle if none is there.
+def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
+    """The one file of weights: safetensors, or where allowed a pickle if none is there.
 
     Left to itself timm prefers some pickles to some safetensors. Raises CheckpointError when there
     is none, or more than one and no model.safetensors among them.
     """
+    folder, allow_pickle = plan.checkpoint.path, plan.params.allow_pickle
     candidates = sorted(folder.glob("*.safetensors"))
     if not candidates and allow_pickle:
         candidates = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
@@ -92,7 +78,7 @@ def find_weights(folder: Path, *, allow_pickle: bool) -> Path:
     return chosen[0]
 
 
-def _load(plan: LoadPlan[TimmEncoderParams], weights: Path) -> TimmEncoder:
+def _load(plan: LoadPlan[TimmEncoderParams]) -> TimmEncoder:
     import timm
     from timm.data import create_transform, resolve_model_data_config
 
@@ -102,11 +88,9 @@ def _load(plan: LoadPlan[TimmEncoderParams], weights: Path) -> TimmEncoder:
         model = timm.create_model(
             f"local-dir:{plan.checkpoint.path}",
             pretrained=True,
-            pretrained_cfg_overlay={"source": "", "file": str(weights)},
+            pretrained_cfg_overlay={"source": "", "file": str(_find_weights(plan))},
         )
-        transform = create_transform(
-            **resolve_model_data_config(model, args=dict(plan.params.preprocessing))
-        )
+        transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     take_weights(plan.checkpoint, {"": model})
     return TimmEncoder(plan, model, transform)
@@ -136,3 +120,8 @@ class TimmEncoder:
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
         """Raises RoleError: timm models read no texts."""
         raise reads_no_texts(self._plan.checkpoint)
+
+
+ADAPTER = Adapter(
+    "timm-encoder/1", ("torch", "timm"), TimmEncoderParams, _load, check=_find_weights
+)

@@ -16,101 +16,73 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.encoders.vectors import EncoderParams, reads_no_texts, to_vectors
-from pytest_cepbench.models.load_plan import LoadPlan, bind_plan, make_plan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray
-from pytest_cepbench.models.safe_loading import explained, from_pretrained, loading, refuse_missing
+from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.safe_loading import (
+    explained,
+    from_pretrained,
+    loading,
+    refuse_missing,
+    take_weights,
+)
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS, quiet, require, to_torch_dtype
-from pytest_cepbench.models.weight_checks import take_weights
+from pytest_cepbench.models.torch_runtime import quiet
 
 if TYPE_CHECKING:
     import torch
 
-ADAPTER = "transformers-encoder/1"
+POOLINGS = ("auto", "cls", "pooler", "mean")
+
+_CLS_PARAMETERS = ("cls_token", "class_embedding")
 
 
 @dataclass(frozen=True)
-class TransformersEncoderParams(EncoderParams):
-    """Parameters of a transformers encoder's spec, with those of `CheckpointParams`.
+class TransformersEncoderParams(TransformersParams):
+    """Parameters of a transformers encoder's spec, with those of `TransformersParams`.
 
-    attn_implementation: eager, sdpa, ...; None leaves the library's choice.
     trust_remote_code: run the checkpoint's Python files.
     pooling: "auto" (joint features of a dual encoder, else pooler, else CLS), "cls" (first token of
         the last hidden state, GenCeption's choice for ViT), "pooler" (the model's own pooled
         output), "mean" (over all tokens or places of the last hidden state).
-    backend: the image processor's implementation; the two differ by one grey level here and there,
-        so it is pinned ("pil") instead of following what is installed.
-    Raises ValueError for a value outside these.
     """
 
-    attn_implementation: str | None = None
+    batch_size: int = 32
     trust_remote_code: bool = False
     pooling: str = "auto"
-    backend: str = "pil"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value, known in (
-            ("pooling", self.pooling, POOLINGS),
-            ("backend", self.backend, IMAGE_BACKENDS),
-        ):
-            if value not in known:
-                msg = f"{name} must be {', '.join(known)}, got {value!r}"
-                raise ValueError(msg)
+        if self.pooling not in POOLINGS:
+            msg = f"pooling must be {', '.join(POOLINGS)}, got {self.pooling!r}"
+            raise ValueError(msg)
 
-
-def bind_transformers(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve a transformers checkpoint as an encoder, without importing torch.
-
-    Errors as `bind_encoder`.
-    """
-    require("torch", "transformers")
-    plan = make_plan("encoder", TransformersEncoderParams, spec, checkpoint, context)
-    params = plan.params
-    decisive = {"dtype": plan.dtype, "pooling": params.pooling, "backend": params.backend}
-    if params.attn_implementation is not None:
-        decisive["attn_implementation"] = params.attn_implementation
-    return bind_plan(plan, adapter=ADAPTER, load=lambda: _load(plan), params=decisive)
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With the pooling as it is given; what "auto" comes to follows from the checkpoint."""
+        return {"pooling": self.pooling, **super().decisive}
 
 
 def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
     import transformers
 
     checkpoint, params = plan.checkpoint, plan.params
-    options: dict[str, Any] = {"trust_remote_code": params.trust_remote_code}
-    weights: dict[str, Any] = {"use_safetensors": None if params.allow_pickle else True}
-    if params.attn_implementation is not None:
-        weights["attn_implementation"] = params.attn_implementation
+    code = {"trust_remote_code": params.trust_remote_code}
+    # The auto class would drop the projection into the joint space that these were saved with.
+    name = str((checkpoint.config.get("architectures") or [""])[0])
+    projects = name.endswith("VisionModelWithProjection") and hasattr(transformers, name)
+    model_class = getattr(transformers, name) if projects else transformers.AutoModel
     with loading(plan):
         processor = transformers.AutoImageProcessor.from_pretrained(
-            checkpoint.path, backend=params.backend, **options
+            checkpoint.path, backend=params.backend, **code
         )
-        model, info = from_pretrained(
-            _model_class(checkpoint),
-            checkpoint,
-            dtype=to_torch_dtype(plan.dtype),
-            **weights,
-            **options,
-        )
+        model, info = from_pretrained(model_class, plan, **code)
         if getattr(model.config, "mask_ratio", 0):
             # Masked autoencoders hide a random share of the patches, in evaluation too.
             model.config.mask_ratio = 0.0
-        model = model.to(plan.device).eval()
     pooling = settle_pooling(checkpoint, model, set(info["missing_keys"]), params.pooling)
     take_weights(checkpoint, {"": model})
     return TransformersEncoder(plan, model, processor, pooling)
-
-
-def _model_class(checkpoint: Checkpoint) -> Any:
-    import transformers
-
-    # The auto class would drop the projection into the joint space that these were saved with.
-    name = str((checkpoint.config.get("architectures") or [""])[0])
-    if name.endswith("VisionModelWithProjection") and hasattr(transformers, name):
-        return getattr(transformers, name)
-    return transformers.AutoModel
 
 
 class TransformersEncoder:
@@ -219,11 +191,6 @@ class TransformersEncoder:
         return min(int(length) for length in stated if length)
 
 
-POOLINGS = ("auto", "cls", "pooler", "mean")
-
-_CLS_PARAMETERS = ("cls_token", "class_embedding")
-
-
 def settle_pooling(checkpoint: Checkpoint, model: Any, missing: set[str], wanted: str) -> str:
     """The pooling to use, so that no tensor that is missing from the files takes part.
 
@@ -288,3 +255,8 @@ def pooled_output(output: Any) -> Any:
         if value is not None:
             return value
     return None
+
+
+ADAPTER = Adapter(
+    "transformers-encoder/1", ("torch", "transformers"), TransformersEncoderParams, _load
+)

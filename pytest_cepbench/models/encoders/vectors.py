@@ -1,9 +1,10 @@
-"""Parameters, pixels for a library's model and vectors of its features, as encoders share them."""
+"""What encoders share: parameters, pixels, vectors, and models that are one file of weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from PIL import Image
 
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan
-from pytest_cepbench.models.protocols import FloatArray
-from pytest_cepbench.models.torch_runtime import to_torch_dtype
+from pytest_cepbench.models.load_plan import Adapter, CheckpointParams, LoadPlan
+from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray, RoleName
+from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.torch_runtime import require, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -64,3 +67,43 @@ def reads_no_texts(checkpoint: Checkpoint) -> RoleError:
         "sentence-transformers model to compare texts"
     )
     return RoleError(msg)
+
+
+def file_provider(
+    what: str,
+    adapter: Adapter[Any],
+    *,
+    find: Callable[[ModelSpec], Path | None],
+    locate: Callable[[ModelSpec], Checkpoint],
+    features_name: Callable[[ModelSpec], str],
+    weights_present: Callable[[ModelSpec], bool] = lambda _: True,
+) -> Provider:
+    """The provider of a scheme whose specs name one file, an encoder of images.
+
+    what: the model, for people.
+    find: the file of a spec, None where it is not there.
+    locate: the file as a checkpoint; raises CheckpointError where it is not there.
+    features_name, weights_present: as in `Provider`.
+    """
+
+    def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+        if role != "encoder":
+            msg = (
+                f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, "
+                f"not the {role}"
+            )
+            raise RoleError(msg)
+        return adapter.bind(role, spec, locate(spec), context)
+
+    def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:
+        file = find(spec)
+        return None if file is None else file.stat().st_size
+
+    return Provider(
+        detect=lambda _: DetectedModel(what, ("encoder",), "embeds images"),
+        bind=bind,
+        check_installed=lambda _: require("torch"),
+        weights_bytes=weights_bytes,
+        features_name=features_name,
+        weights_present=weights_present,
+    )

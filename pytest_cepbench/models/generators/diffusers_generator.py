@@ -20,13 +20,17 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, bind_plan, make_plan
+from pytest_cepbench.models.load_plan import (
+    Adapter,
+    CheckpointParams,
+    LoadPlan,
+    check_at_least,
+)
 from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike
-from pytest_cepbench.models.safe_loading import loading, no_random_weights
+from pytest_cepbench.models.protocols import ImageLike
+from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
-from pytest_cepbench.models.weight_checks import take_weights
+from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
 
 CALL_PARAMETERS = (
     "num_inference_steps",
@@ -73,11 +77,7 @@ class GeneratorParams(CheckpointParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("num_inference_steps", "height", "width", "max_sequence_length"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise ValueError(msg)
+        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
         for name in ("guidance_scale", "true_cfg_scale"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
@@ -90,18 +90,21 @@ class GeneratorParams(CheckpointParams):
         values = {name: getattr(self, name) for name in CALL_PARAMETERS}
         return {name: value for name, value in values.items() if value is not None}
 
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The given parameters that can change an image."""
+        decisive: dict[str, Any] = dict(self.call)
+        if self.scheduler is not None:
+            decisive["scheduler"] = self.scheduler
+        if not self.safety_checker:
+            decisive["safety_checker"] = False
+        return decisive
 
-def decisive_params(params: GeneratorParams, dtype: str) -> dict[str, Any]:
-    """The given parameters that can change an image; the files read are in the fingerprint."""
-    decisive: dict[str, Any] = {"dtype": dtype, **params.call}
-    if params.scheduler is not None:
-        decisive["scheduler"] = params.scheduler
-    if not params.safety_checker:
-        decisive["safety_checker"] = False
-    return decisive
+    @property
+    def seeded(self) -> bool:
+        """Every image begins with the noise of its seed."""
+        return True
 
-
-ADAPTER = "diffusers-generator/1"
 
 _SUPPLIED = ("prompt", "generator", "output_type")
 
@@ -120,31 +123,11 @@ it imports every other pipeline."""
 _UNSEEDABLE = "DPMSolverSDEScheduler"
 
 
-def bind_generator(spec: ModelSpec, checkpoint: Checkpoint, context: BindContext) -> BoundRole:
-    """Resolve a diffusers pipeline as a generator, without importing torch.
-
-    Raises SpecError for unknown or wrong parameters, RoleError for what is no pipeline,
-    CheckpointError for files that cannot be used, MissingDependencyError where a library is not
-    installed. Whether the pipeline's call takes a parameter is known only at load.
-    """
-    if checkpoint.kind != "diffusers":
-        msg = (
-            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint cannot be a "
-            "generator. Give a diffusers pipeline (a folder with model_index.json)"
-        )
-        raise RoleError(msg)
-    require("torch", "diffusers", "transformers")
-    plan = make_plan("generator", GeneratorParams, spec, checkpoint, context)
-    if not plan.params.safety_checker and "safety_checker" not in checkpoint.config:
-        msg = f"model spec {spec.text!r}: {checkpoint.what} has no safety_checker to take out"
+def _check_safety_checker(plan: LoadPlan[GeneratorParams]) -> None:
+    if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
+        what = plan.checkpoint.what
+        msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"
         raise SpecError(msg)
-    return bind_plan(
-        plan,
-        adapter=ADAPTER,
-        load=lambda: _load(plan),
-        params=decisive_params(plan.params, plan.dtype),
-        seeded=True,
-    )
 
 
 def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
@@ -364,3 +347,12 @@ def _limit(pipeline: Any, call: Mapping[str, Any], tokenizer: Any) -> int | None
     parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
     asked = call.get("max_sequence_length", parameter.default if parameter else None)
     return asked if isinstance(asked, int) else own
+
+
+ADAPTER = Adapter(
+    "diffusers-generator/1",
+    ("torch", "diffusers", "transformers"),
+    GeneratorParams,
+    _load,
+    check=_check_safety_checker,
+)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_cepbench.errors import RoleError
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.torch_runtime import seeded
@@ -149,7 +149,7 @@ class PipelineDecoder:
         }
 
     def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """See `Painter`."""
+        """See `ImageDecoder`."""
         import torch
 
         made = []
@@ -161,3 +161,186 @@ class PipelineDecoder:
                 )
             made.append(channels_first(self._model.decode_image_tokens(tokens)).float().cpu())
         return torch.cat(made)
+
+
+class JanusDecoder:
+    """Draws images of the size that the checkpoint was made for.
+
+    settings: of `drawing_settings`. Raises CheckpointError where the parts that draw do not fit.
+    """
+
+    chats = True
+    by_size = False
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+    ) -> None:
+        self._model = loaded.model
+        self._processor = loaded.processor
+        self._settings = settings
+        config = loaded.model.config
+        self._config = _janus_config(checkpoint, loaded)
+        codes = config.vq_config.num_embeddings
+        scored = loaded.model.model.generation_head.vision_head.out_features
+        side = config.vq_config.num_patches
+        if codes != scored or side * side != config.vision_config.num_image_tokens:
+            msg = (
+                f"{checkpoint.path}: the parts that draw do not fit: the head scores {scored} "
+                f"image tokens and the codebook has {codes}; "
+                f"{config.vision_config.num_image_tokens} are drawn and the decoder takes "
+                f"{side * side}. Save config.json and weights again"
+            )
+            raise CheckpointError(msg)
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """See `ImageDecoder`."""
+        from transformers import DynamicCache, LogitsProcessorList
+
+        model, sampler = self._model, TokenSampler(self._settings, seeds)
+        inputs = self._processor(
+            text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
+        ).to(model.device)
+        scale = self._settings["guidance_scale"]
+
+        def choose(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            guided, unguided = scores.float().chunk(2)
+            guided = unguided + scale * (guided - unguided)
+            return only(sampler(guided), guided)
+
+        with configured(model, self._config):
+            codes = model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                generation_mode="image",
+                generation_config=self._config,
+                logits_processor=LogitsProcessorList([choose]),
+                # The static cache of its own grows from call to call, and rounding with it.
+                past_key_values=DynamicCache(config=model.config.get_text_config(decoder=True)),
+            )
+        pixels = channels_first(model.decode_image_tokens(codes)).float().cpu()
+        pixels[sampler.broken] = float("nan")
+        return pixels
+
+
+def _janus_config(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Any:
+    from transformers import GenerationConfig
+
+    stored, tokenizer = loaded.model.generation_config, loaded.tokenizer
+    start = getattr(loaded.processor, "image_start_token", None)
+    known = tokenizer.get_vocab()
+    bos = stored.bos_token_id if stored.bos_token_id is not None else tokenizer.bos_token_id
+    if start not in known or bos is None:
+        msg = (
+            f"{checkpoint.path}: drawing needs a token that starts a text and one that starts an "
+            f"image, and the tokenizer has {bos!r} and {start!r} for them. Save the processor that "
+            "the model was trained with (processor.save_pretrained)"
+        )
+        raise CheckpointError(msg)
+    pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id
+    return GenerationConfig(
+        do_sample=False,  # `TokenSampler` leaves one token
+        guidance_scale=1.0,  # `choose` guides: its own would come after the choice
+        bos_token_id=bos,
+        pad_token_id=pad,
+        eos_token_id=stored.eos_token_id,
+        generation_kwargs={"boi_token_id": known[start]},
+    )
+
+
+_LAST = 3
+"""Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
+
+
+class Emu3Decoder:
+    """Draws images of the ratio and area in its settings, rounded to whole tokens.
+
+    settings: of `drawing_settings`. Raises CheckpointError where the vocabulary has not every image
+    token, SpecError for a size of no token.
+    """
+
+    chats = False
+    by_size = True  # smaller images are padded before they are read, and padding changes them
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+    ) -> None:
+        import torch
+        from transformers import GenerationConfig
+
+        self._model = loaded.model
+        self._processor = loaded.processor
+        self._settings = settings
+        mapping = loaded.model.vocabulary_mapping
+        codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
+        tokens = mapping.image_tokens
+        if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
+            msg = (
+                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+                f"tokens and the codebook has {codes}; it must name each, and the token "
+                f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+                "config.json again"
+            )
+            raise CheckpointError(msg)
+        self._tokens = torch.tensor(tokens, device=loaded.model.device)
+        self._end_of_row = int(mapping.eol_token_id)
+        ratio, area = settings["image_ratio"], settings["image_area"]
+        self._height, self._width = self._processor.calculate_generate_size(
+            ratio, area, self._processor.downsample_ratio
+        )
+        if min(self._height, self._width) < 1:
+            msg = f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
+            raise SpecError(msg)
+        stored = loaded.model.generation_config
+        self._config = GenerationConfig(
+            do_sample=False,  # `TokenSampler` leaves one token
+            guidance_scale=settings["guidance_scale"],
+            max_new_tokens=self._height * (self._width + 1),
+            bos_token_id=stored.bos_token_id,
+            pad_token_id=loaded.generation_config.pad_token_id,
+        )
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """See `ImageDecoder`."""
+        import torch
+        from transformers import LogitsProcessorList
+
+        model, sampler = self._model, TokenSampler(self._settings, seeds)
+        tokens = self._tokens.to(model.device)
+        inputs = self._inputs(prompts)
+        unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
+        start = inputs["input_ids"].shape[1]
+
+        def choose(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            column = (ids.shape[1] - start) % (self._width + 1)
+            if column == self._width:
+                ends = torch.full((len(ids),), self._end_of_row, device=scores.device)
+                return only(ends, scores)
+            return only(tokens[sampler(scores[:, tokens])], scores)
+
+        with configured(model, self._config):
+            output = model.generate(
+                **inputs,
+                generation_config=self._config,
+                logits_processor=LogitsProcessorList([choose]),
+                negative_prompt_ids=unwanted["input_ids"],
+                negative_prompt_attention_mask=unwanted["attention_mask"],
+            )
+        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
+        pixels: torch.Tensor = model.decode_image_tokens(
+            image_tokens=drawn, height=self._height, width=self._width
+        )
+        pixels = pixels.float().cpu()
+        pixels[sampler.broken] = float("nan")
+        return pixels
+
+    def _inputs(self, prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+        inputs = self._processor(
+            text=list(prompts),
+            return_for_image_generation=True,
+            ratio=self._settings["image_ratio"],
+            image_area=self._settings["image_area"],
+            padding=True,
+            return_tensors="pt",
+        )
+        names = ("input_ids", "attention_mask")
+        return {name: inputs[name].to(self._model.device) for name in names}

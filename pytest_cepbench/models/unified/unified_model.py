@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,17 +19,24 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.describers.describer_params import DescriberParams
+from pytest_cepbench.models.describers.transformers_describer import ADAPTER as DESCRIBER
 from pytest_cepbench.models.describers.transformers_describer import (
+    DescriberParams,
     TransformersDescriber,
-    bind_describer,
     stored_settings,
 )
+from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.load_plan import check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike, RoleName
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.unified.image_decoder import ImageDecoder
+from pytest_cepbench.models.unified.image_decoder import (
+    Emu3Decoder,
+    ImageDecoder,
+    JanusDecoder,
+    PipelineDecoder,
+)
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 
@@ -83,11 +90,8 @@ class UnifiedParams:
     image_area: int | None = None
 
     def __post_init__(self) -> None:
-        for name, low in (("image_batch_size", 1), ("image_top_k", 0), ("image_area", 1)):
-            value = getattr(self, name)
-            if value is not None and value < low:
-                msg = f"{name} must be {low} or more, got {value}"
-                raise ValueError(msg)
+        check_at_least(self, 1, "image_batch_size", "image_area")
+        check_at_least(self, 0, "image_top_k")
         scale = self.guidance_scale
         if scale is not None and not (math.isfinite(scale) and scale >= 1):
             msg = f"guidance_scale must be a number from 1 (no guidance) upwards, got {scale}"
@@ -110,11 +114,11 @@ class UnifiedParams:
         if top_p is not None and not 0 < top_p <= 1:
             msg = f"image_top_p must be above 0 and at most 1, got {top_p}"
             raise ValueError(msg)
-        given = [
+        sampling = [
             f"image_{name}" for name in _SAMPLING if getattr(self, f"image_{name}") is not None
         ]
-        if given and not self.image_do_sample:
-            msg = f"{given[0]} acts on sampling only: leave it or image_do_sample=false out"
+        if sampling and not self.image_do_sample:
+            msg = f"{sampling[0]} acts on sampling only: leave it or image_do_sample=false out"
             raise ValueError(msg)
 
 
@@ -133,13 +137,10 @@ def split_params(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, Un
             fault = unknown_name(f"parameter for the unified model {what}", name, known)
             msg = f"model spec {spec.text!r}: {fault}"
             raise SpecError(msg)
-    own = _only(spec, drawing)
-    describing = replace(spec, params={k: v for k, v in spec.params.items() if k not in own.params})
-    return describing, parse_params(own, UnifiedParams, what)
-
-
-def _only(spec: ModelSpec, names: Iterable[str]) -> ModelSpec:
-    return replace(spec, params={k: v for k, v in spec.params.items() if k in names})
+    own = {name: value for name, value in spec.params.items() if name in drawing}
+    rest = {name: value for name, value in spec.params.items() if name not in drawing}
+    drawing_params = parse_params(replace(spec, params=own), UnifiedParams, what)
+    return replace(spec, params=rest), drawing_params
 
 
 def drawing_settings(
@@ -152,14 +153,14 @@ def drawing_settings(
     A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
     """
     published = _PUBLISHED.get(family, _OTHERWISE)
-    given = {name: getattr(params, f"image_{name}") for name in _SAMPLING}
-    given |= {"guidance_scale": params.guidance_scale}
-    given |= {name: getattr(params, name) for name in _OF_EMU3 if name in published}
+    of_spec = {name: getattr(params, f"image_{name}") for name in _SAMPLING}
+    of_spec |= {"guidance_scale": params.guidance_scale}
+    of_spec |= {name: getattr(params, name) for name in _OF_EMU3 if name in published}
     settings: dict[str, Any] = {
         "do_sample": params.image_do_sample,
         "prompt_template": params.image_prompt_template,
     }
-    for name, value in given.items():
+    for name, value in of_spec.items():
         if name in _SAMPLING and not params.image_do_sample:
             continue
         stored_value = None if name in _OF_EMU3 else stored.get(name)
@@ -169,6 +170,12 @@ def drawing_settings(
 
 
 ADAPTER = "transformers-unified/1"
+
+_DECODERS: dict[str, Callable[[Checkpoint, LoadedDescriber, Mapping[str, Any]], ImageDecoder]] = {
+    "janus": JanusDecoder,
+    "emu3": Emu3Decoder,
+}
+"""By model type; other families draw in the common way."""
 
 
 def bind_unified(
@@ -184,7 +191,7 @@ def bind_unified(
     family = str(checkpoint.config.get("model_type") or "")
     describing, drawing = split_params(spec, family, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
-    plain = bind_describer(describing, checkpoint, context)
+    plain = DESCRIBER.bind("describer", describing, checkpoint, context)
     bound = replace(
         plain,
         adapter=ADAPTER,
@@ -207,6 +214,8 @@ def bind_unified(
 def _load(
     bound: BoundRole, checkpoint: Checkpoint, family: str, settings: Mapping[str, Any]
 ) -> UnifiedModel:
+    from transformers import AutoImageProcessor
+
     describer = bound.load()
     assert isinstance(describer, TransformersDescriber)
     loaded = describer.loaded
@@ -215,31 +224,9 @@ def _load(
     with explained(checkpoint), quiet():
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
-        finish = _image_processor(checkpoint)
-        decoder = _decoder(checkpoint, family, loaded, settings)
+        finish = AutoImageProcessor.from_pretrained(checkpoint.path, backend="pil")
+        decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
     return UnifiedModel(describer, decoder, finish, settings["prompt_template"])
-
-
-def _image_processor(checkpoint: Checkpoint) -> Any:
-    from transformers import AutoImageProcessor
-
-    return AutoImageProcessor.from_pretrained(checkpoint.path, backend="pil")
-
-
-def _decoder(
-    checkpoint: Checkpoint, family: str, loaded: Any, settings: Mapping[str, Any]
-) -> ImageDecoder:
-    if family == "janus":
-        from pytest_cepbench.models.unified.janus import JanusPainter
-
-        return JanusPainter(checkpoint, loaded, settings)
-    if family == "emu3":
-        from pytest_cepbench.models.unified.emu3 import Emu3Painter
-
-        return Emu3Painter(checkpoint, loaded, settings)
-    from pytest_cepbench.models.unified.image_decoder import PipelineDecoder
-
-    return PipelineDecoder(checkpoint, loaded, settings)
 
 
 class UnifiedModel:

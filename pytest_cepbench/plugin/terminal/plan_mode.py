@@ -9,10 +9,10 @@ from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate.sensitivity import reach
-from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
+from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted

@@ -110,7 +110,7 @@ def _lease_devices(
     specs: Sequence[Any], own: Sequence[dict[str, str]], settings: RunSettings
 ) -> Iterator[str]:
     """One device for each worker, the freest first, in turn where there are more workers."""
-    from pytest_cepbench.models.devices import visible_devices
+    from pytest_cepbench.models.system_limits import visible_devices
 
     placed = _placed(settings)
     pinned = next((text for text, device in placed.items() if device.startswith("cuda:")), None)
@@ -166,7 +166,7 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     and a fifth more; without a device one for each core, as far as they fit into free memory. At
     least one. Raises CepError for a spec that is wrong.
     """
-    from pytest_cepbench.models.devices import visible_devices
+    from pytest_cepbench.models.system_limits import visible_devices
 
     devices = visible_devices()
     if devices and set(_placed(settings).values()) != {"cpu"}:

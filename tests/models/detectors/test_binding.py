@@ -76,7 +76,7 @@ def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: 
         (OWL, "max_detections=0", "max_detections must be at least 1"),
         (OWL, "max_per_class=3", "unknown parameter for the detector Owlv2.*'max_per_class'"),
         (MASK2FORMER, "max_per_class=-1", "max_per_class must be at least 1"),
-        (MASK2FORMER, "backend=opencv", "backend must be pil, torchvision, got 'opencv'"),
+        (MASK2FORMER, "backend=opencv", "backend must be pil or torchvision, got 'opencv'"),
         (DETR, "batch_size=0", "batch_size must be at least 1"),
         (DETR, "dtype=int8", "dtype must be auto"),
     ],

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detections, Failure
-from pytest_cepbench.models.detectors.box_filter import CandidateBoxes, corners, keep, overlaps
+from pytest_cepbench.models.detectors.transformers_detector import (
+    CandidateBoxes,
+    corners,
+    keep,
+    overlaps,
+)
 
 NAMES = {0: ("cat",), 1: ("dog",)}
 

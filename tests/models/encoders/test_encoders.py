@@ -112,7 +112,7 @@ def test_a_missing_tensor_is_an_error_and_not_a_random_one(
     [
         ("clip", "poling=cls", "Did you mean 'pooling'"),
         ("clip", "pooling=max", "pooling must be auto, cls, pooler, mean, got 'max'"),
-        ("clip", "backend=cv2", "backend must be pil, torchvision"),
+        ("clip", "backend=cv2", "backend must be pil or torchvision"),
         ("clip", "batch_size=none", "'batch_size' must be int"),
         ("timm", "pooling=cls", "unknown parameter for the encoder timm vit_tiny_patch16_224"),
         ("open_clip", "attn_implementation=eager", "unknown parameter for the encoder open_clip"),

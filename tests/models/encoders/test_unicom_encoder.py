@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.encoders.unicom_model import check_tensors, infer_sizes
+from pytest_cepbench.models.encoders.unicom_encoder import check_tensors, infer_sizes
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.registry import detect
 from tests.models.binding import bind_text

@@ -239,10 +239,7 @@ def test_an_unknown_family_draws_by_its_seeds(
 
     from pytest_cepbench.models.unified import unified_model
 
-    common = unified_model._decoder
-    monkeypatch.setattr(
-        unified_model, "_decoder", lambda checkpoint, _, *rest: common(checkpoint, "new", *rest)
-    )
+    monkeypatch.delitem(unified_model._DECODERS, "janus")
     model = bind_text(str(copied("janus")), "generator").load()
     assert isinstance(model, UnifiedModel)
     before = torch.get_rng_state()
