@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -140,12 +139,8 @@ def _weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
     if device is None:
         device = resolve_device(spec.params.get("device", "auto"))
     dtype = resolve_dtype(spec.params.get("dtype", "auto"), device, stored_precision(checkpoint))
-    names = readable_files(
-        list_files(checkpoint.path),
-        checkpoint.kind,
-        checkpoint.config,
-        **asdict(file_options(spec)),
-    )
+    names = list_files(checkpoint.path)
+    names = readable_files(names, checkpoint.kind, checkpoint.config, file_options(spec))
     files = [checkpoint.path / name for name in names if PurePosixPath(name).suffix in _SUFFIXES]
     return sum(_loaded_bytes(file, _WIDTHS[dtype]) for file in files) or None
 

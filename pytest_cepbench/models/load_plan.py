@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pytest_cepbench.models.checkpoints import (
@@ -213,11 +213,11 @@ def make_plan(
     params = parse_params(spec, kind, f"the {role} {checkpoint.what}")
     device = resolve_device(params.device)
     dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
-    options = asdict(file_options(spec))
+    options = file_options(spec)
 
     def identify(hash_file: HashFile) -> str:
         check_configuration(checkpoint)
-        return fingerprint(checkpoint, hash_file, **options)
+        return fingerprint(checkpoint, hash_file, options)
 
     files = CoveredFiles(checkpoint.path, context.hash_file, identify)
     return LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)

@@ -1,15 +1,15 @@
 """Roles of models in a chain: the Protocols that adapters and users' own models satisfy.
 
-Roles take Pillow images and plain strings; the chains turn results into artifacts. A role returns
-one
+Roles take Pillow images and plain strings; the chains turn results into artifacts. A role returns one
 result per input, in order: a `Failure` where a single input fails, and a `Reply` where a result
 comes with usage, provenance or remarks. An exception means that the whole batch failed.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -66,24 +66,11 @@ class Usage:
     cost: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.requests + other.requests,
-            self.retries + other.retries,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.images + other.images,
-            self.cost + other.cost,
-        )
+        return Usage(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def __sub__(self, other: Usage) -> Usage:
-        return Usage(
-            self.requests - other.requests,
-            self.retries - other.retries,
-            self.input_tokens - other.input_tokens,
-            self.output_tokens - other.output_tokens,
-            self.images - other.images,
-            max(0.0, self.cost - other.cost),
-        )
+        difference = Usage(*map(operator.sub, vars(self).values(), vars(other).values()))
+        return replace(difference, cost=max(0.0, difference.cost))  # rounding could leave -1e-17
 
 
 @dataclass(frozen=True)

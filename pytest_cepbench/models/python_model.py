@@ -25,7 +25,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
@@ -53,20 +53,14 @@ from pytest_cepbench.models.registry import DetectedModel, Provider
 
 ADAPTER = "python/1"
 
-_PROTOCOLS: dict[RoleName, type] = {
-    "describer": Describer,
-    "generator": Generator,
-    "encoder": Encoder,
-    "detector": Detector,
-    "judge": Judge,
+_METHODS: dict[RoleName, tuple[type, tuple[str, ...]]] = {
+    "describer": (Describer, ("describe(images, prompt, seeds)",)),
+    "generator": (Generator, ("generate(texts, seeds)",)),
+    "encoder": (Encoder, ("encode_images(images)", "encode_texts(texts)")),
+    "detector": (Detector, ("detect(images, queries)",)),
+    "judge": (Judge, ("judge(battles, seeds)",)),
 }
-_METHODS: dict[RoleName, tuple[str, ...]] = {
-    "describer": ("describe(images, prompt, seeds)",),
-    "generator": ("generate(texts, seeds)",),
-    "encoder": ("encode_images(images)", "encode_texts(texts)"),
-    "detector": ("detect(images, queries)",),
-    "judge": ("judge(battles, seeds)",),
-}
+"""The Protocol of each role, and its methods for people."""
 
 _SEEDED = ("describer", "generator", "judge")
 """Roles whose answers are taken to depend on the seed where the model does not say."""
@@ -80,7 +74,7 @@ _DIGITS = 16
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
     """The roles whose Protocol an object satisfies."""
-    return tuple(role for role, protocol in _PROTOCOLS.items() if isinstance(model, protocol))
+    return tuple(role for role, (protocol, _) in _METHODS.items() if isinstance(model, protocol))
 
 
 def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -97,7 +91,11 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
         "model": dict(_attribute(spec, model, "params", Mapping, {})),
     }
     if role == "detector":
-        params["queries"] = _queries(spec, model)
+        known = get_args(Queries)
+        expected = " or ".join(map(repr, known))
+        params["queries"] = _attribute(
+            spec, model, "queries", str, "free-text", known.__contains__, expected
+        )
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -107,7 +105,9 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
         load=lambda: model,
         params=_plain(spec, params),
         seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
-        batch_size=_batch_size(spec, model),
+        batch_size=_attribute(
+            spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"
+        ),
         lasting=True,
         shares=spec.text,
         provenance={
@@ -147,6 +147,7 @@ def _code(spec: ModelSpec, model: object) -> str:
     return f"{spec.target} ({source})" if source else spec.target
 
 
+@functools.cache
 def make_model(spec: ModelSpec) -> Model:
     """Import what a `python:` spec names and call it with the spec's parameters.
 
@@ -154,11 +155,6 @@ def make_model(spec: ModelSpec) -> Model:
     spec is made once per process: detection and two roles of one model share the object, which may
     hold weights. Raises SpecError saying which part failed.
     """
-    return _make(spec)
-
-
-@functools.cache
-def _make(spec: ModelSpec) -> Model:
     made = _import(spec)
     if isinstance(made, type) or not roles_of(made):
         if not callable(made):
@@ -186,9 +182,8 @@ def _import(spec: ModelSpec) -> Any:
         raise SpecError(msg)
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(
-            0, here
-        )  # as `python -m` does: the user's module is often next to the tests
+        # As `python -m` does: the user's module is often next to the tests.
+        sys.path.insert(0, here)
     try:
         imported = importlib.import_module(module_name)
     except Exception as error:
@@ -200,9 +195,8 @@ def _import(spec: ModelSpec) -> Any:
         raise SpecError(msg) from error
     for name in attribute.split("."):
         if not hasattr(imported, name):
-            known = (
-                ", ".join(sorted(n for n in vars(imported) if not n.startswith("_"))) or "nothing"
-            )
+            public = sorted(n for n in vars(imported) if not n.startswith("_"))
+            known = ", ".join(public) or "nothing"
             msg = f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}"
             raise SpecError(msg)
         imported = getattr(imported, name)
@@ -210,9 +204,10 @@ def _import(spec: ModelSpec) -> Any:
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
-    if isinstance(model, _PROTOCOLS[role]):
+    protocol, methods = _METHODS[role]
+    if isinstance(model, protocol):
         return
-    missing = [m for m in _METHODS[role] if not callable(getattr(model, m.partition("(")[0], None))]
+    missing = [m for m in methods if not callable(getattr(model, m.partition("(")[0], None))]
     able = " and ".join(roles_of(model)) or "no role"
     msg = (
         f"{spec.text!r} is a {type(model).__name__}, which can play {able}; a {role} needs the "
@@ -222,46 +217,39 @@ def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
 
 
 def _fingerprint(spec: ModelSpec, model: object) -> str:
-    given = getattr(model, "fingerprint", None)
-    if not isinstance(given, str) or not given:
+    stated = getattr(model, "fingerprint", None)
+    if not isinstance(stated, str) or not stated:
         msg = (
             f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
-            f"text, got {given!r}. Results are stored under it: without one, the stored answers of "
+            f"text, got {stated!r}. Results are stored under it: without one, the stored answers of "
             "other weights would be served as this model's. Give a digest of the weights and of "
             "the code version"
         )
         raise SpecError(msg)
     # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
     # all.
-    return given if len(given) <= SHORT_FINGERPRINT else digest_text(given)
+    return stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated)
 
 
-def _batch_size(spec: ModelSpec, model: object) -> int:
-    size: int = _attribute(spec, model, "batch_size", int, 8)
-    if size < 1:
-        name = type(model).__name__
-        msg = f"model spec {spec.text!r}: {name}.batch_size must be 1 or more, got {size}"
-        raise SpecError(msg)
-    return size
+def _attribute(
+    spec: ModelSpec,
+    model: object,
+    name: str,
+    kind: type,
+    default: Any,
+    valid: Callable[[Any], bool] = lambda _: True,
+    expected: str = "",
+) -> Any:
+    """An attribute of the model; SpecError where it is of another kind, or not valid.
 
-
-def _queries(spec: ModelSpec, model: object) -> str:
-    given: str = _attribute(spec, model, "queries", str, "free-text")
-    if given not in get_args(Queries):
-        known = " or ".join(map(repr, get_args(Queries)))
-        name = type(model).__name__
-        msg = f"model spec {spec.text!r}: {name}.queries must be {known}, got {given!r}"
-        raise SpecError(msg)
-    return given
-
-
-def _attribute(spec: ModelSpec, model: object, name: str, kind: type, default: Any) -> Any:
+    expected: what is valid, for people, where the kind alone does not say it.
+    """
     value = getattr(model, name, default)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        msg = (
-            f"model spec {spec.text!r}: {type(model).__name__}.{name} must be {kind.__name__}, "
-            f"got {value!r}"
-        )
+    fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+    if not fits or not valid(value):
+        must_be = expected if fits else kind.__name__
+        owner = f"{type(model).__name__}.{name}"
+        msg = f"model spec {spec.text!r}: {owner} must be {must_be}, got {value!r}"
         raise SpecError(msg)
     return value
 

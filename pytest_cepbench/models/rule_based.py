@@ -58,12 +58,11 @@ class ShapesDescriber:
         seeds: Sequence[int],
     ) -> list[str]:
         """Caption of each image; the empty text where the answer is blank."""
-        return [self._single(image, seed) for image, seed in zip(images, seeds, strict=True)]
-
-    def _single(self, image: Image.Image, seed: int) -> str:
-        if is_blank(self.knobs, seed):
-            return ""
-        return caption(degrade_scene(parse_image(ImageArtifact.from_pil(image)), self.knobs, seed))
+        scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
+        return [
+            "" if is_blank(self.knobs, seed) else caption(degrade_scene(scene, self.knobs, seed))
+            for scene, seed in zip(scenes, seeds, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -110,22 +109,21 @@ class ShapesDetector:
             if query not in SHAPES:
                 msg = f"shapes: detects by plain name: {unknown_name('shape', query, SHAPES)}"
                 raise RoleError(msg)
-        return [self._single(image, asked) for image, asked in zip(images, queries, strict=True)]
-
-    def _single(self, image: Image.Image, asked: Sequence[str]) -> Detections:
-        boxes = object_boxes(ImageArtifact.from_pil(image))
-        return Detections(
-            tuple(
-                Detection(box.what.shape, 1.0, box.box, color=box.what.color)
-                for box in boxes
-                if box.what.shape in asked
+        return [
+            Detections(
+                tuple(
+                    Detection(box.what.shape, 1.0, box.box, color=box.what.color)
+                    for box in object_boxes(ImageArtifact.from_pil(image))
+                    if box.what.shape in asked
+                )
             )
-        )
+            for image, asked in zip(images, queries, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class _NoKnobs:
-    """The parameters of encoder and detector: they measure, so they have none."""
+    """The parameters of encoder and detector: none."""
 
 
 def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
@@ -144,30 +142,30 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
             f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
         )
         raise SpecError(msg)
-    measures = role in ("encoder", "detector")
-    if measures:
-        parse_params(spec, _NoKnobs, f"the shapes {role}")
-    knobs = Degradation() if measures else parse_params(spec, Degradation, f"the shapes {role}")
+    what = f"the shapes {role}"
+    if role in ("describer", "generator"):
+        knobs = parse_params(spec, Degradation, what)
+    else:
+        parse_params(spec, _NoKnobs, what)
+        knobs = Degradation()
+    loaders: dict[RoleName, Callable[[], Model]] = {
+        "describer": lambda: ShapesDescriber(knobs),
+        "generator": lambda: ShapesGenerator(knobs),
+        "encoder": ShapesEncoder,
+        "detector": ShapesDetector,
+    }
     return BoundRole(
         role=role,
         spec=spec.text,
         what=f"the shapes world's own {role}",
         fingerprint=digest_json({"world": WORLD_VERSION, "role": role}),
         adapter=ADAPTER,
-        load=_loader(role, knobs),
+        load=loaders[role],
         params={"queries": "classes"} if role == "detector" else knobs.turned,
         # The generator's jitter comes from the seed, whatever its knobs.
         seeded=role == "generator" or (role == "describer" and bool(knobs.turned)),
         batch_size=_BATCH,
     )
-
-
-def _loader(role: RoleName, knobs: Degradation) -> Callable[[], Model]:
-    if role == "describer":
-        return lambda: ShapesDescriber(knobs)
-    if role == "generator":
-        return lambda: ShapesGenerator(knobs)
-    return ShapesDetector if role == "detector" else ShapesEncoder
 
 
 PROVIDER = Provider(

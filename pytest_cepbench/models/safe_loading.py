@@ -258,14 +258,18 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
     a layer may start like that, and a damaged checkpoint may look like that.
     """
+    import torch
+
     tensors = list(_tensors(parts))
+    pairs = [torch.stack(torch.aminmax(tensor.detach())).float() for _, tensor, _ in tensors]
+    # Fetched together: one by one, each would wait for the accelerator.
+    extremes: list[list[float]] = torch.stack(pairs).tolist() if pairs else []
     broken, empty = [], []
-    for (name, tensor, finite), (low, high) in zip(
-        tensors, _extremes([tensor for _, tensor, _ in tensors]), strict=True
-    ):
+    for (name, tensor, finite), (low, high) in zip(tensors, extremes, strict=True):
+        matrix = name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1
         if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
             broken.append(f"{name} ({str(tensor.dtype).removeprefix('torch.')})")
-        elif low == high == 0 and _is_matrix(name, tensor):
+        elif low == high == 0 and matrix:
             empty.append(name)
     if broken:
         msg = (
@@ -294,17 +298,3 @@ def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool
                 wide = tensor.is_floating_point() and tensor.element_size() > 1
                 if wide and tensor.numel() and not tensor.is_meta:
                     yield prefix + name, tensor, finite
-
-
-def _extremes(tensors: list[torch.Tensor]) -> list[list[float]]:
-    """The least and the greatest value of each; both NaN where one value is."""
-    import torch
-
-    pairs = [torch.stack(torch.aminmax(tensor.detach())).float() for tensor in tensors]
-    # Fetched together: one by one, each would wait for the accelerator.
-    extremes: list[list[float]] = torch.stack(pairs).tolist() if pairs else []
-    return extremes
-
-
-def _is_matrix(name: str, tensor: torch.Tensor) -> bool:
-    return name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1

@@ -82,9 +82,9 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     import_module("tiny_omni").save(tmp_path / "omni", [])
     yield
-    from pytest_cepbench.models.python_model import _make
+    from pytest_cepbench.models.python_model import make_model
 
-    _make.cache_clear()
+    make_model.cache_clear()
     for name in ("tiny_omni", "unified_model"):
         sys.modules.pop(name, None)
 
@@ -105,9 +105,9 @@ def play(
     suite_file: Path, tiny: Checkpoint, family: Family, store: Store, extra: str = ""
 ) -> SuiteRun:
     """The run that the command line would make, nothing measured yet."""
-    from pytest_cepbench.models.python_model import _make
+    from pytest_cepbench.models.python_model import make_model
 
-    _make.cache_clear()  # as a new process would
+    make_model.cache_clear()  # as a new process would
     suite = load_suite(suite_file)
     roles: dict[RoleName, str] = {}
     if family.generator is not None:

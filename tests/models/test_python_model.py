@@ -20,7 +20,7 @@ from pytest_cepbench.models.protocols import (
     Describer,
     RoleName,
 )
-from pytest_cepbench.models.python_model import _make, roles_of
+from pytest_cepbench.models.python_model import make_model, roles_of
 from pytest_cepbench.models.registry import bind, detect
 
 MODULE = """
@@ -83,7 +83,7 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
-    _make.cache_clear()
+    make_model.cache_clear()
     sys.modules.pop("mymodels", None)
     sys.modules.pop("mybroken", None)
 

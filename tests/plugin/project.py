@@ -146,7 +146,7 @@ class Project:
 
         For runs of one process whose start, imports and death are not what is tested.
         """
-        python_model._make.cache_clear()  # of another test's project, under the same name
+        python_model.make_model.cache_clear()  # of another test's project, under the same name
         return self.pytester.runpytest_inprocess(*args)
 
     def report(self, name: str = ".cepbench/report.json") -> dict[str, Any]:

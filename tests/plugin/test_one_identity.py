@@ -166,13 +166,13 @@ import pathlib, pytest
 def trainer(request):
     yield
     if "[a-" in request.node.nodeid:
-        from pytest_cepbench.models.python_model import _make
+        from pytest_cepbench.models.python_model import make_model
         from pytest_cepbench.plugin.fixtures import EVALUATOR
 
         evaluator = request.config.stash[EVALUATOR]
         for known in (evaluator.models.runners, evaluator.models._holdings, evaluator._runs):
             known.clear()
-        _make.cache_clear()
+        make_model.cache_clear()
         pathlib.Path("weights").write_text("B")
 """
 """After the first case everything is bound anew, as by a worker that shares no folder with the others."""

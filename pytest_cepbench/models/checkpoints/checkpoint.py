@@ -10,7 +10,7 @@ import glob
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
+    FileOptions,
     check_weights,
     component_names,
     list_files,
@@ -60,15 +61,6 @@ class Checkpoint:
     config: Mapping[str, Any]
     revision: str | None = None
     because: str = ""
-
-
-@dataclass(frozen=True)
-class FileOptions:
-    """The parameters of a spec that say which of a checkpoint's files may be read."""
-
-    variant: str | None = None
-    allow_pickle: bool = False
-    trust_remote_code: bool = False
 
 
 def file_options(spec: ModelSpec) -> FileOptions:
@@ -151,8 +143,7 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
 
 
 def _readable(spec: ModelSpec, checkpoint: Checkpoint, names: list[str]) -> list[str]:
-    options = asdict(file_options(spec))
-    return readable_files(names, checkpoint.kind, checkpoint.config, **options)
+    return readable_files(names, checkpoint.kind, checkpoint.config, file_options(spec))
 
 
 def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
@@ -287,10 +278,7 @@ _VERSION = 1
 def fingerprint(
     checkpoint: Checkpoint,
     hash_file: Callable[[Path], str],
-    *,
-    variant: str | None = None,
-    allow_pickle: bool = False,
-    trust_remote_code: bool = False,
+    options: FileOptions = FileOptions(),  # noqa: B008 - frozen
 ) -> str:
     """Digest (64 hexadecimal digits) of everything that loading the checkpoint can read.
 
@@ -304,23 +292,18 @@ def fingerprint(
     loading passes over (pickled twins of safetensors, a pipeline's single-file weights, other
     variants): they change no answer. Library versions are provenance, kept beside results.
 
-    hash_file: SHA-256 of a file's bytes, hexadecimal. The flags are those the model will be loaded
-    with: pickled weights count where they are allowed, Python files where they are run.
+    hash_file: SHA-256 of a file's bytes, hexadecimal.
+    options: those the model will be loaded with: pickled weights count where they are allowed, Python
+        files where they are run.
     Raises CheckpointError for a checkpoint whose code would come from another repository.
     """
     if checkpoint.kind == "weights_file":
         weights, code = hash_file(checkpoint.path), checkpoint.config["code"]
         return digest_json({"version": _VERSION, "weights": weights, "code": code})
-    if trust_remote_code:
+    if options.trust_remote_code:
         _refuse_foreign_code(checkpoint)
-    names = readable_files(
-        list_files(checkpoint.path),
-        checkpoint.kind,
-        checkpoint.config,
-        variant=variant,
-        allow_pickle=allow_pickle,
-        trust_remote_code=trust_remote_code,
-    )
+    names = list_files(checkpoint.path)
+    names = readable_files(names, checkpoint.kind, checkpoint.config, options)
     files = [[name, hash_file(checkpoint.path / name)] for name in names]
     return digest_json({"version": _VERSION, "kind": checkpoint.kind, "files": files})
 

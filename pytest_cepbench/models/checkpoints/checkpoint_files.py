@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -53,14 +54,20 @@ def list_files(folder: Path) -> list[str]:
     return sorted(files)
 
 
+@dataclass(frozen=True)
+class FileOptions:
+    """The parameters of a spec that say which of a checkpoint's files may be read."""
+
+    variant: str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+
+
 def readable_files(
     names: Iterable[str],
     kind: CheckpointKind,
     config: Mapping[str, Any],
-    *,
-    variant: str | None = None,
-    allow_pickle: bool = False,
-    trust_remote_code: bool = False,
+    options: FileOptions = FileOptions(),
 ) -> list[str]:
     """The files of a checkpoint (posix paths) that loading can read, sorted.
 
@@ -78,11 +85,11 @@ def readable_files(
     for folder in dict.fromkeys(folders):
         inside = [name for name in names if str(PurePosixPath(name).parent) == folder]
         if folder in holders:
-            wanted += _weights(inside, kind, variant, allow_pickle=allow_pickle)
+            wanted += _weights(inside, kind, options)
         wanted += [name for name in inside if _is_config(name)]
         prefix = "" if folder == "." else f"{folder}/"
         wanted += [n for n in names if n.startswith(f"{prefix}additional_chat_templates/")]
-    if trust_remote_code:
+    if options.trust_remote_code:
         wanted += [name for name in names if name.endswith(".py")]
     return sorted(set(wanted))
 
@@ -116,13 +123,11 @@ def _is_config(name: str) -> bool:
     return path.suffix in _CONFIG_SUFFIXES and not _NOT_READ.fullmatch(path.name)
 
 
-def _weights(
-    names: list[str], kind: CheckpointKind, variant: str | None, *, allow_pickle: bool
-) -> list[str]:
+def _weights(names: list[str], kind: CheckpointKind, options: FileOptions) -> list[str]:
     safe = [name for name in names if ".safetensors" in PurePosixPath(name).name]
     safe = [name for name in safe if not PurePosixPath(name).name.startswith("consolidated")]
     weights = safe
-    if not any(name.endswith(".safetensors") for name in safe) and allow_pickle:
+    if not any(name.endswith(".safetensors") for name in safe) and options.allow_pickle:
         weights = [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
     own = [n for n in weights if PurePosixPath(n).name.startswith("open_clip_")]
     if kind == "open_clip" and own:
@@ -130,7 +135,7 @@ def _weights(
     if kind in ("open_clip", "timm"):
         return weights  # these know no variants, so a dot in a name means nothing
     plain = [name for name in weights if _variant_of(name) is None]
-    chosen = [name for name in weights if variant and _variant_of(name) == variant]
+    chosen = [name for name in weights if _variant_of(name) == options.variant]
     return chosen or plain
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    FileOptions,
     check_safetensors,
     read_json,
     readable_files,
@@ -114,7 +115,7 @@ def test_only_what_loading_reads_is_chosen_of_a_pipeline() -> None:
         "scheduler/scheduler_config.json",
     }
     plain = readable_files(names, "diffusers", STABLE_DIFFUSION)
-    half = readable_files(names, "diffusers", STABLE_DIFFUSION, variant="fp16")
+    half = readable_files(names, "diffusers", STABLE_DIFFUSION, FileOptions(variant="fp16"))
     assert set(plain) == common | {"unet/diffusion_pytorch_model.safetensors"}
     assert set(half) == common | {"unet/diffusion_pytorch_model.fp16.safetensors"}
 

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint import fingerprint, inspect_checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
 from pytest_cepbench.models.model_spec import parse_spec
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint, write_pipeline
 
@@ -21,9 +22,8 @@ def hash_file(path: Path) -> str:
 def of(folder: Path, *, allow_pickle: bool = False, trust_remote_code: bool = False) -> str:
     """Fingerprint of the checkpoint in a folder."""
     checkpoint = inspect_checkpoint(parse_spec(str(folder)))
-    return fingerprint(
-        checkpoint, hash_file, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
-    )
+    options = FileOptions(allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
+    return fingerprint(checkpoint, hash_file, options)
 
 
 @pytest.fixture
