@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.system_limits import CUDA, Device, device_name, visible_devices
+from pytest_cepbench.models.system_limits import CUDA, Device, _amd, device_name, visible_devices
 from tests.models.smi import GIB, install_smi
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -107,3 +107,31 @@ def test_a_tool_without_a_driver_finds_nothing(
     if list(Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has devices of its own")
     assert visible_devices() == ()
+
+
+def write_amd(root: Path) -> Path:
+    """The kernel's files of a processor and two devices of AMD, the second without a name."""
+    nodes = root / "class/kfd/kfd/topology/nodes"
+    for number, (units, minor) in enumerate([(0, 0), (416, 128), (416, 129)]):
+        node = nodes / str(number)
+        node.mkdir(parents=True)
+        text = f"cpu_cores_count 0\nsimd_count {units}\ndrm_render_minor {minor}\n"
+        (node / "properties").write_text(text)
+    for minor, product in ((128, "Instinct MI300X\n"), (129, "")):
+        card = root / f"class/drm/renderD{minor}/device"
+        card.mkdir(parents=True)
+        (card / "mem_info_vram_total").write_text("1000\n")
+        (card / "mem_info_vram_used").write_text("300\n")
+        (card / "product_name").write_text(product)
+    return root
+
+
+def test_devices_of_amd_are_read_from_the_kernel(tmp_path: Path) -> None:
+    """Free is what is not used; a processor's node is no device; where a file is absent, unknown."""
+    root = write_amd(tmp_path)
+    first, second = _amd(root)
+    assert first == Device("0", "Instinct MI300X", 700, 1000, "HIP_VISIBLE_DEVICES")
+    assert (second.token, second.name) == ("1", "AMD device")
+    _amd.cache_clear()
+    (root / "class/drm/renderD129/device/mem_info_vram_used").unlink()
+    assert (_amd(root)[1].free, _amd(root)[1].total) == (None, 1000)

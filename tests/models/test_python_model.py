@@ -235,3 +235,10 @@ def test_a_model_of_the_project_itself_satisfies_the_protocol() -> None:
             return np.zeros((len(texts), 2))
 
     assert roles_of(Plain()) == ("encoder",)
+
+
+@pytest.mark.parametrize("files", ["5", "[None]"])
+def test_files_that_are_no_paths_are_refused(binding: Callable[..., BoundRole], files: str) -> None:
+    """They would be looked at again around the first answers, which has to be possible."""
+    with pytest.raises(SpecError, match=r"Captioner\.files must be the paths of the files"):
+        binding(f"Captioner?files={files}")

@@ -6,11 +6,19 @@ import ast
 import os
 import subprocess
 import sys
+from importlib import metadata
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.torch_runtime import (
+    check_device,
+    device_memory,
+    is_out_of_memory,
+    library_versions,
+    release_memory,
     resolve_device,
     resolve_dtype,
     set_threads,
@@ -114,3 +122,115 @@ def test_threads_are_set_when_torch_is_there(monkeypatch: pytest.MonkeyPatch) ->
     assert FakeTorch.numbers == [2]
     set_threads(5)
     assert FakeTorch.numbers == [2, 5]
+
+
+GIB = 1 << 30
+
+
+def fake_cuda(batch: int = 0, free: int = 0, reserved: int = 0) -> SimpleNamespace:
+    """torch.cuda with one device of 10 GiB: 2 GiB are the model's, a batch takes `batch` more."""
+    return SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        reset_peak_memory_stats=lambda _device: None,
+        memory_allocated=lambda _device: 2 * GIB,
+        max_memory_allocated=lambda _device: 2 * GIB + batch,
+        mem_get_info=lambda _device: (free, 10 * GIB),
+        memory_reserved=lambda _device: reserved,
+    )
+
+
+def fake_torch(monkeypatch: pytest.MonkeyPatch, cuda: object) -> None:
+    """A torch with this `cuda` and no MPS."""
+    mps = SimpleNamespace(is_available=lambda: False)
+    backends = SimpleNamespace(mps=mps)
+    torch = SimpleNamespace(
+        cuda=cuda, backends=backends, __version__="2.9", OutOfMemoryError=OutOfMemoryError
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@pytest.mark.parametrize(
+    ("batch", "free", "reserved", "fits"),
+    [
+        (3 * GIB, 6 * GIB, 3 * GIB, True),  # 2 + 2 * 3 = 8 of 0.9 * 9 = 8.1
+        (3 * GIB + GIB // 8, 6 * GIB, 3 * GIB, False),  # 8.25
+        (3 * GIB, 5 * GIB, 3 * GIB, False),  # 8 of 7.2
+    ],
+)
+def test_a_batch_may_double_where_nine_tenths_hold_it(
+    monkeypatch: pytest.MonkeyPatch, batch: int, free: int, reserved: int, fits: bool
+) -> None:
+    """The model's memory counts once, the batch's twice, against what torch has and can get."""
+    fake_torch(monkeypatch, fake_cuda(batch, free, reserved))
+    memory = device_memory("cuda:0")
+    assert memory is not None
+    memory.watch()
+    assert memory.fits_twice() is fits
+
+
+def test_a_processor_does_not_tell_its_memory() -> None:
+    """Batches on it keep their size."""
+    assert device_memory("cpu") is None
+    assert device_memory("mps") is None
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any weights are read, and with the way out."""
+    fake_torch(monkeypatch, fake_cuda())
+    check_device("cpu")
+    check_device("cuda")
+    check_device("cuda:0")
+    with pytest.raises(ModelError, match=r"'cuda:1': torch sees 1 device\(s\), from cuda:0"):
+        check_device("cuda:1")
+    with pytest.raises(ModelError, match=r"'mps': torch 2\.9 cannot use it here"):
+        check_device("mps")
+    fake_torch(monkeypatch, SimpleNamespace(is_available=lambda: False))
+    with pytest.raises(ModelError, match=r"'cuda': torch 2\.9 sees no accelerator"):
+        check_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (OutOfMemoryError("CUDA error"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_half_a_batch_may_mend_is_told_from_the_rest(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bool
+) -> None:
+    """Libraries report memory in several ways; another error would fail at any size."""
+    fake_torch(monkeypatch, fake_cuda())
+    assert is_out_of_memory(error) is expected
+
+
+def test_released_memory_goes_back_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a device, and torch was imported at all."""
+    cuda, emptied = fake_cuda(), []
+    cuda.empty_cache = lambda: emptied.append(True)
+    fake_torch(monkeypatch, cuda)
+    release_memory()
+    assert emptied == [True]
+    monkeypatch.delitem(sys.modules, "torch")
+    release_memory()
+
+
+def test_versions_are_those_of_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that is absent is left out."""
+
+    def version(name: str) -> str:
+        if name != "timm":
+            raise metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert library_versions() == {"timm": "1.0"}

@@ -62,6 +62,7 @@ MODEL = "architectures"
             "encoder",
         ),
         (VIT, "encoder"),
+        ({"model_type": "blip-2", "vision_config": {}}, "describer"),
         ({MODEL: ["Dinov2ForImageClassification"], "model_type": "dinov2"}, "encoder"),
         (
             {MODEL: ["NovelViTModel"], "model_type": "novel", "num_channels": 3, "patch_size": 4},
@@ -122,6 +123,14 @@ def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], role
             "phrases of one text",
         ),
         ({MODEL: ["ClapModel"], "model_type": "clap", "audio_config": {}}, "no rule recognises"),
+        (
+            {MODEL: ["NovelForTagging"], "model_type": "novel", "vision_config": {}},
+            "reads images, but no rule recognises what it gives",
+        ),
+        (
+            {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image", "visual": {}},
+            "makes image tokens that a second model decodes",
+        ),
     ],
 )
 def test_models_of_other_kinds_get_no_role_and_a_reason(

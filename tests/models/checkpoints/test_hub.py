@@ -65,6 +65,37 @@ class TestHub:
         assert str(cache) in str(caught.value)
         assert "HF_HUB_OFFLINE is set" in str(caught.value)
 
+    @pytest.mark.parametrize("reachable", [True, False])
+    def test_what_loading_reads_is_fetched_where_the_hub_answers(
+        self, cache: Path, monkeypatch: pytest.MonkeyPatch, reachable: bool
+    ) -> None:
+        """Of all files those that loading can read, by their plain names; else the cache serves."""
+        import huggingface_hub
+
+        self.fill(cache)
+        names = ["config.json", "model.safetensors", "pytorch_model.bin", "README.md"]
+        fetched: list[list[str]] = []
+
+        class Hub:
+            def list_repo_files(self, repository: str, revision: str) -> list[str]:
+                assert (repository, revision) == ("org/model", TestHub.COMMIT)
+                if not reachable:
+                    raise OSError
+                return names
+
+        spec = parse_spec("org/model")
+        checkpoint = inspect_checkpoint(spec)
+        monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+        monkeypatch.setattr(
+            huggingface_hub,
+            "snapshot_download",
+            lambda _repository, revision, allow_patterns: (
+                fetched.append(allow_patterns) or revision
+            ),
+        )
+        complete_checkpoint(spec, checkpoint)
+        assert fetched == ([["config.json", "model.safetensors"]] if reachable else [])
+
     def test_a_path_is_not_asked_of_the_hub(self) -> None:
         """What cannot be a hub id must be called a missing folder and nothing else."""
         with pytest.raises(CheckpointError, match="no such folder"):

@@ -63,7 +63,7 @@ def test_a_captioners_own_length_counts(copied: Build, bound: Callable[..., Boun
             "unknown parameter .* 'max_tokens'. Did you mean 'max_new_tokens'",
         ),
         ("llava", "max_new_tokens=many", "'max_new_tokens' must be int"),
-        ("llava", "max_new_tokens=0", "max_new_tokens must be 1 or more"),
+        ("llava", "max_new_tokens=0", "max_new_tokens must be at least 1"),
         ("llava", "min_new_tokens=9&max_new_tokens=8", "above max_new_tokens"),
         ("llava", "temperature=0.7", "temperature acts on sampling only: add do_sample=true"),
         ("llava", "top_p=0.9", "top_p acts on sampling only"),

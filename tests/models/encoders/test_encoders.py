@@ -167,3 +167,26 @@ def test_a_pipeline_is_refused(tmp_path: Path) -> None:
     context = BindContext(lambda path: path.name)
     with pytest.raises(RoleError, match=r"StableDiffusionPipeline.*gives no vectors"):
         bind(parse_spec(str(folder)), "encoder", context, force=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "query", "words"),
+    [
+        (["a.safetensors", "b.safetensors"], "", "found a.safetensors, b.safetensors"),
+        (["a.bin", "b.pth"], "?allow_pickle=true", "found a.bin, b.pth|no weights"),
+    ],
+)
+def test_one_file_of_weights_is_timms(
+    folders: dict[str, Path], tmp_path: Path, files: list[str], query: str, words: str
+) -> None:
+    """Of several, none of them model.safetensors, any could be the one that was trained."""
+    folder = tmp_path / "timm"
+    folder.mkdir()
+    shutil.copy(folders["timm"] / "config.json", folder)
+    (weights,) = folders["timm"].glob("*.safetensors")
+    for name in files:
+        shutil.copy(weights, folder / name)
+    with pytest.raises(CheckpointError, match=words):
+        bind_encoder(f"{folder}{query}")
+    shutil.copy(weights, folder / "model.safetensors")
+    assert bind_encoder(f"{folder}{query}").adapter == "timm-encoder/1"

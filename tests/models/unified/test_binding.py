@@ -76,7 +76,7 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
         ("janus", "image_top_k=4&image_do_sample=false", "image_top_k acts on sampling only"),
         ("janus", "image_temperature=0", "image_temperature must be a number above 0"),
         ("janus", "image_top_p=2", "image_top_p must be above 0"),
-        ("janus", "image_batch_size=0", "image_batch_size must be 1 or more"),
+        ("janus", "image_batch_size=0", "image_batch_size must be at least 1"),
         ("janus", "image_prompt_template=a", "image_prompt_template must say with {prompt}"),
         ("janus", "top_p=0.5", "top_p acts on sampling only: add do_sample=true"),
         ("emu3", "image_ratio=wide", "image_ratio must be width:height"),

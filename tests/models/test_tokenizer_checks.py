@@ -1,0 +1,130 @@
+"""Tokenizers against the weights beside them, without a checkpoint."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.tokenizer_checks import (
+    TruncationNotice,
+    check_image_token,
+    check_tokens,
+    check_vocabulary,
+    embedded_tokens,
+    media_tokens,
+)
+
+FOLDER = Path("checkpoints/step-8")
+
+
+def knows(rows: int, **more: int) -> Any:
+    """A model whose table of embeddings has so many rows."""
+    table = SimpleNamespace(num_embeddings=rows, **more)
+    return SimpleNamespace(get_input_embeddings=lambda: table)
+
+
+def has(*ids: int) -> Any:
+    """A tokenizer with tokens of these ids."""
+    return SimpleNamespace(get_vocab=lambda: {f"<{i}>": i for i in ids})
+
+
+class Unsaid:
+    """A vision backbone of transformers: it has no embeddings of tokens, and raises."""
+
+    def get_input_embeddings(self) -> None:
+        """As PreTrainedModel does."""
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "spiece.model"])
+def test_any_vocabulary_will_do(tmp_path: Path, name: str) -> None:
+    """Formats differ by family; a folder without any of them is refused by name."""
+    with pytest.raises(CheckpointError, match="no vocabulary for LlamaTokenizer"):
+        check_vocabulary(tmp_path, "LlamaTokenizer")
+    (tmp_path / name).touch()
+    check_vocabulary(tmp_path, "LlamaTokenizer")
+
+
+def test_a_tokenizer_of_bytes_needs_no_vocabulary(tmp_path: Path) -> None:
+    """ByT5 reads bytes: its folder holds no such file."""
+    check_vocabulary(tmp_path, "ByT5Tokenizer")
+
+
+def test_tokens_that_the_weights_do_not_know_are_refused() -> None:
+    """The last row is known, the next one is not; the message names the first token beyond."""
+    check_tokens(FOLDER, has(0, 9), knows(10))
+    with pytest.raises(CheckpointError, match=r"the token '<10>' at 10, and .* know 10 tokens"):
+        check_tokens(FOLDER, has(0, 9, 10), knows(10))
+    with pytest.raises(CheckpointError, match="'<10>' at 10 and 2 more"):
+        check_tokens(FOLDER, has(12, 11, 10), knows(10))
+
+
+def test_tokens_that_are_never_looked_up_may_lie_beyond() -> None:
+    """Several models keep the token of an image outside the table."""
+    check_tokens(FOLDER, has(0, 10), knows(10), apart={10})
+
+
+def test_a_table_of_added_tokens_counts() -> None:
+    """Idefics keeps added tokens in a table of their own."""
+    assert embedded_tokens(knows(10, num_additional_embeddings=2)) == 12
+    check_tokens(FOLDER, has(11), knows(10, num_additional_embeddings=2))
+
+
+@pytest.mark.parametrize("model", [Unsaid(), object()], ids=["raises", "has no such method"])
+def test_a_model_that_does_not_say_is_not_judged(model: object) -> None:
+    """It may know any token."""
+    assert embedded_tokens(model) is None
+    check_tokens(FOLDER, has(10**6), model)
+
+
+@pytest.mark.parametrize(
+    ("written", "config", "fits"),
+    [
+        (7, {"image_token_id": 7}, True),
+        (7, {"image_token_id": 8}, False),
+        (0, {"image_token_index": 7}, False),
+        (7, {}, True),
+        (None, {"image_token_id": 7}, True),
+    ],
+)
+def test_processor_and_model_agree_on_the_images_token(
+    written: int | None, config: dict[str, int], fits: bool
+) -> None:
+    """Another token leaves the image no place, or the place of a word; who says none is not judged."""
+    processor, model_config = SimpleNamespace(image_token_id=written), SimpleNamespace(**config)
+    if fits:
+        check_image_token(FOLDER, processor, model_config)
+    else:
+        with pytest.raises(CheckpointError, match=f"with token {written}, and .* says"):
+            check_image_token(FOLDER, processor, model_config)
+
+
+def test_media_tokens_are_those_the_configuration_names() -> None:
+    """Ids of images, videos and sounds, whatever the family calls them; not sizes or words."""
+    settings = {
+        "image_token_id": 5,
+        "vision_start_token_id": 6,
+        "video_token_index": 7,
+        "image_size": 336,
+        "eos_token_id": 2,
+        "audio_token_id": None,
+    }
+    assert media_tokens(SimpleNamespace(to_dict=lambda: settings)) == {5, 6, 7}
+
+
+def test_cut_texts_are_warned_of_once() -> None:
+    """A text of as many tokens as are read is not cut."""
+    notice = TruncationNotice("CLIPModel")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notice.check([3, 77], 77)
+    with pytest.warns(UserWarning, match=r"CLIPModel reads 77 tokens: 2 longer text\(s\)"):
+        notice.check([78, 77, 90], 77)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notice.check([78], 77)
