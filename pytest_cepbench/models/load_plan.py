@@ -114,9 +114,9 @@ class TransformersParams(CheckpointParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """The backend, and the attention where one is given."""
-        attention = self.attn_implementation
-        given = {} if attention is None else {"attn_implementation": attention}
-        return {"backend": self.backend, **given}
+        if self.attn_implementation is None:
+            return {"backend": self.backend}
+        return {"backend": self.backend, "attn_implementation": self.attn_implementation}
 
 
 P = TypeVar("P", bound=Placement)

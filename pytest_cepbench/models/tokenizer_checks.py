@@ -82,6 +82,8 @@ def embedded_tokens(model: Any) -> int | None:
     """How many tokens the weights know, None where the model does not say."""
     try:
         table = model.get_input_embeddings()
+    # transformers raises NotImplementedError for models without a table, such as vision backbones;
+    # networks of other libraries have no such method.
     except (NotImplementedError, AttributeError):
         return None
     rows = getattr(table, "num_embeddings", None)

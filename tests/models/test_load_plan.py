@@ -83,6 +83,7 @@ def test_the_fingerprint_is_that_of_the_files_the_spec_lets_loading_read(
     [
         ("?device=cpu", 32, True),
         ("?device=cpu&batch_size=4", 4, True),
+        ("?device=cpu&batch_size=1", 1, True),
         ("?device=cuda", 8, False),
     ],
 )

@@ -242,9 +242,9 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
     if "architecture" in config and "pretrained_cfg" in config and "model_type" not in config:
         return "timm"
     if "model_type" not in config and "architectures" not in config:
-        given = ", ".join(sorted(config)[:8]) or "nothing"
+        entries = ", ".join(sorted(config)[:8]) or "nothing"
         msg = (
-            f"{folder / index}: neither model_type nor architecture is given (found {given}). If "
+            f"{folder / index}: neither model_type nor architecture is given (found {entries}). If "
             "this is one component of a pipeline, give the pipeline's folder"
         )
         raise CheckpointError(msg)

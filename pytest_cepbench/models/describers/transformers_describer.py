@@ -323,8 +323,8 @@ class TransformersDescriber:
             return list(output)
         length = inputs["input_ids"].shape[1]
         return [
-            row[length:] if row[:length].equal(given) else row
-            for row, given in zip(output, inputs["input_ids"], strict=True)
+            row[length:] if row[:length].equal(prompt) else row
+            for row, prompt in zip(output, inputs["input_ids"], strict=True)
         ]
 
     def _no_template(self, error: Exception) -> str:

@@ -140,9 +140,9 @@ def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, 
     return processor, processor.image_processor, processor.tokenizer
 
 
-def _no_processor(plan: LoadPlan[DescriberParams], found: str) -> str:
+def _no_processor(plan: LoadPlan[DescriberParams], present: str) -> str:
     return (
-        f"{plan.checkpoint.path}: expected a processor of images and texts, found {found}. Save "
+        f"{plan.checkpoint.path}: expected a processor of images and texts, found {present}. Save "
         "the model's processor into the folder too (processor.save_pretrained)"
     )
 

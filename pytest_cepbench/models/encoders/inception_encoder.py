@@ -98,17 +98,17 @@ def _locate(spec: ModelSpec) -> Checkpoint:
     """
     file = inception_weights(spec)
     if file is None:
-        raise CheckpointError(_absent(_place(spec), given=_params(spec).weights is not None))
+        raise CheckpointError(_absent(_place(spec), named=_params(spec).weights is not None))
     code = {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}
     return Checkpoint(file, "weights_file", WHAT, ("encoder",), {"code": code})
 
 
-def _absent(place: Path, *, given: bool) -> str:
+def _absent(place: Path, *, named: bool) -> str:
     remedy = (
         f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in "
         "clean-fid's downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
     )
-    if given:
+    if named:
         wrong = "no such file" if not place.exists() else f"no file named {WEIGHTS_NAME}"
         return f"{place}: {wrong}, and {WHAT} needs its weights. {remedy}"
     return (

@@ -224,11 +224,11 @@ def infer_sizes(shapes: Mapping[str, Shape], heads: int | None) -> UnicomSizes:
         hidden, _ = shapes["blocks.0.mlp.fc1.weight"]
         features, _ = shapes["feature.2.weight"]
     except (KeyError, ValueError) as error:
-        given = ", ".join(sorted(shapes)[:5]) or "none"
+        names = ", ".join(sorted(shapes)[:5]) or "none"
         msg = (
             "no weights of a Unicom vision transformer: patch_embed.proj.weight, pos_embed, "
             "blocks.0.mlp.fc1.weight and feature.2.weight are needed to tell its sizes, and the "
-            f"tensors are {given}, ..."
+            f"tensors are {names}, ..."
         )
         raise ValueError(msg) from error
     grid = math.isqrt(tokens)
@@ -246,13 +246,13 @@ def infer_sizes(shapes: Mapping[str, Shape], heads: int | None) -> UnicomSizes:
 def check_tensors(shapes: Mapping[str, Shape], sizes: UnicomSizes) -> None:
     """Raise ValueError naming each tensor that is missing, unexpected or of another shape."""
     expected = _expected(sizes)
-    given = {name: shape for name, shape in shapes.items() if not name.endswith(_COUNTER)}
-    faults = [f"{name} is missing" for name in expected if name not in given]
-    faults += [f"{name} is unexpected" for name in given if name not in expected]
+    stored = {name: shape for name, shape in shapes.items() if not name.endswith(_COUNTER)}
+    faults = [f"{name} is missing" for name in expected if name not in stored]
+    faults += [f"{name} is unexpected" for name in stored if name not in expected]
     faults += [
-        f"{name} is {given[name]} instead of {shape}"
+        f"{name} is {stored[name]} instead of {shape}"
         for name, shape in expected.items()
-        if name in given and given[name] != shape
+        if name in stored and stored[name] != shape
     ]
     if faults:
         more = f"; and {len(faults) - 8} more" if len(faults) > 8 else ""

@@ -190,7 +190,7 @@ def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
 
 
 def _check_call(
-    spec: ModelSpec, checkpoint: Checkpoint, pipeline: Any, given: Mapping[str, Any]
+    spec: ModelSpec, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]
 ) -> None:
     """Raise RoleError when a pipeline is not called with texts and seeds alone, SpecError for a
     parameter that its call does not take.
@@ -210,7 +210,7 @@ def _check_call(
         msg = f"{checkpoint.path}: {name} is no text-to-image pipeline: its call {fault}"
         raise RoleError(msg)
     accepted = [parameter for parameter in CALL_PARAMETERS if parameter in signature]
-    for parameter in given:
+    for parameter in call:
         if parameter not in accepted:
             unknown = unknown_name(f"parameter for {name}", parameter, accepted)
             msg = f"model spec {spec.text!r}: {unknown}"

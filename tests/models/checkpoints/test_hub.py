@@ -86,13 +86,12 @@ class TestHub:
         spec = parse_spec("org/model")
         checkpoint = inspect_checkpoint(spec)
         monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
-        monkeypatch.setattr(
-            huggingface_hub,
-            "snapshot_download",
-            lambda _repository, revision, allow_patterns: (
-                fetched.append(allow_patterns) or revision
-            ),
-        )
+
+        def download(_repository: str, revision: str, allow_patterns: list[str]) -> str:
+            fetched.append(allow_patterns)
+            return revision
+
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
         complete_checkpoint(spec, checkpoint)
         assert fetched == ([["config.json", "model.safetensors"]] if reachable else [])
 

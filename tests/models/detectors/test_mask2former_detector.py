@@ -12,6 +12,8 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.errors import RoleError
+from pytest_cepbench.models.detectors.classes_detector import _propose
+from pytest_cepbench.models.detectors.transformers_detector import CandidateBoxes
 from tests.models.detectors.conftest import assert_same, detect, load
 from tests.tiny import detectors as tiny
 
@@ -185,3 +187,16 @@ def test_numbers_that_are_none_fail_the_image(
     found = load(str(folder)).detect(images, [ALL] * 4)
     assert {one.kind for one in found if isinstance(one, Failure)} == {"bad-boxes"}
     assert len(found) == sum(isinstance(one, Failure) for one in found) == 4
+
+
+def test_a_pixel_at_one_half_is_outside() -> None:
+    """A mask is where its probability is above one half, as in GenEval's evaluator."""
+    import torch
+
+    masks = torch.zeros(1, 2, 4)
+    masks[0, :, :2] = 3.0
+    proposed = _propose(
+        torch.tensor([[5.0, 0.0]]), masks, torch.ones(2, 4), (4, 2), {0: ("cup",)}, 0.1
+    )
+    assert isinstance(proposed, CandidateBoxes)
+    assert proposed.boxes.tolist() == [[0, 0, 2, 2]]
