@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.jackknife import pseudo_values
+from pytest_cepbench.metrics.uncertainty import pseudo_values
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
+from pytest_cepbench.metrics.semantic_drift import DriftRate, fit_drift_rate
 
 Array = npt.NDArray[np.float64]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.drift_rate import fit_drift_rate
-from pytest_cepbench.metrics.student_t import t_quantile, t_upper_quantile
+from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
+from pytest_cepbench.metrics.uncertainty import t_quantile, t_upper_quantile
 from tests.metrics import t_by_fractions
 
 EXPONENTS = st.floats(-12.0, -0.31)

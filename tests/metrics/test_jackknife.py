@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), max_size=4), max_size=60)
 SCORES = st.lists(st.integers(-64, 64).map(lambda i: i / 64), min_size=2, max_size=12)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_cepbench.metrics import mean_similarity
-from pytest_cepbench.metrics.mcd import (
+from pytest_cepbench.metrics.semantic_drift import (
     Modality,
     mapping_generations,
     mcd_average,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.ranks import rank_table, shared_ranks
+from pytest_cepbench.metrics.correlation import rank_table, shared_ranks
 
 VALUES = st.lists(st.integers(-5, 5).map(lambda i: i / 4), min_size=1, max_size=12)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.student_t import t_quantile, t_upper_quantile
+from pytest_cepbench.metrics.uncertainty import t_quantile, t_upper_quantile
 
 
 def test_half_of_the_error_on_either_side() -> None:

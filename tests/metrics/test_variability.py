@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.variability import spread_of
+from pytest_cepbench.metrics.uncertainty import spread_of
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8))

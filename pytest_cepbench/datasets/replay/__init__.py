@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_cepbench.datasets.paths import list_folder, some_of
+from pytest_cepbench.datasets.folder import list_folder, some_of
 from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
 from pytest_cepbench.datasets.replay.mmgenbench_tables import MMGENBENCH
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start

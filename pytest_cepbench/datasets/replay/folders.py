@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_cepbench.datasets.folder import SUFFIXES, refuse_unreadable
+from pytest_cepbench.datasets.folder import SUFFIXES, list_folder, refuse_unreadable, some_of, stem
 from pytest_cepbench.datasets.nocaps_docci import read_captions
-from pytest_cepbench.datasets.paths import list_folder, some_of, stem
 from pytest_cepbench.datasets.replay.record import (
     Artifact,
     Layout,

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.shapes.families import (
+from pytest_cepbench.datasets.shapes.samples import (
     EQUAL,
     ONE,
     PAIRS_IN_LINE,

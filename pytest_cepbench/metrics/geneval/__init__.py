@@ -4,13 +4,6 @@ In order: `queries` for the detector, `objects_by_class` of its answers, `object
 color rule, `judge`; then the accuracies over all images.
 """
 
-from pytest_cepbench.metrics.geneval.accuracy import (
-    mgg,
-    micro_average,
-    overall_accuracy,
-    overall_by_generation,
-    task_accuracies,
-)
 from pytest_cepbench.metrics.geneval.colors import (
     COLORS,
     TEMPLATES,
@@ -33,8 +26,13 @@ from pytest_cepbench.metrics.geneval.prompt_check import (
     PromptResult,
     ToColor,
     judge,
+    mgg,
+    micro_average,
     objects_to_color,
+    overall_accuracy,
+    overall_by_generation,
     relations,
+    task_accuracies,
 )
 from pytest_cepbench.metrics.geneval.requirements import (
     RELATIONS,

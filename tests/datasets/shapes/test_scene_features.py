@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, features
-from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
-from pytest_cepbench.datasets.shapes.scene_features import DIMENSION
+from pytest_cepbench.datasets.shapes.scene import COLORS, DIMENSION, SHAPES, SIZES
 from tests.datasets.shapes.strategies import drawn_scenes, scenes, similarity
 
 WORDS: dict[str, tuple[str, ...]] = {"size": SIZES, "color": COLORS, "shape": SHAPES}

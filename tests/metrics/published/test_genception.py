@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.metrics import mean_of_categories
-from pytest_cepbench.metrics.correlation import correlation
+from pytest_cepbench.metrics.correlation import correlation, rank_table, shared_ranks
 from pytest_cepbench.metrics.human_ratings import human_gaps
-from pytest_cepbench.metrics.ranks import rank_table, shared_ranks
 from tests.metrics.published.tables import load
 
 Array = npt.NDArray[np.float64]

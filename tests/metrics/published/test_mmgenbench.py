@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.metrics.correlation import Method, correlation, mean_of_pairs
+from pytest_cepbench.metrics.correlation import Method, correlation, mean_of_pairs, shared_ranks
 from pytest_cepbench.metrics.human_ratings import Choice, alignment, alignment_by_pattern
-from pytest_cepbench.metrics.ranks import shared_ranks
-from pytest_cepbench.metrics.variability import spread_of
+from pytest_cepbench.metrics.uncertainty import spread_of
 from tests.metrics.published.tables import load
 
 Array = npt.NDArray[np.float64]
