@@ -10,8 +10,6 @@ from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
 from pytest_cepbench.metrics.gc import gc_at_t, mean_of_categories, mean_similarity
 from pytest_cepbench.metrics.human_ratings import (
     alignment,
-    alignment_by_pattern,
-    human_gaps,
     predicted_choice,
 )
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks, kernel_distance
@@ -32,7 +30,6 @@ __all__ = [
     "FeatureSet",
     "KernelBlocks",
     "alignment",
-    "alignment_by_pattern",
     "correlation",
     "correlation_matrix",
     "cosine_to_start",
@@ -40,7 +37,6 @@ __all__ = [
     "frechet_distance",
     "gc_at_t",
     "gc_fid_at_t",
-    "human_gaps",
     "kernel_distance",
     "mapping_generations",
     "mcd_average",

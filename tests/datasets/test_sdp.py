@@ -116,14 +116,12 @@ def test_latin_1_is_an_option_and_never_guessed(tmp_path: Path) -> None:
     assert load_sdp(tmp_path, encoding="latin-1").samples[0].text == "café"
 
 
-def test_categories_can_come_from_a_column(tmp_path: Path) -> None:
-    """Where the table tells the source of each pair; otherwise all are in one."""
+def test_all_pairs_are_in_one_category(tmp_path: Path) -> None:
+    """Further columns, as one that tells the source of each pair, are passed over."""
     images(tmp_path, "a.png", "b.png")
     header = "filename,caption,source"
     captions(tmp_path, ("a.png", "A", "docci"), ("b.png", "B", "nocaps"), header=header)
     assert load_sdp(tmp_path, category="pairs").categories == ("pairs",)
-    assert load_sdp(tmp_path, category_column="source").categories == ("docci", "nocaps")
-    refused(tmp_path, "has no column 'kind'", category_column="kind")
 
 
 def test_a_root_that_is_none_says_what_is_missing(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pytest_cepbench.metrics.constancy import (
     SAME_VECTORS,
     MostFrequentAnswer,
     most_common,
-    one_verdict,
     spread_of_directions,
     spread_of_vectors,
 )
@@ -88,15 +87,3 @@ def test_nearly_all_answers_alike_are_constant(
     assert common is not None
     assert common.constant is constant
     assert str(common) == said
-
-
-def test_a_judge_of_one_verdict_is_found() -> None:
-    """All battles to A is one verdict; a few that differ are none; equal battles count once."""
-    found = one_verdict(["x", "y", "z", "w"], ["A"] * 4)
-    assert found is not None
-    assert (found.answer, str(found)) == ("A", "all 4")
-    assert one_verdict(["x", "y", "z", "w"], ["A", "A", "B", "A"]) is None
-    assert one_verdict(["x"] * 9, ["A"] * 9) is None
-    assert one_verdict([], []) is None
-    with pytest.raises(ValueError, match="shorter"):
-        one_verdict(["x", "y"], ["A"])

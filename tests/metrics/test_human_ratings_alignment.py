@@ -1,4 +1,4 @@
-"""Alignment with people: the margin exactly, votes, majorities and patterns."""
+"""Alignment with people: the margin exactly, votes and majorities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pytest_cepbench.metrics.human_ratings import (
     Choice,
     HumanAgreement,
     alignment,
-    alignment_by_pattern,
     majority_choice,
     predicted_choice,
 )
@@ -113,20 +112,6 @@ def test_agreement_is_counted_vote_by_vote_and_item_by_item(
     assert found.majorities.total + found.without_majority == len(items)
 
 
-@given(ITEMS)
-def test_an_item_counts_in_each_of_its_patterns(
-    items: list[tuple[Choice, list[Choice], frozenset[str]]],
-) -> None:
-    """A pattern's alignment is that of the items that have it; no other pattern is named."""
-    predictions, votes = [item[0] for item in items], [item[1] for item in items]
-    found = alignment_by_pattern(predictions, votes, [item[2] for item in items])
-
-    assert list(found) == sorted({name for item in items for name in item[2]})
-    for name, of_pattern in found.items():
-        members = [item for item in items if name in item[2]]
-        assert of_pattern == alignment([m[0] for m in members], [m[1] for m in members])
-
-
 def test_no_decision_has_no_share() -> None:
     """Nothing of nothing is not perfect agreement."""
     found = alignment([], [])
@@ -150,9 +135,3 @@ def test_unknown_choices_are_refused(
     """A label that is spelt differently would silently count as disagreement."""
     with pytest.raises(ValueError, match=message):
         alignment(predictions, votes)
-
-
-def test_patterns_of_other_items_are_refused() -> None:
-    """Patterns are matched by position."""
-    with pytest.raises(ValueError, match="patterns of each of 1 items, got 2"):
-        alignment_by_pattern(["B"], [["B"]], [{"Natural"}, {"Count"}])

@@ -26,13 +26,10 @@ from pytest_cepbench.metrics.geneval.prompt_check import (
     PromptResult,
     ToColor,
     judge,
-    mgg,
-    micro_average,
     objects_to_color,
     overall_accuracy,
     overall_by_generation,
     relations,
-    task_accuracies,
 )
 from pytest_cepbench.metrics.geneval.requirements import (
     RELATIONS,
@@ -70,8 +67,6 @@ __all__ = [
     "color_prompts",
     "crop_object",
     "judge",
-    "mgg",
-    "micro_average",
     "objects_by_class",
     "objects_to_color",
     "overall_accuracy",
@@ -80,6 +75,5 @@ __all__ = [
     "prompt_metadata",
     "queries",
     "relations",
-    "task_accuracies",
     "zero_shot_color",
 ]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.metrics.correlation import Method, correlation, mean_of_pairs, shared_ranks
-from pytest_cepbench.metrics.human_ratings import Choice, alignment, alignment_by_pattern
+from pytest_cepbench.metrics.human_ratings import Choice, alignment
 from pytest_cepbench.metrics.uncertainty import spread_of
 from tests.metrics.published.tables import load
 
@@ -36,21 +36,21 @@ DIFFERS: Choice = "B"
 
 
 @pytest.mark.parametrize(
-    ("pattern", "right", "wrong", "percent"),
+    ("right", "wrong", "percent"),
     [
-        ("Natural", 216, 23, 90.4),
-        ("Symbol", 159, 17, 90.3),
-        ("Technology", 125, 15, 89.3),
-        ("Artistic", 111, 16, 87.4),
-        ("Count", 99, 10, 90.8),
-        ("Motion", 109, 9, 92.4),
+        pytest.param(216, 23, 90.4, id="Natural"),
+        pytest.param(159, 17, 90.3, id="Symbol"),
+        pytest.param(125, 15, 89.3, id="Technology"),
+        pytest.param(111, 16, 87.4, id="Artistic"),
+        pytest.param(99, 10, 90.8, id="Count"),
+        pytest.param(109, 9, 92.4, id="Motion"),
     ],
 )
-def test_agreement_of_table_2(pattern: str, right: int, wrong: int, percent: float) -> None:
+def test_agreement_of_table_2(right: int, wrong: int, percent: float) -> None:
     """All six agreements are right votes among all votes of the pattern."""
     votes = [[AGREES] for _ in range(right)] + [[DIFFERS] for _ in range(wrong)]
-    found = alignment_by_pattern([AGREES] * len(votes), votes, [{pattern}] * len(votes))
-    assert round(100 * (found[pattern].votes.share or 0), 1) == percent
+    found = alignment([AGREES] * len(votes), votes)
+    assert round(100 * (found.votes.share or 0), 1) == percent
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_agreement_with_majorities() -> None:
     paper divides by all 1,000 items, so here every item has one.
     """
     right = [9] * 344 + [8] * 556 + [4] * 100  # of nine votes on each item
-    votes = [[AGREES] * one + [DIFFERS] * (9 - one) for one in right]
+    votes = [[AGREES] * count + [DIFFERS] * (9 - count) for count in right]
     found = alignment([AGREES] * 1000, votes)
     assert (found.votes.right, found.votes.total) == (7944, 9000)
     assert (found.majorities.right, found.majorities.total) == (900, 1000)
