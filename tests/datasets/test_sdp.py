@@ -52,9 +52,9 @@ def test_pairs_are_matched_by_name_and_not_by_row(tmp_path: Path) -> None:
     images(tmp_path, "a.png", "b.c.jpg", "d.JPEG", "e.webp")
     captions(tmp_path, ("e.jpg", "E"), ("b.c.png", "B"), ("d", "D"), ("a.png", " A\n"))
     dataset = load_sdp(tmp_path)
-    found = {sample.id: (sample.text, sample.image) for sample in dataset.samples}
+    result = {sample.id: (sample.text, sample.image) for sample in dataset.samples}
     folder = tmp_path / "image-first" / "gen-0"
-    assert found == {
+    assert result == {
         "a": ("A", FileImage(folder / "a.png")),
         "b.c": ("B", FileImage(folder / "b.c.jpg")),
         "d": ("D", FileImage(folder / "d.JPEG")),
@@ -71,8 +71,8 @@ def test_captions_are_read_as_written(texts: list[str]) -> None:
     with TemporaryDirectory() as folder:
         root = images(Path(folder), *(f"{n}.png" for n in range(len(texts))))
         captions(root, *((f"{n}.png", text) for n, text in enumerate(texts)))
-        found = [sample.text for sample in load_sdp(root).samples]
-    assert found == [text.strip() for text in texts]
+        result = [sample.text for sample in load_sdp(root).samples]
+    assert result == [text.strip() for text in texts]
 
 
 def test_accents_pair_however_they_are_composed(tmp_path: Path) -> None:

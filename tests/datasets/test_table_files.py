@@ -47,11 +47,11 @@ def test_what_is_written_is_read(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "t"
         path.write_bytes(data)
-        found = list(read_rows(path, delimiter, ("a", "b")))
+        result = list(read_rows(path, delimiter, ("a", "b")))
         assert read_columns(path, delimiter) == ("a", "b")
-    assert [[row.text("a"), row.text("b")] for row in found] == rows
-    assert [row.number for row in found] == list(range(1, len(rows) + 1))
-    for row in found:
+    assert [[row.text("a"), row.text("b")] for row in result] == rows
+    assert [row.number for row in result] == list(range(1, len(rows) + 1))
+    for row in result:
         for cell in row.cells.values():
             assert data[cell.offset : cell.offset + len(cell.raw)] == cell.raw
 

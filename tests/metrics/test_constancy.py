@@ -79,11 +79,11 @@ def test_answers_are_counted_once_for_each_input() -> None:
     ],
 )
 def test_nearly_all_answers_alike_are_constant(
-    alike: int, of: int, constant: bool, said: str
+    alike: int, of: int, constant: bool, text: str
 ) -> None:
     """More than nine in ten, of four different inputs or more."""
     answers = [(i, "same" if i < alike else i) for i in range(of)]
     common = most_common(answers)
     assert common is not None
     assert common.constant is constant
-    assert str(common) == said
+    assert str(common) == text

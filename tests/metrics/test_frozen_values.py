@@ -195,7 +195,7 @@ def test_drift_rates_have_not_moved(
     curve: list[float], confidence: float, numbers: tuple[float, ...]
 ) -> None:
     """All numbers of a fit. The least of a sum of squares has half of the digits of its value."""
-    found = fit_drift_rate(range(2, 21, 2), curve, confidence)
-    values = (found.a, found.b, found.c, found.a_error, found.b_error, found.c_error)
+    fit = fit_drift_rate(range(2, 21, 2), curve, confidence)
+    values = (fit.a, fit.b, fit.c, fit.a_error, fit.b_error, fit.c_error)
     assert values == pytest.approx(numbers[:6], rel=1e-7)
-    assert (found.low, found.high, found.residual) == pytest.approx(numbers[6:], rel=1e-9)
+    assert (fit.low, fit.high, fit.residual) == pytest.approx(numbers[6:], rel=1e-9)

@@ -102,21 +102,21 @@ def test_agreement_is_counted_vote_by_vote_and_item_by_item(
     items: list[tuple[Choice, list[Choice], frozenset[str]]],
 ) -> None:
     """Items without a majority are counted, and are not in the agreement with majorities."""
-    found = alignment([item[0] for item in items], [item[1] for item in items])
+    agreement = alignment([item[0] for item in items], [item[1] for item in items])
 
     right = sum(Counter(votes)[choice] for choice, votes, _ in items)
-    assert found.items == len(items)
-    assert found.votes == HumanAgreement(right, sum(len(votes) for _, votes, _ in items))
+    assert agreement.items == len(items)
+    assert agreement.votes == HumanAgreement(right, sum(len(votes) for _, votes, _ in items))
     halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes, _ in items]
-    assert found.majorities.right == sum(halves)
-    assert found.majorities.total + found.without_majority == len(items)
+    assert agreement.majorities.right == sum(halves)
+    assert agreement.majorities.total + agreement.without_majority == len(items)
 
 
 def test_no_decision_has_no_share() -> None:
     """Nothing of nothing is not perfect agreement."""
-    found = alignment([], [])
-    assert found.votes.share is None
-    assert found.majorities.share is None
+    agreement = alignment([], [])
+    assert agreement.votes.share is None
+    assert agreement.majorities.share is None
     assert HumanAgreement(7944, 9000).share == 7944 / 9000
 
 

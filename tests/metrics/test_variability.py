@@ -15,12 +15,12 @@ from pytest_cepbench.metrics.uncertainty import spread_of
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8))
 def test_a_spread_is_that_of_a_sample(scores: list[float]) -> None:
     """Mean, deviation by n - 1, smallest, largest and their difference."""
-    found = spread_of(np.array(scores))
-    assert found.runs == len(scores)
-    assert found.mean == pytest.approx(statistics.fmean(scores), abs=1e-12)
-    assert found.std == pytest.approx(statistics.stdev(scores), abs=1e-9)
-    assert (found.low, found.high) == (min(scores), max(scores))
-    assert found.range == max(scores) - min(scores)
+    spread = spread_of(np.array(scores))
+    assert spread.runs == len(scores)
+    assert spread.mean == pytest.approx(statistics.fmean(scores), abs=1e-12)
+    assert spread.std == pytest.approx(statistics.stdev(scores), abs=1e-9)
+    assert (spread.low, spread.high) == (min(scores), max(scores))
+    assert spread.range == max(scores) - min(scores)
 
 
 @pytest.mark.parametrize("runs", [[0.5], [], [0.5, float("nan")]])

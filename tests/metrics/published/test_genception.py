@@ -58,9 +58,9 @@ def test_means_of_table_2() -> None:
     wrong = {}
     for score, decimals in DECIMALS.items():
         for group, members in GROUPS.items():
-            found = means({row: TABLE_2.rows[score, row] for row in members})
+            result = means({row: TABLE_2.rows[score, row] for row in members})
             in_table = TABLE_2.rows[score, f"{group} Mean"]
-            for model, mean, cell in zip(MODELS, found, in_table, strict=True):
+            for model, mean, cell in zip(MODELS, result, in_table, strict=True):
                 if printed(mean, decimals) != cell:
                     wrong[score, group, model] = (printed(mean, decimals), cell)
 
@@ -137,10 +137,10 @@ LEADERBOARDS = {
 )
 def test_correlations_of_table_3(first: str, second: str, in_table: float, exact: float) -> None:
     """All five cells whose scores are printed are Pearson's, over the seven overall means."""
-    found = correlation(LEADERBOARDS[first], LEADERBOARDS[second])
-    assert found is not None
-    assert found.value == pytest.approx(exact, abs=0.0005)
-    assert printed(found.value, 2) == in_table
+    result = correlation(LEADERBOARDS[first], LEADERBOARDS[second])
+    assert result is not None
+    assert result.value == pytest.approx(exact, abs=0.0005)
+    assert printed(result.value, 2) == in_table
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_means_of_table_4() -> None:
         rows = categories_of_table_4(generator)
         names = list(rows)
         for group, members in {"Vis": names[:10], "Text": names[10:], "Overall": names}.items():
-            found = means({row: rows[row] for row in members})
+            result = means({row: rows[row] for row in members})
             in_table = TABLE_4.rows[generator, f"{group} Mean"]
-            for model, mean, cell in zip(MODELS, found, in_table, strict=True):
+            for model, mean, cell in zip(MODELS, result, in_table, strict=True):
                 if printed(mean, 3) != cell:
                     wrong[generator, group, model] = (printed(mean, 3), cell)
 
@@ -204,8 +204,8 @@ def test_means_of_table_4() -> None:
 def test_ranks_of_table_4(generator: str, group: str) -> None:
     """Printed means that are equal share the best of their ranks, and the next rank is left out."""
     in_table = TABLE_4.rows[generator, f"{group} Mean"].tolist()
-    found = shared_ranks(in_table, higher_is_better=True, decimals=3)
-    assert found == tuple(TABLE_4.rows[generator, f"{group} Rank"])
+    result = shared_ranks(in_table, higher_is_better=True, decimals=3)
+    assert result == tuple(TABLE_4.rows[generator, f"{group} Rank"])
 
 
 def test_ties_of_table_4_are_ties_of_printed_numbers() -> None:
@@ -219,9 +219,9 @@ def test_ties_of_table_4_are_ties_of_printed_numbers() -> None:
 def test_means_of_table_5() -> None:
     """All 21 means of the models and the 3 of people come out."""
     for group, members in GROUPS.items():
-        found = means({row: TABLE_5.rows[(row,)][:8] for row in members})
+        result = means({row: TABLE_5.rows[(row,)][:8] for row in members})
         in_table = TABLE_5.rows[(f"{group} Mean",)][:8]
-        assert [printed(mean, 4) for mean in found] == in_table.tolist()
+        assert [printed(mean, 4) for mean in result] == in_table.tolist()
 
 
 def test_human_gaps_of_table_5() -> None:

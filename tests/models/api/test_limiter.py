@@ -132,7 +132,7 @@ def test_what_is_let_go_of_is_closed(load: Load) -> None:
     describe(model)
 
     def alive() -> list[str]:
-        names = [one.name for one in threading.enumerate()]
+        names = [thread.name for thread in threading.enumerate()]
         return [name for name in names if name.startswith("openai-describer")]
 
     assert alive()
