@@ -337,8 +337,8 @@ def _check_encodable(field: str, text: str) -> None:
         raise ValueError(msg) from error
 
 
-def _index(given: object) -> str:
-    if isinstance(given, bool) or not _INDEX.fullmatch(str(given)):
-        msg = f"index: up to five digits are expected, got {given!r}"
+def _index(value: object) -> str:
+    if isinstance(value, bool) or not _INDEX.fullmatch(str(value)):
+        msg = f"index: up to five digits are expected, got {value!r}"
         raise ValueError(msg)
-    return f"{int(str(given)):05d}"
+    return f"{int(str(value)):05d}"

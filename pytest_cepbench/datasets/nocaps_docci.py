@@ -105,12 +105,12 @@ def read_captions(path: Path, encoding: str) -> dict[str, Caption]:
     return captions
 
 
-def _refuse_unpaired(root: Path, lonely_captions: set[str], lonely_images: set[str]) -> None:
+def _refuse_unpaired(root: Path, without_image: set[str], without_caption: set[str]) -> None:
     wrong = []
-    if lonely_captions:
-        wrong.append(f"captions without an image: {some_of(lonely_captions)}")
-    if lonely_images:
-        wrong.append(f"images without a caption: {some_of(lonely_images)}")
+    if without_image:
+        wrong.append(f"captions without an image: {some_of(without_image)}")
+    if without_caption:
+        wrong.append(f"images without a caption: {some_of(without_caption)}")
     if wrong:
         msg = (
             f"{str(root)!r}: {'; '.join(wrong)} (text-first/gen-0.csv and image-first/gen-0/ are "

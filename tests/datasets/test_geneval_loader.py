@@ -23,9 +23,7 @@ LINE: dict[str, Any] = {"tag": "single_object", "include": [DOG], "prompt": "a p
 def write(folder: Path, *lines: dict[str, Any] | bytes, newline: bytes = b"\n") -> Path:
     """A metadata file of these lines."""
     path = folder / "metadata.jsonl"
-    data = [
-        item if isinstance(item, bytes) else json.dumps(item).encode() for item in lines
-    ]
+    data = [item if isinstance(item, bytes) else json.dumps(item).encode() for item in lines]
     path.write_bytes(newline.join(data) + newline)
     return path
 
@@ -121,9 +119,7 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
     """Another text, another clause or another number of images is another data set."""
     other = LINE | {"prompt": "a dog"}
     strict = LINE | {"exclude": [{"class": "dog", "count": 2}]}
-    identities = [
-        load_geneval(write(tmp_path, item)).identity for item in (LINE, other, strict)
-    ]
+    identities = [load_geneval(write(tmp_path, item)).identity for item in (LINE, other, strict)]
     identities += [load_geneval(write(tmp_path, LINE), images_per_prompt=4).identity]
     identities += [load_geneval().identity, load_geneval(seed=44).identity]
     assert len({digest_json(dict(item)) for item in identities}) == 6
@@ -144,9 +140,7 @@ def test_any_text_comes_through(texts: list[str]) -> None:
     raw = [json.dumps(line, ensure_ascii=False).encode() for line in lines]
     with TemporaryDirectory() as folder:
         for path in (write(Path(folder), *lines), write(Path(folder), *raw)):
-            assert [item.text for item in load_geneval(path).samples] == [
-                f"{t}." for t in texts
-            ]
+            assert [item.text for item in load_geneval(path).samples] == [f"{t}." for t in texts]
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,7 @@ def _cluster(sample: Sample, times: int) -> str | None:
 def test_seeds_of_a_sample_are_one_unit(whole: Dataset, times: int) -> None:
     """As many units as before, and seeds of clustered samples stay in their cluster."""
     repeated = whole.repeated(times)
-    assert {item.unit for item in repeated.samples} == {
-        item.unit for item in whole.samples
-    }
+    assert {item.unit for item in repeated.samples} == {item.unit for item in whole.samples}
 
 
 def test_once_is_the_data_set_itself() -> None:
@@ -130,9 +128,7 @@ def test_once_is_the_data_set_itself() -> None:
 def test_replicates_are_sorted_by_id() -> None:
     """As a data set must be; the tenth comes before the second, as texts do."""
     result = dataset("a", "a ", "b").repeated(11)
-    assert [item.id for item in result.samples] == sorted(
-        item.id for item in result.samples
-    )
+    assert [item.id for item in result.samples] == sorted(item.id for item in result.samples)
     assert {item.id for item in result.samples} >= {
         "a",
         "a seed 1",

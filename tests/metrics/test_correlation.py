@@ -166,7 +166,10 @@ def test_the_interval_is_fishers(method: Method, error: Any, confidence: float, 
     assert atanh(result.high) - atanh(result.value) == pytest.approx(half, rel=1e-5)
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize(
+    "rho",
+    [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(0.8, marks=pytest.mark.slow)],
+)
 def test_what_the_intervals_hold_at_seven_models(rho: float) -> None:
     """Nominal 95 %: Pearson's cover 95, Spearman's at least 95, Kendall's at least 90 of 100.
 

@@ -122,9 +122,7 @@ def test_the_nearest_color_is_the_reference_rule(
     texts: npt.NDArray[np.float64], images: npt.NDArray[np.float64]
 ) -> None:
     """One color for each image."""
-    assert zero_shot_color(images[:, 0], texts) == [
-        reference(row, texts) for row in images[:, 0]
-    ]
+    assert zero_shot_color(images[:, 0], texts) == [reference(row, texts) for row in images[:, 0]]
 
 
 @given(VECTORS, VECTORS, st.floats(1e-3, 1e3))

@@ -127,9 +127,7 @@ def test_an_object_in_its_place_is_right(relation: Relation, x: float, y: float)
     """And in no other place."""
     detected = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, x, y)]}
     correct = [
-        side
-        for side in ("left of", "right of", "above", "below")
-        if right(placed(side), detected)
+        side for side in ("left of", "right of", "above", "below") if right(placed(side), detected)
     ]
     assert correct == [relation]
 

@@ -150,8 +150,8 @@ def _misplaced(
     for subject in objects:
         seen = [_relations(subject, target, settings) for target in targets]
         if not of_targets(relation in some for some in seen):
-            found = " or ".join(sorted({" and ".join(sorted(some)) or "neither" for some in seen}))
-            return f"{clause.name} {relation} its target expected, found {found}"
+            actual = " or ".join(sorted({" and ".join(sorted(some)) or "neither" for some in seen}))
+            return f"{clause.name} {relation} its target expected, found {actual}"
     return None
 
 

@@ -335,7 +335,7 @@ def provenance_warnings(
 
 
 def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
-    """Unusual values of a field, each once, without secrets: a store may come from a stranger."""
+    """Unusual values of a field, each once, without secrets: others may have written the store."""
     values = (
         provenance[field] for provenance in provenances if provenance.get(field, usual) != usual
     )

@@ -52,7 +52,7 @@ def is_right(sample: Sample, scene: Scene, seed: int = 0) -> bool:
 
 def test_an_honest_generator_gets_everything_right() -> None:
     """What is drawn from the text is right by GenEval's rules, and by those of the MGG code."""
-    for number, sample in enumerate(load_shapes_tasks(60, seed=3).samples):
+    for number, sample in enumerate(load_shapes_tasks(30, seed=3).samples):
         image = render(parse_caption(sample.text or ""), seed=number)
         prompt = parse_prompt(sample.metadata)
         outcomes = [judge(prompt, found_in(image), {}, rules) for rules in (GENEVAL, MGG_CODE)]
