@@ -9,7 +9,7 @@ other seeds; a test compares what it makes of seed 43 with that file, byte for b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,21 +94,13 @@ def write_prompts(
         raise DatasetError(msg)
     draws = RandomStream(seed)
     classes = draws.some(len(OBJECTS), len(OBJECTS))
-    written = [_single_object(OBJECTS[index]) for index in classes]
+    written = [
+        WrittenPrompt(Prompt("single_object", (Clause(name),)), f"a photo of {with_article(name)}")
+        for name in (OBJECTS[index] for index in classes)
+    ]
     for draw in (_two_object, _counting, _colors, _position, _color_attr):
-        written += _different(draw, draws, prompts_per_task)
+        written += dict.fromkeys(draw(draws) for _ in range(prompts_per_task))
     return tuple(written)
-
-
-def _different(
-    draw: Callable[[RandomStream], WrittenPrompt], draws: RandomStream, number: int
-) -> list[WrittenPrompt]:
-    return list(dict.fromkeys(draw(draws) for _ in range(number)))
-
-
-def _single_object(name: str) -> WrittenPrompt:
-    prompt = Prompt("single_object", (Clause(name),))
-    return WrittenPrompt(prompt, f"a photo of {with_article(name)}")
 
 
 def _two_object(draws: RandomStream) -> WrittenPrompt:
@@ -253,7 +245,11 @@ def load_geneval(
             cluster=entry.index if images_per_prompt > 1 else None,
         )
         for entry in entries
-        for name in _ids(entry.index, images_per_prompt)
+        for name in (
+            [entry.index]
+            if images_per_prompt == 1
+            else [f"{entry.index}-{number}" for number in range(images_per_prompt)]
+        )
     ]
     content = [[entry.index, entry.text, prompt_metadata(entry.prompt)] for entry in entries]
     identity = {
@@ -283,10 +279,6 @@ def _check_options(path: Path | None, captions: str, images_per_prompt: int, see
     if path is not None and seed != PUBLISHED_SEED:
         msg = f"seed {seed} is for the built-in GenEval prompts, but they come from {str(path)!r}"
         raise DatasetError(msg)
-
-
-def _ids(index: str, images: int) -> list[str]:
-    return [index] if images == 1 else [f"{index}-{number}" for number in range(images)]
 
 
 def _read(path: Path, text_field: str) -> list[_Entry]:
@@ -325,7 +317,11 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
         msg = f"{text_field}: a text is expected, {actual}"
         raise ValueError(msg)
     _check_encodable(text_field, text)
-    return _Entry(_index(fields.get("index", number)), prompt, text)
+    index = fields.get("index", number)
+    if isinstance(index, bool) or not _INDEX.fullmatch(str(index)):
+        msg = f"index: up to five digits are expected, got {index!r}"
+        raise ValueError(msg)
+    return _Entry(f"{int(str(index)):05d}", prompt, text)
 
 
 def _check_encodable(field: str, text: str) -> None:
@@ -335,10 +331,3 @@ def _check_encodable(field: str, text: str) -> None:
     except UnicodeEncodeError as error:
         msg = f"{field}: half of a surrogate pair at character {error.start}"
         raise ValueError(msg) from error
-
-
-def _index(value: object) -> str:
-    if isinstance(value, bool) or not _INDEX.fullmatch(str(value)):
-        msg = f"index: up to five digits are expected, got {value!r}"
-        raise ValueError(msg)
-    return f"{int(str(value)):05d}"

@@ -168,7 +168,11 @@ def shared_ranks(
     the visual MME ranks of Table 2 are no tie but a misprint: LLaVA-7B is 4th.
     Raises ValueError for values that are not a list of finite numbers.
     """
-    numbers = _one_dimensional(values).tolist()
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        msg = f"expected (n,) finite numbers to rank, got shape {array.shape}: {array.tolist()}"
+        raise ValueError(msg)
+    numbers = array.tolist()
     shown = numbers if decimals is None else [round(value, decimals) for value in numbers]
     ordered = sorted(shown, reverse=higher_is_better)
     return tuple(ordered.index(value) + 1 for value in shown)
@@ -198,11 +202,3 @@ def rank_table(
         name: shared_ranks(values, higher_is_better=higher_is_better[name], decimals=decimals)
         for name, values in scores.items()
     }
-
-
-def _one_dimensional(values: FloatArray | Sequence[float]) -> npt.NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not np.isfinite(array).all():
-        msg = f"expected (n,) finite numbers to rank, got shape {array.shape}: {array.tolist()}"
-        raise ValueError(msg)
-    return array

@@ -186,16 +186,12 @@ def count_few(per_number: Callable[[int], int]) -> int:
     return sum(comb(CELLS, n) * per_number(n) for n in range(2, MAX_OBJECTS + 1))
 
 
-def _one(rng: np.random.Generator) -> Scene:
-    return scene_of([below(rng, CELLS)], [any_look(rng)])
-
-
 def _equal(rng: np.random.Generator) -> Scene:
     number = few(rng)
     return scene_of(some(rng, range(CELLS), number), [any_look(rng)] * number)
 
 
-ONE = Family(_one, CELLS * len(LOOKS))
+ONE = Family(lambda rng: scene_of([below(rng, CELLS)], [any_look(rng)]), CELLS * len(LOOKS))
 """One object."""
 
 EQUAL = Family(_equal, count_few(lambda _: len(LOOKS)))
@@ -241,15 +237,6 @@ def _position(rng: np.random.Generator) -> Scene:
     return scene_of(cells, some(rng, LOOKS, GRID))
 
 
-def _relation(rng: np.random.Generator) -> Scene:
-    return scene_of(cells_in_line(rng), some(rng, LOOKS, 2))
-
-
-def _crowded(rng: np.random.Generator) -> Scene:
-    cells = some(rng, range(CELLS), MAX_OBJECTS)
-    return scene_of(cells, some(rng, LOOKS, MAX_OBJECTS))
-
-
 _FAMILIES = {
     "existence": ONE,
     "count": EQUAL,
@@ -257,6 +244,12 @@ _FAMILIES = {
     "shape": Family(_shape, count_few(lambda n: perm(len(SHAPES), n) * len(SIZES) * len(COLORS))),
     "size": Family(_size, count_few(lambda n: (2**n - 2) * len(COLORS) * len(SHAPES))),
     "position": Family(_position, perm(GRID) * perm(len(LOOKS), GRID)),
-    "relation": Family(_relation, PAIRS_IN_LINE * perm(len(LOOKS), 2)),
-    "crowded": Family(_crowded, comb(CELLS, MAX_OBJECTS) * perm(len(LOOKS), MAX_OBJECTS)),
+    "relation": Family(
+        lambda rng: scene_of(cells_in_line(rng), some(rng, LOOKS, 2)),
+        PAIRS_IN_LINE * perm(len(LOOKS), 2),
+    ),
+    "crowded": Family(
+        lambda rng: scene_of(some(rng, range(CELLS), MAX_OBJECTS), some(rng, LOOKS, MAX_OBJECTS)),
+        comb(CELLS, MAX_OBJECTS) * perm(len(LOOKS), MAX_OBJECTS),
+    ),
 }

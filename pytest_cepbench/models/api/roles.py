@@ -59,7 +59,6 @@ class ApiDescriber:
 
 
 def _messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages of a chat request: the system prompt, if any, and one turn of the user."""
     turns = [{"role": "user", "content": content}]
     return turns if not system else [{"role": "system", "content": system}, *turns]
 
