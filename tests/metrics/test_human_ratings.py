@@ -88,26 +88,22 @@ def test_a_majority_is_more_than_half(votes: str, majority: str | None) -> None:
 
 
 ITEMS = st.lists(
-    st.tuples(
-        CHOICES,
-        st.lists(CHOICES, min_size=1, max_size=9),
-        st.frozensets(st.sampled_from(["Natural", "Symbol", "Count"])),
-    ),
+    st.tuples(CHOICES, st.lists(CHOICES, min_size=1, max_size=9)),
     max_size=8,
 )
 
 
 @given(ITEMS)
 def test_agreement_is_counted_vote_by_vote_and_item_by_item(
-    items: list[tuple[Choice, list[Choice], frozenset[str]]],
+    items: list[tuple[Choice, list[Choice]]],
 ) -> None:
     """Items without a majority are counted, and are not in the agreement with majorities."""
     agreement = alignment([item[0] for item in items], [item[1] for item in items])
 
-    right = sum(Counter(votes)[choice] for choice, votes, _ in items)
+    right = sum(Counter(votes)[choice] for choice, votes in items)
     assert agreement.items == len(items)
-    assert agreement.votes == HumanAgreement(right, sum(len(votes) for _, votes, _ in items))
-    halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes, _ in items]
+    assert agreement.votes == HumanAgreement(right, sum(len(votes) for _, votes in items))
+    halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes in items]
     assert agreement.majorities.right == sum(halves)
     assert agreement.majorities.total + agreement.without_majority == len(items)
 
