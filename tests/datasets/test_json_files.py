@@ -67,7 +67,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("[" * 100_000, "nested too deeply"), ("9" * 5_000, "thousands of digits")],
     ids=["deep", "digits"],
 )

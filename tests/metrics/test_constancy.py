@@ -68,7 +68,7 @@ def test_answers_are_counted_once_for_each_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alike", "of", "constant", "said"),
+    ("alike", "of", "constant", "text"),
     [
         (24, 24, True, "all 24"),
         (23, 24, True, "23 of 24"),

@@ -72,7 +72,7 @@ def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("OPENAI_BASE_URL", "localhost:8000/v1", "is no address of a server"),
         ("OPENAI_BASE_URL", f"http://me:{KEY}@host:port/v1", "is no address of a server"),
