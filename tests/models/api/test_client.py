@@ -75,7 +75,7 @@ def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load
 
     def answer(seen: Seen) -> Answer:
         shade = _shade(seen)
-        return replace(chat_answer(f"shade {shade}", tool_calls=None), after=0.05)
+        return replace(chat_answer(f"shade {shade}", tool_calls=None), after=0.2)
 
     server.answer = answer
     model = load("describer", "concurrency=4&price_in=3&price_out=15")
