@@ -45,7 +45,7 @@ from world import (
 )
 
 from pytest_cepbench.datasets.shapes import Scene, parse_caption
-from pytest_cepbench.datasets.shapes.look import SIDE
+from pytest_cepbench.datasets.shapes.render import SIDE
 
 STEPS, BATCH = 2000, 64
 SAVED = (100, 200, 300, 400, 500, 600, 800, 1000, 1200, 1600)

@@ -22,7 +22,7 @@ from pytest_cepbench.datasets.shapes import (
     render,
     sample_scene,
 )
-from pytest_cepbench.datasets.shapes.look import CELL, RADII, SIDE
+from pytest_cepbench.datasets.shapes.render import CELL, RADII, SIDE
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, MAX_OBJECTS, SHAPES, SIZES
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
 

@@ -1,6 +1,5 @@
 """Texts, images, detections and failures: the immutable parts of chains, and their digests."""
 
-from pytest_cepbench.artifacts.detection import Detection, Detections, Mask
 from pytest_cepbench.artifacts.digest import canonical_json, digest_bytes, digest_json, digest_text
 from pytest_cepbench.artifacts.image import (
     DECODER,
@@ -9,7 +8,7 @@ from pytest_cepbench.artifacts.image import (
     encode_image,
     read_image,
 )
-from pytest_cepbench.artifacts.outcome import Failure
+from pytest_cepbench.artifacts.outcome import Detection, Detections, Failure, Mask
 
 __all__ = [
     "DECODER",

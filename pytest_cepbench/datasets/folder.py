@@ -1,15 +1,93 @@
-"""Any folder of images: sub-folders are categories, a `.txt` beside an image is its caption."""
+"""Folders of images: names that lead to files, and the loader of any folder, whose sub-folders are categories."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import read_regular
+
+_SHOWN = 5
+
+
+def stem(name: str) -> str:
+    """A name without the suffix of an image file, normalized (NFC); other suffixes stay."""
+    name = unicodedata.normalize("NFC", name)
+    suffix = PurePosixPath(name).suffix
+    return name.removesuffix(suffix) if suffix.lower() in SUFFIXES else name
+
+
+def unsafe(name: str) -> str | None:
+    """Why a name that a file gives must not be used as a path, or None where it may be.
+
+    Absolute paths and `..` are refused as POSIX and Windows write them: a data set never points at
+    files outside its own folder.
+    """
+    for path in (PurePosixPath(name), PureWindowsPath(name)):
+        if path.anchor:
+            return f"{name!r} is an absolute path: a name inside the folder is expected"
+        if ".." in path.parts:
+            return f"{name!r} leads out of the folder: a name inside the folder is expected"
+    if not name.strip() or "\0" in name:
+        return f"{name!r} is no file name"
+    return None
+
+
+def some_of(names: Iterable[str]) -> str:
+    """The first few names and how many there are, for a message."""
+    ordered = sorted(names)
+    shown = ", ".join(map(repr, ordered[:_SHOWN]))
+    more = len(ordered) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """The entries of a folder, hidden ones left out, sorted by name.
+
+    Raises DatasetError when it cannot be listed.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        msg = f"folder {str(folder)!r} cannot be read: {error.strerror}"
+        raise DatasetError(msg) from error
+
+
+def only_file(folder: Path, suffixes: Collection[str], what: str, remedy: str) -> Path:
+    """The one file of these suffixes directly in a folder; hidden ones are passed over.
+
+    what, remedy: what the file is and what to do where it is not clear, for the message.
+    Raises DatasetError when the folder cannot be listed, and for none or several.
+    """
+    files = [file for file in list_folder(folder) if file.suffix.lower() in suffixes]
+    if len(files) != 1:
+        names = some_of(file.name for file in files) or "none"
+        msg = f"{str(folder)!r}: one {what} is expected, found {names}; {remedy}"
+        raise DatasetError(msg)
+    return files[0]
+
+
+def images_by_stem(folder: Path) -> dict[str, Path]:
+    """The image files directly in a folder by their stems; hidden ones are passed over.
+
+    Raises DatasetError when the folder cannot be listed, when a name is not UTF-8, or when two
+    files have one stem: neither may stand for the other silently.
+    """
+    images: dict[str, Path] = {}
+    for file in list_folder(folder):
+        if file.suffix.lower() not in SUFFIXES:
+            continue
+        key = stem(sample_name(folder, file))
+        if key in images:
+            msg = f"{str(folder)!r} holds {images[key].name!r} and {file.name!r}: keep one of them"
+            raise DatasetError(msg)
+        images[key] = file
+    return images
+
 
 VERSION = 1
 

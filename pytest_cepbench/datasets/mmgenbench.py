@@ -10,11 +10,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.datasets.folder import ROOT_CATEGORY
-from pytest_cepbench.datasets.json_files import read_json
-from pytest_cepbench.datasets.paths import only_file, some_of
+from pytest_cepbench.datasets.folder import ROOT_CATEGORY, only_file, some_of
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
-from pytest_cepbench.datasets.table_files import TableRow, read_rows
+from pytest_cepbench.datasets.text_files import TableRow, read_json, read_rows
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_cepbench.datasets.json_files import read_json, read_json_lines
-from pytest_cepbench.datasets.paths import images_by_stem, only_file, some_of, stem, unsafe
+from pytest_cepbench.datasets.folder import images_by_stem, only_file, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.table_files import TableRow, read_rows
+from pytest_cepbench.datasets.text_files import TableRow, read_json, read_json_lines, read_rows
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 VERSION = 1
@@ -49,39 +48,30 @@ def load_pairs(
     return load_nd400(path, docci=docci, nocaps=nocaps, ids=ids)
 
 
-# -- the layout of the authors' code -----------------------------------------------------------------
-
-
-def load_sdp(
-    path: Path,
-    *,
-    category: str = "nd400",
-    category_column: str | None = None,
-    encoding: str = "utf-8",
-) -> Dataset:
+def load_sdp(path: Path, *, category: str = "nd400", encoding: str = "utf-8") -> Dataset:
     """The pairs of a data set, matched by file name without suffix; that name is the id.
 
     The authors' code sorts the two by name and matches them by position, so that a missing row
     shifts all that follow; here a caption without an image, or an image without a caption, is
     refused.
     path: the folder that holds text-first/ and image-first/.
-    category: of all samples, unless category_column names a column of the CSV that tells.
+    category: of all samples.
     encoding: of the CSV, "utf-8" or "latin-1" (the authors' code reads UTF-8 files as Latin-1,
     which spoils every accent).
     Captions lose the white space around them.
-    Raises DatasetError for what is missing, unpaired or there twice, for an empty caption or
-    category, and for file names that are absolute or lead out of the folder.
+    Raises DatasetError for what is missing, unpaired or there twice, for an empty caption, and for
+    file names that are absolute or lead out of the folder.
     """
-    columns = () if category_column is None else (category_column,)
-    captions = read_captions(path / "text-first" / "gen-0.csv", encoding, columns)
+    captions = read_captions(path / "text-first" / "gen-0.csv", encoding)
     folder = path / "image-first" / "gen-0"
     images = images_by_stem(folder)
     _refuse_unpaired(path, captions.keys() - images.keys(), images.keys() - captions.keys())
     samples = []
     for name, caption in sorted(captions.items()):
-        text = _filled(caption.row, "caption")
-        home = category if category_column is None else _filled(caption.row, category_column)
-        samples.append(Sample(name, (home,), image=FileImage(images[name]), text=text))
+        text = caption.text.strip()
+        if not text:
+            caption.row.refuse("caption", "empty: a chain cannot start from nothing")
+        samples.append(Sample(name, (category,), image=FileImage(images[name]), text=text))
     return Dataset(
         name="sdp", identity={"loader": "sdp", "version": VERSION}, samples=tuple(samples)
     )
@@ -95,15 +85,14 @@ class Caption:
     row: TableRow
 
 
-def read_captions(path: Path, encoding: str, columns: tuple[str, ...] = ()) -> dict[str, Caption]:
+def read_captions(path: Path, encoding: str) -> dict[str, Caption]:
     """The captions of a CSV with columns filename and caption, by file name without suffix.
 
-    columns: further ones that must be there.
     Raises DatasetError for a table that cannot be read, a name that is unsafe or there twice; an
     empty caption is given as it is.
     """
     captions: dict[str, Caption] = {}
-    for row in read_rows(path, ",", ("filename", "caption", *columns), encoding):
+    for row in read_rows(path, ",", ("filename", "caption"), encoding):
         name = row.text("filename")
         reason = unsafe(name)
         if reason is not None:
@@ -116,28 +105,18 @@ def read_captions(path: Path, encoding: str, columns: tuple[str, ...] = ()) -> d
     return captions
 
 
-def _filled(row: TableRow, column: str) -> str:
-    text = row.text(column).strip()
-    if not text:
-        row.refuse(column, "empty: a chain cannot start from nothing")
-    return text
-
-
-def _refuse_unpaired(root: Path, lonely_captions: set[str], lonely_images: set[str]) -> None:
+def _refuse_unpaired(root: Path, without_image: set[str], without_caption: set[str]) -> None:
     wrong = []
-    if lonely_captions:
-        wrong.append(f"captions without an image: {some_of(lonely_captions)}")
-    if lonely_images:
-        wrong.append(f"images without a caption: {some_of(lonely_images)}")
+    if without_image:
+        wrong.append(f"captions without an image: {some_of(without_image)}")
+    if without_caption:
+        wrong.append(f"images without a caption: {some_of(without_caption)}")
     if wrong:
         msg = (
             f"{str(root)!r}: {'; '.join(wrong)} (text-first/gen-0.csv and image-first/gen-0/ are "
             f"paired by file name without suffix)"
         )
         raise DatasetError(msg)
-
-
-# -- the list of ids, joined to local copies ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -170,8 +149,12 @@ def load_nd400(
     samples, missing = [], []
     for name, source in sorted(wanted.items()):
         pair = copies[source].get(name)
-        if pair is None or not pair.caption or not pair.image.is_file():
-            missing.append(f"{source} {name}: {_lack(pair)}")
+        if pair is None:
+            missing.append(f"{source} {name}: not annotated")
+        elif not pair.caption:
+            missing.append(f"{source} {name}: no caption")
+        elif not pair.image.is_file():
+            missing.append(f"{source} {name}: no file {pair.image.name}")
         else:
             samples.append(Sample(name, (source,), image=FileImage(pair.image), text=pair.caption))
     if missing:
@@ -188,12 +171,6 @@ def load_nd400(
 def _refuse(place: str, what: str) -> NoReturn:
     msg = f"{place}: {what}"
     raise DatasetError(msg)
-
-
-def _lack(pair: _Pair | None) -> str:
-    if pair is None:
-        return "not annotated"
-    return f"no file {pair.image.name}" if pair.caption else "no caption"
 
 
 def _list_file(path: Path, ids: str | None) -> Path:
@@ -263,9 +240,12 @@ def _docci(folder: Path) -> dict[str, _Pair]:
     return pairs
 
 
-def _nocaps(folder: Path) -> dict[str, _Pair]:
+def _nocaps(path: Path) -> dict[str, _Pair]:
     """Every image of a copy of NoCaps, by its annotations' id and by its file's name."""
-    file = _captions_file(folder)
+    file = path
+    if not path.is_file():
+        what, remedy = ".json with NoCaps' captions", "give the file itself as the option nocaps"
+        file = only_file(path, (".json",), what, remedy)
     tables = read_json(file)
     captions: dict[int, str] = {}
     for place, entry in _table(file, tables, "annotations"):
@@ -280,13 +260,6 @@ def _nocaps(folder: Path) -> dict[str, _Pair]:
             _refuse(place, f"image {number} ({name!r}) is there twice")
         by_id[str(number)] = by_stem[stem(name)] = _Pair(images / name, captions.get(number))
     return by_stem | by_id
-
-
-def _captions_file(path: Path) -> Path:
-    if path.is_file():
-        return path
-    what, remedy = ".json with NoCaps' captions", "give the file itself as the option nocaps"
-    return only_file(path, (".json",), what, remedy)
 
 
 def _table(path: Path, tables: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,18 +61,6 @@ def most_common(answers: Iterable[tuple[Hashable, Hashable]]) -> MostFrequentAns
         return None
     answer, count = Counter(by_input.values()).most_common(1)[0]
     return MostFrequentAnswer(answer, count, len(by_input))
-
-
-def one_verdict(
-    battles: Sequence[Hashable], verdicts: Sequence[Hashable]
-) -> MostFrequentAnswer | None:
-    """The verdict that nearly all battles got; None where a judge told them apart.
-
-    battles, verdicts: (n,), in the same order.
-    Raises ValueError for different lengths.
-    """
-    common = most_common(zip(battles, verdicts, strict=True))
-    return common if common is not None and common.constant else None
 
 
 def spread_of_directions(vectors: FloatArray) -> float:

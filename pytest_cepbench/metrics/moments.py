@@ -50,8 +50,7 @@ class FeatureSet:
     root_up_to: the largest D whose folded spread is kept as a triangular root (updated by QR: most
     accurate, some 3 times the work); wider features keep the scatter matrix.
 
-    Sets that were given the same rows by `add` hold the same bits, whatever the shards; `merge` of
-    sets that have folded agrees with that up to rounding.
+    Sets that were given the same rows hold the same bits, whatever the shards.
     """
 
     def __init__(self, dimension: int, *, root_up_to: int = 512) -> None:
@@ -92,25 +91,6 @@ class FeatureSet:
             if self._folded.n or self._n_held > max(self.dimension, _BLOCK):
                 self._fold_full_blocks()
 
-    def merge(self, other: FeatureSet) -> None:
-        """Add all samples of another set, which stays as it is; its rows come after this one's.
-
-        Raises ValueError when its features have another dimension, or are folded in another way
-        because it was made with another `root_up_to`.
-        """
-        if other.dimension != self.dimension or other._squared != self._squared:
-            msg = (
-                f"cannot merge features of dimension {other.dimension} kept as {other._kept_as} "
-                f"into features of dimension {self.dimension} kept as {self._kept_as}; make both "
-                "sets with the same encoder and the same root_up_to"
-            )
-            raise ValueError(msg)
-        if not other._folded.n:
-            self.add(other._held_rows())
-            return
-        self._folded = _joined(self._all_folded(), other._all_folded())
-        self._held, self._n_held = [], 0
-
     def moments(self) -> Moments:
         """Moments of the rows so far, as own arrays. Raises ValueError for an empty set."""
         if not self.n:
@@ -125,10 +105,6 @@ class FeatureSet:
         # More rows than dimensions only make every later product larger.
         root = centred if self.n <= self.dimension else _triangle(centred)
         return Moments(self.n, mean, root, squared=False)
-
-    @property
-    def _kept_as(self) -> str:
-        return "scatter" if self._squared else "root"
 
     def _check(self, rows: npt.NDArray[Any]) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "fiu":
@@ -163,26 +139,18 @@ class FeatureSet:
 
 
 def _with_block(whole: Moments, rows: Array) -> Moments:
-    mean, centred = _centred(rows)
-    return _joined(whole, Moments(len(rows), mean, centred, squared=False))
-
-
-def _joined(whole: Moments, more: Moments) -> Moments:
     """Moments of the union, kept as `whole` is; a scatter matrix of `whole` is updated in place."""
-    n = whole.n + more.n
-    delta = more.mean - whole.mean
-    mean = whole.mean + delta * (more.n / n)
+    mean, centred = _centred(rows)
+    n = whole.n + len(rows)
+    delta = mean - whole.mean
     # The distance of the two means spreads the union like one more centred row.
-    between = delta[None] * sqrt(whole.n * more.n / n)
-    if not whole.squared:
-        root = _triangle(np.concatenate([whole.spread, more.spread, between]))
-        return Moments(n, mean, root, squared=False)
-    if more.squared:
-        whole.spread[:] += more.spread
-        _add_squares(whole.spread, between)
+    between = delta[None] * sqrt(whole.n * len(rows) / n)
+    spread = whole.spread
+    if whole.squared:
+        _add_squares(spread, np.concatenate([centred, between]))
     else:
-        _add_squares(whole.spread, np.concatenate([more.spread, between]))
-    return Moments(n, mean, whole.spread, squared=True)
+        spread = _triangle(np.concatenate([spread, centred, between]))
+    return Moments(n, whole.mean + delta * (len(rows) / n), spread, whole.squared)
 
 
 def _triangle(rows: Array) -> Array:

@@ -64,13 +64,13 @@ def chance_similarities(
     if len(set(starts)) < 2:
         return None
     chance = np.zeros(later.shape[:2])
-    strays = []
+    unmatched = []
     for members in _rows_by(groups):
-        strays += _exchange(members, start, later, starts, chance)
-    if strays:
-        apart = np.zeros_like(chance)
-        _exchange(list(range(len(start))), start, later, starts, apart)
-        chance[strays] = apart[strays]
+        unmatched += _exchange(members, start, later, starts, chance)
+    if unmatched:
+        over_all = np.zeros_like(chance)
+        _exchange(list(range(len(start))), start, later, starts, over_all)
+        chance[unmatched] = over_all[unmatched]
     return chance.clip(-1.0, 1.0)
 
 
@@ -84,7 +84,7 @@ def _exchange(
     """Fill in the rows of the members; returns those without another to be exchanged with."""
     outputs = _unit(later[list(members)])
     whole = outputs.sum(axis=0)
-    alone: list[int] = []
+    unmatched: list[int] = []
     for own in _rows_by([starts[i] for i in members]):
         rows = [members[row] for row in own]
         others = len(members) - len(own)
@@ -92,8 +92,8 @@ def _exchange(
             mean = (whole - outputs[own].sum(axis=0)) / others
             chance[rows] = _unit(start[rows]) @ mean.T
         else:
-            alone += rows
-    return alone
+            unmatched += rows
+    return unmatched
 
 
 def _rows_by(names: Sequence[Hashable]) -> list[list[int]]:

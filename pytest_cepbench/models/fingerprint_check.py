@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
 
 HashFile = Callable[[Path], str]

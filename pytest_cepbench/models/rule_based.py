@@ -25,7 +25,7 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
-from pytest_cepbench.datasets.shapes.look import SIDE
+from pytest_cepbench.datasets.shapes.render import SIDE
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, SpecError, unknown_name
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.index import Index
 from pytest_cepbench.store.rows import Read, rows_with, seal_stamp

@@ -16,8 +16,7 @@ from pytest_cepbench.metrics.correlation import (
     correlation_matrix,
     mean_of_pairs,
 )
-from pytest_cepbench.metrics.student_t import t_quantile
-from pytest_cepbench.metrics.variability import spread_of
+from pytest_cepbench.metrics.uncertainty import spread_of, t_quantile
 from pytest_cepbench.studies.prepared_study import PreparedStudy
 from pytest_cepbench.studies.study_result import (
     ChainAgreement,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_cepbench.metrics.correlation import Correlation, Method
+from pytest_cepbench.metrics.correlation import Correlation, Method, shared_ranks
 from pytest_cepbench.metrics.length_bands import WordStatistics
-from pytest_cepbench.metrics.ranks import shared_ranks
-from pytest_cepbench.metrics.variability import ModelVariability
+from pytest_cepbench.metrics.uncertainty import ModelVariability
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.study_spec import Named, StudyName
 

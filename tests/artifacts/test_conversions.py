@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_cepbench.artifacts import decode_image, read_image
+from pytest_cepbench.artifacts import ImageArtifact, decode_image, read_image
 from pytest_cepbench.errors import ImageError
 from tests.artifacts.files import encoded, noise
 
@@ -41,6 +42,26 @@ def test_floating_point_greys_are_scaled() -> None:
             pixels_of(
                 Image.fromarray(np.where(ramp == 0.5, value, ramp).astype(np.float32)), "TIFF"
             )
+
+
+@pytest.mark.parametrize(
+    ("greys", "kind", "expected"),
+    [
+        ([0, 1], np.int32, [0, 1]),
+        ([0, 100, 255], np.int32, [0, 100, 255]),
+        ([0, 256, 65535], np.int32, [0, 1, 255]),
+        ([0, 256, 256], np.int32, [0, 1, 1]),
+        ([0, 2], np.float32, [0, 2]),
+        ([0, 2, 255], np.float32, [0, 2, 255]),
+        ([0, 257, 65535], np.float32, [0, 1, 255]),
+    ],
+)
+def test_wide_greys_are_scaled_by_the_range_that_they_use(
+    greys: list[int], kind: type[Any], expected: list[int]
+) -> None:
+    """Up to 255 they are bytes already, beyond that they have 16 bits."""
+    image = ImageArtifact.from_pil(Image.fromarray(np.array([greys], kind)))
+    assert image.pixels[0, :, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF"])
@@ -113,8 +134,8 @@ def test_photographs_are_turned_upright(kind: str, orientation: int, turn: objec
     exif = Image.Exif()
     exif[0x0112] = orientation
     options = {"lossless": True} if kind == "WEBP" else {}
-    found = pixels_of(Image.fromarray(pixels), kind, exif=exif, **options)
-    np.testing.assert_array_equal(found, turn(pixels))  # type: ignore[operator] # one of the lambdas
+    decoded = pixels_of(Image.fromarray(pixels), kind, exif=exif, **options)
+    np.testing.assert_array_equal(decoded, turn(pixels))  # type: ignore[operator] # one of the lambdas
 
 
 def test_the_suffix_does_not_matter(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.artifacts.stamps import RACY_NS, FileStamp
+from pytest_cepbench.artifacts.digest import RACY_NS, FileStamp
 
 
 @pytest.fixture

@@ -14,9 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.geneval import OBJECTS, WrittenPrompt, write_prompts
-from pytest_cepbench.datasets.geneval.generator import RandomStream, plural, with_article
-from pytest_cepbench.datasets.geneval.loader import PUBLISHED_FILE
+from pytest_cepbench.datasets.geneval import (
+    OBJECTS,
+    PUBLISHED_FILE,
+    RandomStream,
+    WrittenPrompt,
+    plural,
+    with_article,
+    write_prompts,
+)
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import COLORS, TASKS, prompt_metadata
 

@@ -23,7 +23,7 @@ LINE: dict[str, Any] = {"tag": "single_object", "include": [DOG], "prompt": "a p
 def write(folder: Path, *lines: dict[str, Any] | bytes, newline: bytes = b"\n") -> Path:
     """A metadata file of these lines."""
     path = folder / "metadata.jsonl"
-    data = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in lines]
+    data = [item if isinstance(item, bytes) else json.dumps(item).encode() for item in lines]
     path.write_bytes(newline.join(data) + newline)
     return path
 
@@ -79,12 +79,12 @@ def test_detailed_captions_are_read_from_the_rewritten_form(tmp_path: Path) -> N
     second = LINE | {"detailed_caption": "Another dog.", "index": "00003"}
     path = write(tmp_path, first, second)
     detailed = load_geneval(path, captions="detailed")
-    assert [(one.id, one.text) for one in detailed.samples] == [
+    assert [(item.id, item.text) for item in detailed.samples] == [
         ("00003", "Another dog."),
         ("00007", "A clear photo of a dog on grass."),
     ]
     short = load_geneval(path)
-    assert [one.text for one in short.samples] == ["a photo of a dog"] * 2
+    assert [item.text for item in short.samples] == ["a photo of a dog"] * 2
     assert short.identity != detailed.identity
     assert short.samples[0].metadata == detailed.samples[0].metadata
 
@@ -92,8 +92,8 @@ def test_detailed_captions_are_read_from_the_rewritten_form(tmp_path: Path) -> N
 def test_several_images_of_a_prompt_are_samples_of_their_own(tmp_path: Path) -> None:
     """Numbered from 0, with one text: the seed of a chain comes from its id."""
     dataset = load_geneval(write(tmp_path, LINE, LINE), images_per_prompt=2)
-    assert [one.id for one in dataset.samples] == ["00000-0", "00000-1", "00001-0", "00001-1"]
-    assert len({one.text for one in dataset.samples}) == 1
+    assert [item.id for item in dataset.samples] == ["00000-0", "00000-1", "00001-0", "00001-1"]
+    assert len({item.text for item in dataset.samples}) == 1
     assert len(load_geneval(write(tmp_path, LINE), images_per_prompt=12).samples) == 12
 
 
@@ -101,28 +101,28 @@ def test_images_of_a_prompt_are_one_cluster(tmp_path: Path) -> None:
     """Four pictures of one prompt tell less than four prompts; one alone is a unit of its own."""
     lines = [LINE | {"index": index} for index in ("00007", "00003")]
     four = load_geneval(write(tmp_path, *lines), images_per_prompt=4)
-    units = {one.id: one.unit for one in four.samples}
+    units = {item.id: item.unit for item in four.samples}
     assert units == {f"{p}-{i}": p for p in ("00003", "00007") for i in range(4)}
-    assert {one.replicate for one in four.samples} == {0}
-    assert {one.cluster for one in load_geneval(write(tmp_path, *lines)).samples} == {None}
-    assert len({one.unit for one in load_geneval(images_per_prompt=4).samples}) == 553
+    assert {item.replicate for item in four.samples} == {0}
+    assert {item.cluster for item in load_geneval(write(tmp_path, *lines)).samples} == {None}
+    assert len({item.unit for item in load_geneval(images_per_prompt=4).samples}) == 553
 
 
 def test_seeds_of_an_image_stay_in_its_prompts_cluster(tmp_path: Path) -> None:
     """Two images of three seeds each are six pictures of one prompt."""
-    found = load_geneval(write(tmp_path, LINE), images_per_prompt=2).repeated(3)
-    assert len(found.samples) == 6
-    assert {one.unit for one in found.samples} == {"00000"}
+    dataset = load_geneval(write(tmp_path, LINE), images_per_prompt=2).repeated(3)
+    assert len(dataset.samples) == 6
+    assert {item.unit for item in dataset.samples} == {"00000"}
 
 
 def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
     """Another text, another clause or another number of images is another data set."""
     other = LINE | {"prompt": "a dog"}
     strict = LINE | {"exclude": [{"class": "dog", "count": 2}]}
-    identities = [load_geneval(write(tmp_path, one)).identity for one in (LINE, other, strict)]
+    identities = [load_geneval(write(tmp_path, item)).identity for item in (LINE, other, strict)]
     identities += [load_geneval(write(tmp_path, LINE), images_per_prompt=4).identity]
     identities += [load_geneval().identity, load_geneval(seed=44).identity]
-    assert len({digest_json(dict(one)) for one in identities}) == 6
+    assert len({digest_json(dict(item)) for item in identities}) == 6
 
 
 def test_bom_and_windows_lines_are_read(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_bom_and_windows_lines_are_read(tmp_path: Path) -> None:
     line = LINE | {"prompt": "ein Foto\u2028von einem 🐕"}
     raw = json.dumps(line, ensure_ascii=False).encode()
     path = write(tmp_path, b"\xef\xbb\xbf" + raw, raw, newline=b"\r\n")
-    assert [one.text for one in load_geneval(path).samples] == [line["prompt"]] * 2
+    assert [item.text for item in load_geneval(path).samples] == [line["prompt"]] * 2
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1))
@@ -140,7 +140,7 @@ def test_any_text_comes_through(texts: list[str]) -> None:
     raw = [json.dumps(line, ensure_ascii=False).encode() for line in lines]
     with TemporaryDirectory() as folder:
         for path in (write(Path(folder), *lines), write(Path(folder), *raw)):
-            assert [one.text for one in load_geneval(path).samples] == [f"{t}." for t in texts]
+            assert [item.text for item in load_geneval(path).samples] == [f"{t}." for t in texts]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.json_files import read_json, read_json_lines
+from pytest_cepbench.datasets.text_files import read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 
@@ -67,13 +67,13 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("[" * 100_000, "nested too deeply"), ("9" * 5_000, "thousands of digits")],
     ids=["deep", "digits"],
 )
-def test_what_no_parser_takes_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_no_parser_takes_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     """With its file in front."""
     path = tmp_path / "data.json"
     path.write_text(text)
-    with pytest.raises(DatasetError, match=f"data.json: not JSON: .*{said}"):
+    with pytest.raises(DatasetError, match=f"data.json: not JSON: .*{message}"):
         read_json(path)

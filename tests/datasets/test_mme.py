@@ -83,6 +83,6 @@ def test_no_folder_is_an_error(tmp_path: Path, what: str) -> None:
     path = tmp_path / "MME_Benchmark.zip"
     if what == "a file":
         path.write_bytes(b"PK")
-    said = {"nothing": "does not exist", "a file": "is a file"}[what]
-    with pytest.raises(DatasetError, match=rf"MME folder '.*MME_Benchmark\.zip' {said}"):
+    message = {"nothing": "does not exist", "a file": "is a file"}[what]
+    with pytest.raises(DatasetError, match=rf"MME folder '.*MME_Benchmark\.zip' {message}"):
         load_mme(path)

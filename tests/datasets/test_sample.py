@@ -48,10 +48,10 @@ def test_an_empty_data_set_is_refused() -> None:
 def test_a_sample_can_be_in_several_categories() -> None:
     """Each category has its samples in order of ids; categories come as they first appear."""
     samples = (Sample("1", ("x", "y")), Sample("2", ("z",)), Sample("3", ("y",)))
-    found = Dataset("d", {}, samples)
-    assert found.categories == ("x", "y", "z")
-    assert [sample.id for sample in found.in_category("y")] == ["1", "3"]
-    assert found.in_category("absent") == ()
+    result = Dataset("d", {}, samples)
+    assert result.categories == ("x", "y", "z")
+    assert [sample.id for sample in result.in_category("y")] == ["1", "3"]
+    assert result.in_category("absent") == ()
 
 
 def test_a_sample_is_a_unit_of_its_own_unless_it_has_a_cluster() -> None:
@@ -69,20 +69,20 @@ DATASETS = st.dictionaries(
     min_size=1,
     max_size=12,
 ).map(
-    lambda found: Dataset(
+    lambda result: Dataset(
         "d",
         {"k": 1},
         tuple(
             Sample(name, own, text=name, metadata={"n": name}, cluster=cluster)
-            for name, (own, cluster) in sorted(found.items())
+            for name, (own, cluster) in sorted(result.items())
         ),
     )
 )
 """Data sets whose samples are in several categories and share clusters."""
 
 
-def _ids(found: Dataset, category: str) -> set[str]:
-    return {sample.id for sample in found.in_category(category)}
+def _ids(result: Dataset, category: str) -> set[str]:
+    return {sample.id for sample in result.in_category(category)}
 
 
 @given(DATASETS, st.integers(1, 12))
@@ -91,10 +91,10 @@ def test_every_sample_is_there_as_often_as_asked(whole: Dataset, times: int) -> 
     repeated = whole.repeated(times)
     assert len(repeated.samples) == times * len(whole.samples)
     assert repeated.categories == whole.categories
-    found = {sample.id: sample for sample in repeated.samples}
+    result = {sample.id: sample for sample in repeated.samples}
     for sample in whole.samples:
         for k in range(times):
-            twin = found[f"{sample.id} seed {k}" if k else sample.id]
+            twin = result[f"{sample.id} seed {k}" if k else sample.id]
             assert (twin.replicate, twin.cluster) == (
                 k if times > 1 else 0,
                 _cluster(sample, times),
@@ -112,7 +112,7 @@ def _cluster(sample: Sample, times: int) -> str | None:
 def test_seeds_of_a_sample_are_one_unit(whole: Dataset, times: int) -> None:
     """As many units as before, and seeds of clustered samples stay in their cluster."""
     repeated = whole.repeated(times)
-    assert {one.unit for one in repeated.samples} == {one.unit for one in whole.samples}
+    assert {item.unit for item in repeated.samples} == {item.unit for item in whole.samples}
 
 
 def test_once_is_the_data_set_itself() -> None:
@@ -127,9 +127,14 @@ def test_once_is_the_data_set_itself() -> None:
 
 def test_replicates_are_sorted_by_id() -> None:
     """As a data set must be; the tenth comes before the second, as texts do."""
-    found = dataset("a", "a ", "b").repeated(11)
-    assert [one.id for one in found.samples] == sorted(one.id for one in found.samples)
-    assert {one.id for one in found.samples} >= {"a", "a seed 1", "a seed 10", "a  seed 1"}
+    result = dataset("a", "a ", "b").repeated(11)
+    assert [item.id for item in result.samples] == sorted(item.id for item in result.samples)
+    assert {item.id for item in result.samples} >= {
+        "a",
+        "a seed 1",
+        "a seed 10",
+        "a  seed 1",
+    }
 
 
 @pytest.mark.parametrize("times", [0, -1])
@@ -163,7 +168,7 @@ def test_every_sample_comes_before_any_further_seed(whole: Dataset, times: int, 
     repeated = whole.repeated(times)
     limited = repeated.limited(most)
     for category in whole.categories:
-        counts = Counter(one.replicate for one in limited.in_category(category))
+        counts = Counter(item.replicate for item in limited.in_category(category))
         size = len(whole.in_category(category))
         full, rest = divmod(min(most, times * size), size)
         assert [counts[k] for k in range(full)] == [size] * full

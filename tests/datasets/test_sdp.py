@@ -52,9 +52,9 @@ def test_pairs_are_matched_by_name_and_not_by_row(tmp_path: Path) -> None:
     images(tmp_path, "a.png", "b.c.jpg", "d.JPEG", "e.webp")
     captions(tmp_path, ("e.jpg", "E"), ("b.c.png", "B"), ("d", "D"), ("a.png", " A\n"))
     dataset = load_sdp(tmp_path)
-    found = {sample.id: (sample.text, sample.image) for sample in dataset.samples}
+    result = {sample.id: (sample.text, sample.image) for sample in dataset.samples}
     folder = tmp_path / "image-first" / "gen-0"
-    assert found == {
+    assert result == {
         "a": ("A", FileImage(folder / "a.png")),
         "b.c": ("B", FileImage(folder / "b.c.jpg")),
         "d": ("D", FileImage(folder / "d.JPEG")),
@@ -71,8 +71,8 @@ def test_captions_are_read_as_written(texts: list[str]) -> None:
     with TemporaryDirectory() as folder:
         root = images(Path(folder), *(f"{n}.png" for n in range(len(texts))))
         captions(root, *((f"{n}.png", text) for n, text in enumerate(texts)))
-        found = [sample.text for sample in load_sdp(root).samples]
-    assert found == [text.strip() for text in texts]
+        result = [sample.text for sample in load_sdp(root).samples]
+    assert result == [text.strip() for text in texts]
 
 
 def test_accents_pair_however_they_are_composed(tmp_path: Path) -> None:
@@ -116,14 +116,12 @@ def test_latin_1_is_an_option_and_never_guessed(tmp_path: Path) -> None:
     assert load_sdp(tmp_path, encoding="latin-1").samples[0].text == "café"
 
 
-def test_categories_can_come_from_a_column(tmp_path: Path) -> None:
-    """Where the table tells the source of each pair; otherwise all are in one."""
+def test_all_pairs_are_in_one_category(tmp_path: Path) -> None:
+    """Further columns, as one that tells the source of each pair, are passed over."""
     images(tmp_path, "a.png", "b.png")
     header = "filename,caption,source"
     captions(tmp_path, ("a.png", "A", "docci"), ("b.png", "B", "nocaps"), header=header)
     assert load_sdp(tmp_path, category="pairs").categories == ("pairs",)
-    assert load_sdp(tmp_path, category_column="source").categories == ("docci", "nocaps")
-    refused(tmp_path, "has no column 'kind'", category_column="kind")
 
 
 def test_a_root_that_is_none_says_what_is_missing(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets import table_files
-from pytest_cepbench.datasets.table_files import read_columns, read_rows
+from pytest_cepbench.datasets import text_files
+from pytest_cepbench.datasets.text_files import read_columns, read_rows
 from pytest_cepbench.errors import DatasetError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(
@@ -47,11 +47,11 @@ def test_what_is_written_is_read(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "t"
         path.write_bytes(data)
-        found = list(read_rows(path, delimiter, ("a", "b")))
+        result = list(read_rows(path, delimiter, ("a", "b")))
         assert read_columns(path, delimiter) == ("a", "b")
-    assert [[row.text("a"), row.text("b")] for row in found] == rows
-    assert [row.number for row in found] == list(range(1, len(rows) + 1))
-    for row in found:
+    assert [[row.text("a"), row.text("b")] for row in result] == rows
+    assert [row.number for row in result] == list(range(1, len(rows) + 1))
+    for row in result:
         for cell in row.cells.values():
             assert data[cell.offset : cell.offset + len(cell.raw)] == cell.raw
 
@@ -143,7 +143,7 @@ def test_a_row_without_end_takes_no_memory_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file of one endless line, or a quote never closed in ten gigabytes, is an error in time."""
-    monkeypatch.setattr(table_files, "MAX_ROW", 1000)
+    monkeypatch.setattr(text_files, "MAX_ROW", 1000)
     for data in (b"a\n" + b"x" * 1001, b'a\n"' + b"x\n" * 5000 + b'"\n'):
         with pytest.raises(DatasetError, match=r"the row that begins in line 2 does not end"):
             list(read_rows(table(tmp_path, data), ",", ()))

@@ -31,7 +31,7 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
-from pytest_cepbench.metrics.student_t import t_upper_quantile
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 pytestmark = pytest.mark.slow
 

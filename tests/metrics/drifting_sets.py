@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.jackknife import pseudo_values
+from pytest_cepbench.metrics.uncertainty import pseudo_values
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
@@ -42,12 +42,12 @@ def agreement(
     for _ in range(200):
         starts = random.standard_normal((n, dimension)) * scale
         blocks = random.permutation(np.arange(n) % 10)
-        found = []
+        estimates = []
         for moved in (far, far * 4 / 3):
             drawn = 0.6 * starts + random.standard_normal((n, dimension)) * own + moved * scale
-            found.append(leaving(starts, drawn, blocks, 10))
-        differences.append(found[1][0] - found[0][0])
-        pseudo = pseudo_values(*found[1]) - pseudo_values(*found[0])
+            estimates.append(leaving(starts, drawn, blocks, 10))
+        differences.append(estimates[1][0] - estimates[0][0])
+        pseudo = pseudo_values(*estimates[1]) - pseudo_values(*estimates[0])
         variances.append(pseudo.var(ddof=1) / len(pseudo))
     ratio = float(np.sqrt(np.mean(variances)) / np.std(differences, ddof=1))
     return Agreement(ratio, float(np.mean(differences)))

@@ -30,9 +30,9 @@ def many(name: str, *scores: float) -> list[Detection]:
     return [seen(name, score, x=100 * number) for number, score in enumerate(scores)]
 
 
-def right(prompt: Prompt, found: Found, settings: SelectionSettings = GENEVAL) -> bool:
+def right(prompt: Prompt, detected: Found, settings: SelectionSettings = GENEVAL) -> bool:
     """Whether the image is right, where the detections carry their colors."""
-    return judge(prompt, found, {}, settings).correct
+    return judge(prompt, detected, {}, settings).correct
 
 
 def counting(number: int, name: str = "dog") -> Prompt:

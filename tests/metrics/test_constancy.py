@@ -11,7 +11,6 @@ from pytest_cepbench.metrics.constancy import (
     SAME_VECTORS,
     MostFrequentAnswer,
     most_common,
-    one_verdict,
     spread_of_directions,
     spread_of_vectors,
 )
@@ -69,7 +68,7 @@ def test_answers_are_counted_once_for_each_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alike", "of", "constant", "said"),
+    ("alike", "of", "constant", "text"),
     [
         (24, 24, True, "all 24"),
         (23, 24, True, "23 of 24"),
@@ -80,23 +79,11 @@ def test_answers_are_counted_once_for_each_input() -> None:
     ],
 )
 def test_nearly_all_answers_alike_are_constant(
-    alike: int, of: int, constant: bool, said: str
+    alike: int, of: int, constant: bool, text: str
 ) -> None:
     """More than nine in ten, of four different inputs or more."""
     answers = [(i, "same" if i < alike else i) for i in range(of)]
     common = most_common(answers)
     assert common is not None
     assert common.constant is constant
-    assert str(common) == said
-
-
-def test_a_judge_of_one_verdict_is_found() -> None:
-    """All battles to A is one verdict; a few that differ are none; equal battles count once."""
-    found = one_verdict(["x", "y", "z", "w"], ["A"] * 4)
-    assert found is not None
-    assert (found.answer, str(found)) == ("A", "all 4")
-    assert one_verdict(["x", "y", "z", "w"], ["A", "A", "B", "A"]) is None
-    assert one_verdict(["x"] * 9, ["A"] * 9) is None
-    assert one_verdict([], []) is None
-    with pytest.raises(ValueError, match="shorter"):
-        one_verdict(["x", "y"], ["A"])
+    assert str(common) == text

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
+from pytest_cepbench.metrics.semantic_drift import DriftRate, fit_drift_rate
 
 Array = npt.NDArray[np.float64]
 
@@ -33,16 +33,16 @@ def test_an_exact_decay_gives_its_parameters(
     generations: Array, a: float, b: float, c: float
 ) -> None:
     """Without noise the fit is the curve, with an interval that is nearly a point around its b."""
-    found = fit_drift_rate(generations.tolist(), curve(generations, a, b, c).tolist())
-    assert found.identified, found.reason
-    assert (found.a, found.b, found.c) == pytest.approx((a, b, c), rel=1e-5, abs=1e-6)
-    assert found.converged
-    assert found.residual is not None
-    assert found.residual < 1e-10
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low <= b * (1 + 1e-6)
-    assert found.high >= b * (1 - 1e-6)
+    fit = fit_drift_rate(generations.tolist(), curve(generations, a, b, c).tolist())
+    assert fit.identified, fit.reason
+    assert (fit.a, fit.b, fit.c) == pytest.approx((a, b, c), rel=1e-5, abs=1e-6)
+    assert fit.converged
+    assert fit.residual is not None
+    assert fit.residual < 1e-10
+    assert fit.low is not None
+    assert fit.high is not None
+    assert fit.low <= b * (1 + 1e-6)
+    assert fit.high >= b * (1 - 1e-6)
 
 
 def noisy(seed: int, b: float, noise: float, generations: Array = EVEN) -> Array:
@@ -58,29 +58,29 @@ def test_the_fit_is_that_of_a_general_optimiser() -> None:
     for seed in range(20):
         s = noisy(seed, 0.2, 0.01)
         expected, covariance = optimize.curve_fit(curve, EVEN, s, p0=(0.4, 0.2, 0.4))
-        found = fit_drift_rate(EVEN.tolist(), s.tolist())
-        assert (found.a, found.b, found.c) == pytest.approx(tuple(expected), rel=1e-4)
-        errors = (found.a_error, found.b_error, found.c_error)
+        fit = fit_drift_rate(EVEN.tolist(), s.tolist())
+        assert (fit.a, fit.b, fit.c) == pytest.approx(tuple(expected), rel=1e-4)
+        errors = (fit.a_error, fit.b_error, fit.c_error)
         assert errors == pytest.approx(tuple(np.sqrt(np.diag(covariance))), rel=1e-3)
         left = np.sqrt(np.mean((s - curve(EVEN, *expected)) ** 2))
-        assert found.residual == pytest.approx(left, rel=1e-6)
+        assert fit.residual == pytest.approx(left, rel=1e-6)
 
 
 def test_the_interval_is_where_the_sum_of_squares_is_allowed() -> None:
     """Its ends have (1 + t^2 / 7) times the smallest sum, t^2 = 5.5914 for 95 % and 7 degrees."""
     s = noisy(3, 0.2, 0.01)
-    found = fit_drift_rate(EVEN.tolist(), s.tolist())
+    fit = fit_drift_rate(EVEN.tolist(), s.tolist())
 
     def left_at(b: float) -> float:
         shape = np.stack([np.exp(-b * EVEN), np.ones(len(EVEN))], axis=1)
         return float(np.linalg.lstsq(shape, s)[1][0])
 
-    assert found.b is not None
-    assert found.low is not None
-    assert found.high is not None
-    for end in (found.low, found.high):
-        assert left_at(end) / left_at(found.b) == pytest.approx(1 + 5.5914 / 7, rel=1e-4)
-    assert found.low < found.b < found.high
+    assert fit.b is not None
+    assert fit.low is not None
+    assert fit.high is not None
+    for end in (fit.low, fit.high):
+        assert left_at(end) / left_at(fit.b) == pytest.approx(1 + 5.5914 / 7, rel=1e-4)
+    assert fit.low < fit.b < fit.high
 
 
 @pytest.mark.parametrize(("b", "confidence"), [(0.05, 0.95), (0.3, 0.95), (0.3, 0.8)])
@@ -89,10 +89,10 @@ def test_intervals_cover_the_rate_as_often_as_they_say(b: float, confidence: flo
     runs = 300
     covered = 0
     for seed in range(runs):
-        found = fit_drift_rate(EVEN.tolist(), noisy(seed, b, 0.003).tolist(), confidence)
-        assert found.low is not None
-        assert found.high is not None
-        covered += found.low <= b <= found.high
+        fit = fit_drift_rate(EVEN.tolist(), noisy(seed, b, 0.003).tolist(), confidence)
+        assert fit.low is not None
+        assert fit.high is not None
+        covered += fit.low <= b <= fit.high
     deviation = (confidence * (1 - confidence) / runs) ** 0.5
     assert covered / runs == pytest.approx(confidence, abs=4 * deviation)
 
@@ -119,61 +119,61 @@ REFUSED: dict[str, tuple[Array, Array, str, bool]] = {
 def test_a_curve_that_tells_no_rate_has_no_number(name: str) -> None:
     """Neither rate, level nor height is given, and the reason is said."""
     generations, s, reason, converged = REFUSED[name]
-    found = fit_drift_rate(generations.tolist(), s.tolist())
-    assert not found.identified
-    assert (found.a, found.b, found.c) == (None, None, None)
-    assert (found.a_error, found.b_error, found.c_error) == (None, None, None)
-    assert reason in found.reason
-    assert found.reason in str(found)
-    assert found.points == len(generations)
-    assert found.converged == converged
+    fit = fit_drift_rate(generations.tolist(), s.tolist())
+    assert not fit.identified
+    assert (fit.a, fit.b, fit.c) == (None, None, None)
+    assert (fit.a_error, fit.b_error, fit.c_error) == (None, None, None)
+    assert reason in fit.reason
+    assert fit.reason in str(fit)
+    assert fit.points == len(generations)
+    assert fit.converged == converged
 
 
 def test_a_rate_known_to_a_factor_of_ten_at_best_is_refused() -> None:
     """An interval can be closed and still say nothing."""
     refused = [
-        found
+        fit
         for seed in range(60)
-        for found in [fit_drift_rate(EVEN.tolist(), noisy(seed, 0.1, 0.018).tolist())]
-        if "factor of 10" in found.reason
+        for fit in [fit_drift_rate(EVEN.tolist(), noisy(seed, 0.1, 0.018).tolist())]
+        if "factor of 10" in fit.reason
     ]
     assert refused
-    for found in refused:
-        assert found.b is None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.high > 10 * found.low
+    for fit in refused:
+        assert fit.b is None
+        assert fit.low is not None
+        assert fit.high is not None
+        assert fit.high > 10 * fit.low
 
 
 def test_noise_is_hardly_ever_taken_for_a_decay() -> None:
     """Of 300 curves that do not decay, at most three are given a rate."""
-    found = [fit_drift_rate(EVEN.tolist(), noisy(seed, 0, 0.01).tolist()) for seed in range(300)]
-    assert sum(one.identified for one in found) <= 3
+    fit = [fit_drift_rate(EVEN.tolist(), noisy(seed, 0, 0.01).tolist()) for seed in range(300)]
+    assert sum(result.identified for result in fit) <= 3
 
 
 @given(st.lists(st.floats(-1, 1), min_size=0, max_size=12))
 def test_any_curve_gets_an_answer(similarities: list[float]) -> None:
     """No curve raises, and a number comes with its errors, interval and no reason."""
     generations = list(range(1, 2 * len(similarities), 2))
-    found = fit_drift_rate(generations, similarities)
-    assert found.identified == (found.reason == "")
-    if found.b is not None:
-        assert found.a is not None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.b_error is not None
-        assert found.a > 0
-        assert found.low <= found.b <= found.high
+    fit = fit_drift_rate(generations, similarities)
+    assert fit.identified == (fit.reason == "")
+    if fit.b is not None:
+        assert fit.a is not None
+        assert fit.low is not None
+        assert fit.high is not None
+        assert fit.b_error is not None
+        assert fit.a > 0
+        assert fit.low <= fit.b <= fit.high
 
 
 def test_a_rate_reads_as_a_sentence() -> None:
     """Reports show the rate with its interval, and the other two with their errors."""
     noise = 0.001 * np.cos(np.arange(len(EVEN)))
-    found = fit_drift_rate(EVEN.tolist(), (curve(EVEN, 0.4, 0.2, 0.4) + noise).tolist())
+    fit = fit_drift_rate(EVEN.tolist(), (curve(EVEN, 0.4, 0.2, 0.4) + noise).tolist())
     assert re.fullmatch(
         r"b = 0\.\d+ per generation \(95%: 0\.1\d* to 0\.2\d*\), "
         r"a = 0\.\d+ ± 0\.00\d+, c = 0\.\d+ ± 0\.00\d+",
-        str(found),
+        str(fit),
     )
     assert str(DriftRate(3, 0.95, reason="too short")) == "no rate, too short"
 
@@ -203,8 +203,8 @@ def test_what_is_no_curve_is_refused(
 )
 def test_rates_are_searched_between_their_bounds(rate: float, *, converged: bool) -> None:
     """From 0.01 / 19, the last generation, to 10 / 2, the step, which is larger than the first."""
-    found = fit_drift_rate(ODD.tolist(), curve(ODD, 0.9, rate, 0.0).tolist())
-    assert found.converged is converged
+    fit = fit_drift_rate(ODD.tolist(), curve(ODD, 0.9, rate, 0.0).tolist())
+    assert fit.converged is converged
 
 
 def test_the_first_generation_can_be_larger_than_a_step() -> None:
@@ -217,5 +217,5 @@ def test_the_first_generation_can_be_larger_than_a_step() -> None:
 def test_the_start_itself_can_be_fitted() -> None:
     """Generation 0 is a generation, and its similarity is a + c."""
     start = np.arange(0.0, 8.0)
-    found = fit_drift_rate(start.tolist(), curve(start, 0.4, 0.3, 0.5).tolist())
-    assert (found.a, found.b, found.c) == pytest.approx((0.4, 0.3, 0.5), rel=1e-6)
+    fit = fit_drift_rate(start.tolist(), curve(start, 0.4, 0.3, 0.5).tolist())
+    assert (fit.a, fit.b, fit.c) == pytest.approx((0.4, 0.3, 0.5), rel=1e-6)

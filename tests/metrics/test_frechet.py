@@ -53,8 +53,8 @@ def test_a_set_has_no_distance_to_itself_in_any_order(root_up_to: int, seed: int
     size = float(x.var(axis=0, ddof=1).sum())
 
     for other in (x, shuffled):
-        found = frechet_distance(kept(x, root_up_to), kept(other, root_up_to))
-        assert 0 <= found <= 1e-12 * size
+        scaled = frechet_distance(kept(x, root_up_to), kept(other, root_up_to))
+        assert 0 <= scaled <= 1e-12 * size
 
 
 @FEW
@@ -65,8 +65,8 @@ def test_paired_sets_are_no_further_apart_than_their_pairs(seed: int, n: int, no
     y = x + noise * other
     bound = n / (n - 1) * float(((x - y) ** 2).sum(axis=1).mean())
 
-    found = frechet_distance(x, y)
-    assert 0 <= found <= bound * (1 + 1e-12) + 1e-12 * float((x**2).sum())
+    scaled = frechet_distance(x, y)
+    assert 0 <= scaled <= bound * (1 + 1e-12) + 1e-12 * float((x**2).sum())
 
 
 @BOTH_WAYS
@@ -89,20 +89,20 @@ def test_moving_one_set_adds_the_means_only(root_up_to: int, seed: int, n: int, 
 def test_the_scale_of_features_costs_no_digit(n: int, scale: float, root_up_to: int) -> None:
     """Features times s are s^2 as far apart, near both ends of float64."""
     x, y = pair(n, n, 8)
-    one = frechet_distance(kept(x, root_up_to), kept(y, root_up_to))
-    found = frechet_distance(kept(x * scale, root_up_to), kept(y * scale, root_up_to))
+    plain = frechet_distance(kept(x, root_up_to), kept(y, root_up_to))
+    scaled = frechet_distance(kept(x * scale, root_up_to), kept(y * scale, root_up_to))
 
-    assert found / scale / scale == pytest.approx(one, rel=1e-13)
+    assert scaled / scale / scale == pytest.approx(plain, rel=1e-13)
 
 
 @BOTH_WAYS
 def test_sets_of_unlike_scale_have_a_distance(root_up_to: int) -> None:
     """Beside a set 2^300 times as large the smaller one is a point."""
     x, y = pair(300, 300, 8)
-    found = frechet_distance(kept(x * 2.0**300, root_up_to), kept(y, root_up_to))
+    scaled = frechet_distance(kept(x * 2.0**300, root_up_to), kept(y, root_up_to))
     alone = frechet_distance(x, np.zeros_like(x))
 
-    assert found / 2.0**600 == pytest.approx(alone, rel=1e-12)
+    assert scaled / 2.0**600 == pytest.approx(alone, rel=1e-12)
 
 
 @BOTH_WAYS
@@ -143,11 +143,11 @@ def test_features_of_two_encoders_have_no_distance() -> None:
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=12))
 def test_gc_fid_weighs_iterations_as_gc_does(distances: list[float]) -> None:
     """Eq. 4 is Eq. 3 with distances in the place of similarities."""
-    found = gc_fid_at_t(np.array(distances))
+    scaled = gc_fid_at_t(np.array(distances))
     expected = sum(t * d for t, d in enumerate(distances, 1)) / sum(range(1, len(distances) + 1))
 
-    assert found == pytest.approx(expected, rel=1e-12)
-    assert found == pytest.approx(gc_at_t(np.array([distances]))[0], rel=1e-12)
+    assert scaled == pytest.approx(expected, rel=1e-12)
+    assert scaled == pytest.approx(gc_at_t(np.array([distances]))[0], rel=1e-12)
 
 
 @pytest.mark.parametrize("distances", [[], [[1.0, 2.0]], 1.0, [1.0, np.nan], [np.inf]])

@@ -95,9 +95,9 @@ def test_twelve_digits_are_right(n_x: int, n_y: int, spoiled: str) -> None:
 def test_twelve_digits_are_right_after_folding(root_up_to: int) -> None:
     """Far more samples than dimensions, kept as a root and as a scatter matrix."""
     x, y = pair(300, 270, 6)
-    found = frechet_distance(kept(x, root_up_to), kept(y, root_up_to))
+    distance = frechet_distance(kept(x, root_up_to), kept(y, root_up_to))
 
-    assert found == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
+    assert distance == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("n", [41, 80, 400])
@@ -111,8 +111,8 @@ def test_it_is_the_formula_of_the_papers(n: int, root_up_to: int) -> None:
     apart = ((x.mean(axis=0) - y.mean(axis=0)) ** 2).sum()
     expected = apart + np.trace(sx + sy - 2 * linalg.sqrtm(sx @ sy).real)
 
-    found = frechet_distance(kept(x, root_up_to), kept(y, root_up_to))
-    assert found == pytest.approx(expected, rel=1e-9)
+    distance = frechet_distance(kept(x, root_up_to), kept(y, root_up_to))
+    assert distance == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("power", [1, 2, 4])
@@ -155,8 +155,8 @@ def test_features_of_rising_variance_keep_all_digits(power: float) -> None:
     rising = np.arange(256, 0, -1) ** (-power / 2)
     x, y = random.standard_normal((2, 1280, 256)) * rising
 
-    found = frechet_distance(kept(x, 0), kept(1.1 * y, 0))
-    assert found == pytest.approx(by_singular_values(x, 1.1 * y), rel=1e-12)
+    distance = frechet_distance(kept(x, 0), kept(1.1 * y, 0))
+    assert distance == pytest.approx(by_singular_values(x, 1.1 * y), rel=1e-12)
 
 
 def test_the_quick_way_declines_what_it_cannot_promise() -> None:

@@ -47,20 +47,20 @@ def test_they_are_the_distances_of_what_is_left(
     """With fewer, as many and more samples than dimensions, and with sets of different sizes."""
     x, y = pair(n_x, n_y, dimension, seed)
     x_blocks, y_blocks = dealt(n_x, count, seed), dealt(n_y, count, seed + 1)
-    found = frechet_distances_without(x, y, x_blocks, y_blocks, count)
+    distances = frechet_distances_without(x, y, x_blocks, y_blocks, count)
 
     expected = one_by_one(x, y, x_blocks, y_blocks, count)
-    assert found == pytest.approx(expected, rel=1e-11, abs=1e-11 * float(np.square(x).sum()))
+    assert distances == pytest.approx(expected, rel=1e-11, abs=1e-11 * float(np.square(x).sum()))
 
 
 def test_wide_features_of_many_samples_are_told_apart_too() -> None:
     """Past 512 dimensions sets are kept as scatter matrices; a block of none changes nothing."""
     x, y = (rows.astype(np.float32) for rows in pair(700, 640, 520))
     x_blocks, y_blocks = dealt(700, 3, 1), dealt(640, 3, 2)
-    found = frechet_distances_without(x, y, x_blocks, y_blocks, 4)
+    distances = frechet_distances_without(x, y, x_blocks, y_blocks, 4)
 
-    assert found == pytest.approx(one_by_one(x, y, x_blocks, y_blocks, 4), rel=1e-10)
-    assert found[3] == pytest.approx(frechet_distance(x, y), rel=1e-10)
+    assert distances == pytest.approx(one_by_one(x, y, x_blocks, y_blocks, 4), rel=1e-10)
+    assert distances[3] == pytest.approx(frechet_distance(x, y), rel=1e-10)
 
 
 @pytest.mark.parametrize("n", [6, 60])
@@ -84,9 +84,9 @@ def test_a_generator_of_one_image_leaves_points(n: int) -> None:
     blocks = np.arange(n) % 3
     assert frechet_distances_without(x, y, blocks, blocks, 3) == pytest.approx([32] * 3)
     y[::3] = 7.0
-    found = frechet_distances_without(x, y, blocks, blocks, 3)
-    assert found[0] == pytest.approx(32)
-    assert min(found[1:]) > 33
+    distances = frechet_distances_without(x, y, blocks, blocks, 3)
+    assert distances[0] == pytest.approx(32)
+    assert min(distances[1:]) > 33
 
 
 def test_a_sample_far_off_costs_the_rest_no_digits_that_matter() -> None:
@@ -94,10 +94,10 @@ def test_a_sample_far_off_costs_the_rest_no_digits_that_matter() -> None:
     x, y = pair(9, 9, 12)
     y[4] += 1e5
     blocks = np.arange(9) % 3
-    found = frechet_distances_without(x, y, blocks, blocks, 3)
+    distances = frechet_distances_without(x, y, blocks, blocks, 3)
 
-    assert found == pytest.approx(one_by_one(x, y, blocks, blocks, 3), rel=1e-6)
-    assert found[1] < 1e-3 * min(found[0], found[2])
+    assert distances == pytest.approx(one_by_one(x, y, blocks, blocks, 3), rel=1e-6)
+    assert distances[1] < 1e-3 * min(distances[0], distances[2])
 
 
 @pytest.mark.parametrize("dimension", [3, 20])
@@ -139,14 +139,14 @@ def test_the_error_of_a_paired_difference_is_the_true_one(
     n: int, dimension: int, far: float
 ) -> None:
     """Standard errors from pseudo-values agree with the spread over repeated draws within 25 %."""
-    found = agreement(frechet, n, dimension, far=far)
+    distances = agreement(frechet, n, dimension, far=far)
 
-    assert 0.75 < found.ratio < 1.25
-    assert (found.mean > 0.1) == (far > 0)
+    assert 0.75 < distances.ratio < 1.25
+    assert (distances.mean > 0.1) == (far > 0)
 
 
 def test_where_nothing_drifts_the_error_is_too_large_never_too_small() -> None:
     """Drawings with the law of the starts: only terms of second order are left, counted twice."""
-    found = agreement(frechet, 120, 6, drifts=False)
+    distances = agreement(frechet, 120, 6, drifts=False)
 
-    assert 1.1 < found.ratio < 1.8
+    assert 1.1 < distances.ratio < 1.8

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.drift_rate import fit_drift_rate
-from pytest_cepbench.metrics.student_t import t_quantile, t_upper_quantile
+from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
+from pytest_cepbench.metrics.uncertainty import t_quantile, t_upper_quantile
 from tests.metrics import t_by_fractions
 
 EXPONENTS = st.floats(-12.0, -0.31)
@@ -195,7 +195,7 @@ def test_drift_rates_have_not_moved(
     curve: list[float], confidence: float, numbers: tuple[float, ...]
 ) -> None:
     """All numbers of a fit. The least of a sum of squares has half of the digits of its value."""
-    found = fit_drift_rate(range(2, 21, 2), curve, confidence)
-    values = (found.a, found.b, found.c, found.a_error, found.b_error, found.c_error)
+    fit = fit_drift_rate(range(2, 21, 2), curve, confidence)
+    values = (fit.a, fit.b, fit.c, fit.a_error, fit.b_error, fit.c_error)
     assert values == pytest.approx(numbers[:6], rel=1e-7)
-    assert (found.low, found.high, found.residual) == pytest.approx(numbers[6:], rel=1e-9)
+    assert (fit.low, fit.high, fit.residual) == pytest.approx(numbers[6:], rel=1e-9)

@@ -30,8 +30,8 @@ def reference(trace: Sequence[float]) -> float:
 @given(TRACES)
 def test_gc_is_the_papers_formula(traces: Array) -> None:
     """Every chain's score is sum t*s_t / sum t of its own similarities, within rounding."""
-    found = gc_at_t(traces)
-    np.testing.assert_allclose(found, [reference(trace.tolist()) for trace in traces], atol=1e-14)
+    result = gc_at_t(traces)
+    np.testing.assert_allclose(result, [reference(trace.tolist()) for trace in traces], atol=1e-14)
 
 
 @given(TRACES)

@@ -27,8 +27,8 @@ def picture(width: int = 8, height: int = 6) -> Image.Image:
 
 def cut(box: tuple[float, float, float, float], mask: Mask | None = None) -> npt.NDArray[np.uint8]:
     """The pixels cut out of the picture."""
-    found = Detection("dog", 0.9, box, mask)
-    return np.asarray(crop_object(picture(), found), dtype=np.uint8)
+    colors = Detection("dog", 0.9, box, mask)
+    return np.asarray(crop_object(picture(), colors), dtype=np.uint8)
 
 
 def whole(pixels: npt.NDArray[Any]) -> tuple[int, int, int, int]:
@@ -99,8 +99,8 @@ def test_a_mask_of_another_size_is_refused() -> None:
 
 def test_other_modes_are_cut_out_in_rgb() -> None:
     """A palette or a grey image has colors too."""
-    found = Detection("dog", 0.9, (0, 0, 2, 2))
-    assert crop_object(picture().convert("P"), found).mode == "RGB"
+    colors = Detection("dog", 0.9, (0, 0, 2, 2))
+    assert crop_object(picture().convert("P"), colors).mode == "RGB"
 
 
 VECTORS = st.integers(0, 2**32 - 1).map(
@@ -122,7 +122,7 @@ def test_the_nearest_color_is_the_reference_rule(
     texts: npt.NDArray[np.float64], images: npt.NDArray[np.float64]
 ) -> None:
     """One color for each image."""
-    assert zero_shot_color(images[:, 0], texts) == [reference(one, texts) for one in images[:, 0]]
+    assert zero_shot_color(images[:, 0], texts) == [reference(row, texts) for row in images[:, 0]]
 
 
 @given(VECTORS, VECTORS, st.floats(1e-3, 1e3))

@@ -175,15 +175,18 @@ def test_an_unknown_style_is_refused() -> None:
 def test_answers_go_to_the_class_that_was_meant() -> None:
     """Clauses of one class share its detections, each with the color that its query asked for."""
     asked = queries(RED_DOG_AND_TV, "colored photo")
-    found = Detections.sort(
+    result = Detections.sort(
         [
             Detection("a photo of a blue dog", 0.9, BOX),
             Detection("a photo of a tv", 0.5, BOX),
             Detection("a photo of a red dog", 0.7, BOX),
         ]
     )
-    objects = objects_by_class(found, asked)
-    assert {name: [(one.score, one.color) for one in some] for name, some in objects.items()} == {
+    objects = objects_by_class(result, asked)
+    assert {
+        name: [(detection.score, detection.color) for detection in some]
+        for name, some in objects.items()
+    } == {
         "dog": [(0.9, "blue"), (0.7, "red")],
         "tv": [(0.5, None)],
     }
@@ -191,15 +194,15 @@ def test_answers_go_to_the_class_that_was_meant() -> None:
 
 def test_a_color_that_the_detector_tells_is_kept() -> None:
     """A query without a color takes none away."""
-    found = Detections((Detection("dog", 0.9, BOX, color="red"),))
-    objects = objects_by_class(found, queries(RED_DOG_AND_TV, "class"))
-    assert [one.color for one in objects["dog"]] == ["red"]
+    result = Detections((Detection("dog", 0.9, BOX, color="red"),))
+    objects = objects_by_class(result, queries(RED_DOG_AND_TV, "class"))
+    assert [detection.color for detection in objects["dog"]] == ["red"]
 
 
 def test_an_answer_to_nothing_is_an_error() -> None:
     """It would vanish from the counts otherwise."""
-    found = Detections((Detection("Dog", 0.9, BOX),))
+    result = Detections((Detection("Dog", 0.9, BOX),))
     with pytest.raises(
         ValueError, match=r"answers 'Dog', which was not asked \(asked: 'dog', 'tv'"
     ):
-        objects_by_class(found, queries(RED_DOG_AND_TV, "class"))
+        objects_by_class(result, queries(RED_DOG_AND_TV, "class"))

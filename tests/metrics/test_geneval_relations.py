@@ -100,15 +100,17 @@ def test_relations_are_the_reference_rule(
     subject: Box, target: Box, share: float, least: float
 ) -> None:
     """On any boxes, thresholds included."""
-    found = relations(subject, target, position_threshold=share, min_offset=least)
-    assert found == reference(subject, target, share, least)
+    result = relations(subject, target, position_threshold=share, min_offset=least)
+    assert result == reference(subject, target, share, least)
 
 
 @given(boxes(), boxes())
 def test_the_other_way_round_is_the_opposite(subject: Box, target: Box) -> None:
     """Right of what is left of it."""
     opposite = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
-    assert {opposite[one] for one in relations(subject, target)} == relations(target, subject)
+    assert {opposite[relation] for relation in relations(subject, target)} == relations(
+        target, subject
+    )
 
 
 def test_the_released_mgg_code_finds_more() -> None:

@@ -76,19 +76,19 @@ def test_all_counted_objects_need_the_color() -> None:
 
 def test_each_object_has_its_own_color() -> None:
     """Colors that are swapped are both wrong."""
-    found = {"dog": [seen("dog", 0.9, color="red")], "cat": [seen("cat", 0.9, color="blue")]}
+    detected = {"dog": [seen("dog", 0.9, color="red")], "cat": [seen("cat", 0.9, color="blue")]}
     swapped = {"dog": [seen("dog", 0.9, color="blue")], "cat": [seen("cat", 0.9, color="red")]}
-    assert right(RED_DOG_BLUE_CAT, found)
+    assert right(RED_DOG_BLUE_CAT, detected)
     assert len(judge(RED_DOG_BLUE_CAT, swapped, {}).reasons) == 2
 
 
 def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
     """Nothing else is cut out and classified."""
     surest, other = seen("dog", 0.9), seen("dog", 0.8)
-    found = {"dog": [other, surest], "cat": many("cat", 0.5)}
+    detected = {"dog": [other, surest], "cat": many("cat", 0.5)}
     prompt = Prompt("color_attr", (Clause("dog", color="red"), Clause("cat")))
-    assert objects_to_color(prompt, found) == (ToColor("dog", surest),)
-    assert objects_to_color(DOG_AND_CAT, found) == ()
+    assert objects_to_color(prompt, detected) == (ToColor("dog", surest),)
+    assert objects_to_color(DOG_AND_CAT, detected) == ()
 
 
 def test_no_color_is_asked_for_where_there_are_too_few() -> None:
@@ -108,9 +108,9 @@ def test_no_color_is_asked_for_that_is_told() -> None:
 @pytest.mark.parametrize("color", ["red", "blue"])
 def test_the_colors_given_decide(color: str) -> None:
     """Those of what was asked for."""
-    found = {"dog": [seen("dog", 0.9)]}
-    colors = dict.fromkeys(objects_to_color(RED_DOG, found), color)
-    assert judge(RED_DOG, found, colors).correct is (color == "red")
+    detected = {"dog": [seen("dog", 0.9)]}
+    colors = dict.fromkeys(objects_to_color(RED_DOG, detected), color)
+    assert judge(RED_DOG, detected, colors).correct is (color == "red")
 
 
 def test_a_color_that_nobody_told_is_an_error() -> None:
@@ -125,19 +125,19 @@ def test_a_color_that_nobody_told_is_an_error() -> None:
 )
 def test_an_object_in_its_place_is_right(relation: Relation, x: float, y: float) -> None:
     """And in no other place."""
-    found = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, x, y)]}
+    detected = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, x, y)]}
     correct = [
-        one for one in ("left of", "right of", "above", "below") if right(placed(one), found)
+        side for side in ("left of", "right of", "above", "below") if right(placed(side), detected)
     ]
     assert correct == [relation]
 
 
 def test_on_a_diagonal_either_relation_is_right() -> None:
     """Below and right of at once."""
-    found = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, 180, 180)]}
-    assert right(placed("below"), found)
-    assert right(placed("right of"), found)
-    assert not right(placed("left of"), found)
+    detected = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, 180, 180)]}
+    assert right(placed("below"), detected)
+    assert right(placed("right of"), detected)
+    assert not right(placed("left of"), detected)
 
 
 def test_only_the_surest_objects_are_looked_at_for_place() -> None:
@@ -161,8 +161,8 @@ def test_every_pair_of_subject_and_target_needs_the_relation() -> None:
 
 def test_what_lies_in_the_same_place_has_no_relation() -> None:
     """The reason says so."""
-    found = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9)]}
-    outcome = judge(placed("above"), found, {})
+    detected = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9)]}
+    outcome = judge(placed("above"), detected, {})
     assert outcome.reasons == ("dog above its target expected, found neither",)
 
 
@@ -174,13 +174,13 @@ def test_a_missing_target_fails_what_is_placed_by_it() -> None:
 
 def test_a_target_of_the_wrong_color_is_no_target() -> None:
     """A clause that fails by its color leaves nothing to be placed by, wherever the object is."""
-    found = {"dog": [seen("dog", 0.9, 0, color="blue")], "cat": [seen("cat", 0.9, 100)]}
-    outcome = judge(RIGHT_OF_A_RED_DOG, found, {})
+    detected = {"dog": [seen("dog", 0.9, 0, color="blue")], "cat": [seen("cat", 0.9, 100)]}
+    outcome = judge(RIGHT_OF_A_RED_DOG, detected, {})
     assert outcome.reasons == (
         "1 red dog expected, found blue",
         "nothing that cat could be right of",
     )
-    red = {**found, "dog": [seen("dog", 0.9, 0, color="red")]}
+    red = {**detected, "dog": [seen("dog", 0.9, 0, color="red")]}
     assert right(RIGHT_OF_A_RED_DOG, red)
 
 
@@ -191,12 +191,12 @@ def test_a_target_in_the_wrong_place_is_no_target() -> None:
         Clause("dog", position=Position("left of", 0)),
         Clause("cow", position=Position("left of", 1)),
     )
-    found = {
+    detected = {
         "cat": [seen("cat", 0.9, 100)],
         "dog": [seen("dog", 0.9, 200)],
         "cow": [seen("cow", 0.9, 0)],
     }
-    outcome = judge(Prompt("position", include), found, {})
+    outcome = judge(Prompt("position", include), detected, {})
     assert outcome.reasons == (
         "dog left of its target expected, found right of",
         "nothing that cow could be left of",
@@ -207,5 +207,5 @@ def test_the_wrong_color_hides_the_wrong_place() -> None:
     """A clause has one reason: its place is not looked at where its color is wrong."""
     place = Position("left of", 0)
     prompt = Prompt("position", (Clause("cat"), Clause("dog", color="red", position=place)))
-    found = {"cat": [seen("cat", 0.9, 0)], "dog": [seen("dog", 0.9, 100, color="blue")]}
-    assert judge(prompt, found, {}).reasons == ("1 red dog expected, found blue",)
+    detected = {"cat": [seen("cat", 0.9, 0)], "dog": [seen("dog", 0.9, 100, color="blue")]}
+    assert judge(prompt, detected, {}).reasons == ("1 red dog expected, found blue",)

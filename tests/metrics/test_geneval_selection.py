@@ -81,9 +81,14 @@ def test_equally_sure_ones_stay_in_the_order_of_the_detector(beside: tuple[float
     """The same on every machine, whatever else is found: an unstable sort would not say which is first."""
     equal = [seen("dog", 0.6, 100 * place) for place in range(5)]
     others = [seen("dog", score, 1000 + 100 * place) for place, score in enumerate(beside)]
-    mixed = [one for pair in zip_longest(equal, others) for one in pair if one is not None]
+    mixed = [
+        detection
+        for pair in zip_longest(equal, others)
+        for detection in pair
+        if detection is not None
+    ]
     kept = keep_objects(DOG, {"dog": mixed}, SelectionSettings())["dog"]
-    assert [one for one in kept if one.score == 0.6] == equal
+    assert [detection for detection in kept if detection.score == 0.6] == equal
 
 
 @pytest.mark.parametrize(
@@ -93,15 +98,15 @@ def test_overlapping_boxes_are_dropped_only_below_a_limit_of_1(
     max_overlap: float, expected: int
 ) -> None:
     """Boxes of 20 pixels, 2 apart: 21 * 19 of 2 * 21 * 21 - 21 * 19 is 0.83; 12 apart, 0.27."""
-    found = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 102), seen("dog", 0.7, 112)]}
-    assert right(counting(expected), found, _overlapping(max_overlap))
+    result = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 102), seen("dog", 0.7, 112)]}
+    assert right(counting(expected), result, _overlapping(max_overlap))
 
 
 def test_boxes_that_overlap_as_much_as_the_limit_are_dropped() -> None:
     """What stays overlaps by less: the same box twice is one even at 0.99, and two at 1."""
-    found = {"dog": [seen("dog", 0.9), seen("dog", 0.8)]}
-    assert right(counting(1), found, _overlapping(0.99))
-    assert right(counting(2), found, _overlapping(1.0))
+    result = {"dog": [seen("dog", 0.9), seen("dog", 0.8)]}
+    assert right(counting(1), result, _overlapping(0.99))
+    assert right(counting(2), result, _overlapping(1.0))
     # 10 by 10 pixels, 5 apart: 50 of 150.
     half = [Detection("dog", 0.9, (0, 0, 9, 9)), Detection("dog", 0.8, (5, 0, 14, 9))]
     assert right(counting(1), {"dog": half}, _overlapping(50 / 150))
@@ -110,15 +115,15 @@ def test_boxes_that_overlap_as_much_as_the_limit_are_dropped() -> None:
 
 def test_what_a_dropped_box_overlaps_is_kept() -> None:
     """Greedy, from the surest: a box is dropped for a kept one alone."""
-    found = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 108), seen("dog", 0.7, 116)]}
-    assert right(counting(2), found, _overlapping(0.4))
+    result = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 108), seen("dog", 0.7, 116)]}
+    assert right(counting(2), result, _overlapping(0.4))
 
 
 def test_the_limit_comes_before_the_overlap() -> None:
     """What the sixteen surest are is settled first, even where some of them are the same dog."""
-    found = {"dog": [seen("dog", 0.9), seen("dog", 0.8), seen("dog", 0.7, 300)]}
+    result = {"dog": [seen("dog", 0.9), seen("dog", 0.8), seen("dog", 0.7, 300)]}
     limited = SelectionSettings(counting_threshold=0.3, max_overlap=0.5, max_objects=2)
-    assert right(counting(1), found, limited)
+    assert right(counting(1), result, limited)
 
 
 def _overlapping(max_overlap: float) -> SelectionSettings:

@@ -41,7 +41,7 @@ SCENES = st.lists(
         color=st.sampled_from(["red", "blue"]),
     ),
     max_size=6,
-    unique_by=lambda one: one.score,
+    unique_by=lambda detection: detection.score,
 )
 
 PROMPTS = st.sampled_from(
@@ -52,8 +52,8 @@ PROMPTS = st.sampled_from(
 
 def _by_class(detections: Sequence[Detection]) -> Found:
     return {
-        name: [one for one in detections if one.query == name]
-        for name in {one.query for one in detections}
+        name: [detection for detection in detections if detection.query == name]
+        for name in {detection.query for detection in detections}
     }
 
 
@@ -70,12 +70,21 @@ def test_the_verdict_does_not_depend_on_the_order_of_detections(
 
 def plain_verdict(prompt: Prompt, scene: Sequence[Detection]) -> bool:
     """The tasks in words, for prompts of one object per clause: the surest of each class."""
-    sure = [one for one in scene if one.score > (0.9 if prompt.task == "counting" else 0.3)]
+    sure = [
+        detection
+        for detection in scene
+        if detection.score > (0.9 if prompt.task == "counting" else 0.3)
+    ]
     if prompt.task == "counting":
-        return len([one for one in sure if one.query == "dog"]) == prompt.include[0].count
+        return (
+            len([detection for detection in sure if detection.query == "dog"])
+            == prompt.include[0].count
+        )
     best = {
         name: max(
-            (one for one in sure if one.query == name), key=lambda one: one.score, default=None
+            (detection for detection in sure if detection.query == name),
+            key=lambda detection: detection.score,
+            default=None,
         )
         for name in ("cat", "dog")
     }

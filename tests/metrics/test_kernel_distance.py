@@ -64,8 +64,8 @@ def test_blocks_are_consecutive_near_equal_and_lose_no_sample(
 
     assert min(sizes) >= 2
     assert max(sizes) - min(sizes) <= 1
-    found = kernel_distance(x, y, block=block)
-    assert found == pytest.approx(sum(parts) / count, rel=1e-11, abs=1e-11)
+    result = kernel_distance(x, y, block=block)
+    assert result == pytest.approx(sum(parts) / count, rel=1e-11, abs=1e-11)
 
 
 def test_blocks_hold_a_thousand_samples_unless_told_otherwise() -> None:
@@ -109,10 +109,10 @@ def test_the_order_of_the_pair_is_no_matter(seed: int, n_x: int, n_y: int) -> No
 def test_no_bias_is_left_on_either_side_of_zero() -> None:
     """Over samples of one law the mean is zero within its error, and some values are negative."""
     random = np.random.default_rng(0)
-    found = np.array([kernel_distance(*random.standard_normal((2, 20, 4))) for _ in range(400)])
+    result = np.array([kernel_distance(*random.standard_normal((2, 20, 4))) for _ in range(400)])
 
-    assert (found < 0).any()
-    assert abs(found.mean()) < 4 * found.std() / np.sqrt(len(found))
+    assert (result < 0).any()
+    assert abs(result.mean()) < 4 * result.std() / np.sqrt(len(result))
 
 
 def test_it_grows_as_the_laws_move_apart() -> None:

@@ -53,7 +53,7 @@ def test_several_blocks_each_lose_their_own(seed: int, n: int, block: int) -> No
     parts = np.arange(n) % 3
     sums = summed(x, y, (parts, parts), block)
     count = -(-n // block)
-    bounds = [one * n // count for one in range(count + 1)]
+    bounds = [part * n // count for part in range(count + 1)]
     for part in range(3):
         rests = []
         for low, high in pairwise(bounds):
@@ -110,14 +110,14 @@ def kernel(x: Array, y: Array, blocks: Labels, count: int) -> tuple[float, list[
 
 def test_the_error_of_a_paired_difference_is_the_true_one() -> None:
     """Standard errors from pseudo-values agree with the spread over repeated draws within 25 %."""
-    found = agreement(kernel, 200, 8, far=0.6)
+    computed = agreement(kernel, 200, 8, far=0.6)
 
-    assert 0.75 < found.ratio < 1.25
-    assert found.mean > 0.1
+    assert 0.75 < computed.ratio < 1.25
+    assert computed.mean > 0.1
 
 
 def test_where_nothing_drifts_the_error_is_too_large_never_too_small() -> None:
     """Drawings with the law of the starts: only terms of second order are left, counted twice."""
-    found = agreement(kernel, 120, 8, drifts=False)
+    computed = agreement(kernel, 120, 8, drifts=False)
 
-    assert 1.1 < found.ratio < 1.8
+    assert 1.1 < computed.ratio < 1.8

@@ -50,11 +50,11 @@ def test_bands_say_what_they_ask_for() -> None:
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=20), st.sampled_from(LENGTH_BANDS))
 def test_statistics_are_those_of_a_sample(counts: list[int], band: LengthBand) -> None:
     """Mean, deviation by n - 1, and the share that kept to the band."""
-    found = word_statistics([text_of(count) for count in counts], band)
-    assert found.n == len(counts)
-    assert found.mean == pytest.approx(statistics.mean(counts))
-    assert found.std == pytest.approx(statistics.stdev(counts), abs=1e-9)
-    assert found.within == sum(map(band.holds, counts)) / len(counts)
+    result = word_statistics([text_of(count) for count in counts], band)
+    assert result.n == len(counts)
+    assert result.mean == pytest.approx(statistics.mean(counts))
+    assert result.std == pytest.approx(statistics.stdev(counts), abs=1e-9)
+    assert result.within == sum(map(band.holds, counts)) / len(counts)
 
 
 def test_few_descriptions_have_few_statistics() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_cepbench.metrics import mean_similarity
-from pytest_cepbench.metrics.mcd import (
+from pytest_cepbench.metrics.semantic_drift import (
     Modality,
     mapping_generations,
     mcd_average,
@@ -103,9 +103,9 @@ def test_the_papers_mcd_is_the_mean_of_the_curve(similarities: Array) -> None:
 )
 def test_the_average_weighs_every_mapping_the_same(scores: Array) -> None:
     """Per sample, and so on average over samples too, as every sample is in every mapping."""
-    found = mcd_average({str(i): mapping for i, mapping in enumerate(scores)})
-    np.testing.assert_allclose(found, scores.mean(axis=0), atol=1e-15)
-    np.testing.assert_allclose(found.mean(), np.mean([m.mean() for m in scores]), atol=1e-14)
+    result = mcd_average({str(i): mapping for i, mapping in enumerate(scores)})
+    np.testing.assert_allclose(result, scores.mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(result.mean(), np.mean([m.mean() for m in scores]), atol=1e-14)
 
 
 def test_no_samples_have_no_scores() -> None:

@@ -103,50 +103,6 @@ def test_shard_boundaries_change_no_bit(root_up_to: int, n: int, bounds: list[in
 
 
 @BOTH_WAYS
-@settings(max_examples=25)
-@given(n=st.sampled_from([9, 300, 900]), bounds=st.lists(st.integers(0, 900), max_size=4))
-def test_merged_shards_are_the_whole_set(root_up_to: int, n: int, bounds: list[int]) -> None:
-    """Sets gathered apart and merged agree with one set within rounding, folded or not."""
-    whole = rows(n, 7)
-    merged = FeatureSet(7, root_up_to=root_up_to)
-    for shard in cut(whole, bounds):
-        merged.merge(gathered(shard, root_up_to=root_up_to))
-    found, expected = merged.moments(), gathered(whole, root_up_to=root_up_to).moments()
-
-    assert found.n == merged.n == n
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-13)
-    np.testing.assert_allclose(scatter(found), scatter(expected), rtol=1e-10, atol=1e-11)
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize("rows_first", [True, False])
-def test_rows_and_a_folded_set_merge(rows_first: bool, root_up_to: int) -> None:
-    """A set that still holds more rows than one block loses none beside one that has folded."""
-    held, folded = rows(290, 300), rows(400, 300, seed=1)
-    first, second = (held, folded) if rows_first else (folded, held)
-    union = gathered(first, root_up_to=root_up_to)
-    union.merge(gathered(second, root_up_to=root_up_to))
-    found, expected = union.moments(), gathered(first, second, root_up_to=root_up_to).moments()
-
-    assert found.n == 690
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-13)
-    np.testing.assert_allclose(scatter(found), scatter(expected), rtol=1e-10, atol=1e-10)
-
-
-@BOTH_WAYS
-def test_merging_leaves_the_other_set_as_it_is(root_up_to: int) -> None:
-    """One shard can be merged into many unions, as a jackknife does."""
-    shard = gathered(rows(400, 5), root_up_to=root_up_to)
-    before = shard.moments()
-    union = gathered(rows(300, 5, seed=1), root_up_to=root_up_to)
-    union.merge(shard)
-    union.add(rows(300, 5, seed=2))
-
-    assert same_bits(shard.moments(), before)
-    assert union.n == 1000
-
-
-@BOTH_WAYS
 def test_a_set_goes_on_growing_after_it_was_read(root_up_to: int) -> None:
     """Moments are a copy of the moment: reading them changes nothing, and they stay."""
     whole = rows(900, 5)
@@ -242,15 +198,6 @@ def test_other_shapes_and_kinds_are_refused(shard: npt.NDArray[Any]) -> None:
     """Nothing is broadcast or cut: what came and what was expected is said."""
     with pytest.raises(ValueError, match=r"expected real features \(n, 3\), got .*one encoder"):
         FeatureSet(3).add(shard)
-
-
-@pytest.mark.parametrize(
-    "other", [FeatureSet(4), FeatureSet(3, root_up_to=0)], ids=["dimension", "kept as"]
-)
-def test_sets_that_do_not_fit_are_not_merged(other: FeatureSet) -> None:
-    """Features of another encoder, or kept in another way, are named and refused."""
-    with pytest.raises(ValueError, match="into features of dimension 3 kept as root; make both"):
-        FeatureSet(3).merge(other)
 
 
 def test_nothing_has_no_moments() -> None:

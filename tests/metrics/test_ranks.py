@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.ranks import rank_table, shared_ranks
+from pytest_cepbench.metrics.correlation import rank_table, shared_ranks
 
 VALUES = st.lists(st.integers(-5, 5).map(lambda i: i / 4), min_size=1, max_size=12)
 
@@ -16,8 +16,8 @@ def test_a_shared_rank_is_one_more_than_the_models_ahead(
     values: list[float], *, higher_is_better: bool
 ) -> None:
     """So ties share the best of their ranks, and as many ranks are left out after them."""
-    found = shared_ranks(values, higher_is_better=higher_is_better)
-    for value, rank in zip(values, found, strict=True):
+    ranks = shared_ranks(values, higher_is_better=higher_is_better)
+    for value, rank in zip(values, ranks, strict=True):
         ahead = sum((o > value) if higher_is_better else (o < value) for o in values)
         assert rank == ahead + 1
 
@@ -37,8 +37,8 @@ def test_numbers_that_look_the_same_rank_the_same() -> None:
 def test_every_benchmark_ranks_in_its_own_direction() -> None:
     """Distances rank from the smallest."""
     scores = {"SIM": [0.5, 0.6, 0.7], "FID": [1.5, 1.6, 1.4]}
-    found = rank_table(scores, {"SIM": True, "FID": False})
-    assert found == {"SIM": (3, 2, 1), "FID": (2, 3, 1)}
+    ranks = rank_table(scores, {"SIM": True, "FID": False})
+    assert ranks == {"SIM": (3, 2, 1), "FID": (2, 3, 1)}
 
 
 def test_a_benchmark_without_a_direction_is_refused() -> None:

@@ -40,10 +40,10 @@ def reference(first: Sequence[float], second: Sequence[float]) -> float:
 def test_it_is_the_papers_formula(vectors: tuple[Array, Array]) -> None:
     """Each later vector is compared with the start of its own chain, within rounding."""
     start, later = vectors
-    found = cosine_to_start(start, later)
+    similarity = cosine_to_start(start, later)
     for n, t in np.ndindex(later.shape[:2]):
         assert math.isclose(
-            found[n, t], reference(start[n].tolist(), later[n, t].tolist()), abs_tol=1e-12
+            similarity[n, t], reference(start[n].tolist(), later[n, t].tolist()), abs_tol=1e-12
         )
 
 
@@ -95,9 +95,9 @@ def test_every_float_type_is_compared_in_float64(kind: type) -> None:
     """Half-precision features do not overflow when they are squared."""
     start: Array = np.full((1, 3), 60_000, kind)
     later: Array = np.array([[[60_000, 60_000, 0]]], kind)
-    found = cosine_to_start(start, later)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, [[math.sqrt(2 / 3)]], rtol=1e-12)
+    similarity = cosine_to_start(start, later)
+    assert similarity.dtype == np.float64
+    np.testing.assert_allclose(similarity, [[math.sqrt(2 / 3)]], rtol=1e-12)
 
 
 def test_many_chains_are_compared_each_with_its_own_start() -> None:

@@ -19,9 +19,9 @@ def _pair_by_pair(
 ) -> npt.NDArray[np.float64]:
     """The definition: the mean cosine with the outputs of every other start of the group, else of all."""
 
-    def cosine(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
-        lengths = np.linalg.norm(one) * np.linalg.norm(two)
-        return float(one @ two / lengths) if lengths else 0.0
+    def cosine(left: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
+        lengths = np.linalg.norm(left) * np.linalg.norm(two)
+        return float(left @ two / lengths) if lengths else 0.0
 
     rows = []
     for i, own in enumerate(starts):
@@ -44,11 +44,11 @@ def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
     groups = [str(rng.integers(3)) for _ in range(n)]
     later[rng.random((n, steps)) < 0.2] = 0.0
     start[rng.random(n) < 0.1] = 0.0
-    found = chance_similarities(start, later, starts, groups)
+    chance = chance_similarities(start, later, starts, groups)
     if len(set(starts)) < 2:
-        assert found is None
+        assert chance is None
     else:
-        assert found == pytest.approx(_pair_by_pair(start, later, starts, groups), abs=1e-12)
+        assert chance == pytest.approx(_pair_by_pair(start, later, starts, groups), abs=1e-12)
 
 
 def test_it_is_computed_in_double_precision() -> None:
@@ -56,13 +56,13 @@ def test_it_is_computed_in_double_precision() -> None:
     rng = np.random.default_rng(0)
     start = (1 + rng.normal(scale=1e-4, size=(2000, 16))).astype(np.float32)
     names = [str(i) for i in range(2000)]
-    found = chance_similarities(start, start[:, None], names, ["all"] * 2000)
-    assert found is not None
+    chance = chance_similarities(start, start[:, None], names, ["all"] * 2000)
+    assert chance is not None
     wide = start.astype(np.float64)
     unit = wide / np.linalg.norm(wide, axis=1, keepdims=True)
     among = unit @ unit.T
     exact = (among.sum(axis=1) - among.diagonal()) / 1999
-    assert found[:, 0] == pytest.approx(exact, abs=1e-13)
+    assert chance[:, 0] == pytest.approx(exact, abs=1e-13)
 
 
 def test_failed_chains_count_as_nothing() -> None:
@@ -70,17 +70,17 @@ def test_failed_chains_count_as_nothing() -> None:
     start = np.eye(2)
     later = np.ones((2, 1, 2))
     later[1] = 0.0
-    found = chance_similarities(start, later, ["a", "b"], ["c", "c"])
-    assert found is not None
-    assert found[:, 0] == pytest.approx([0.0, np.sqrt(0.5)])
+    chance = chance_similarities(start, later, ["a", "b"], ["c", "c"])
+    assert chance is not None
+    assert chance[:, 0] == pytest.approx([0.0, np.sqrt(0.5)])
 
 
 def test_who_is_alone_is_exchanged_with_all_others() -> None:
     """A category of one sample has a floor in a case of several, and none by itself."""
     start = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    found = chance_similarities(start, start[:, None], ["x", "y", "z"], ["a", "a", "b"])
-    assert found is not None
-    assert found[:, 0] == pytest.approx([0.0, 0.0, np.sqrt(0.5)])
+    chance = chance_similarities(start, start[:, None], ["x", "y", "z"], ["a", "a", "b"])
+    assert chance is not None
+    assert chance[:, 0] == pytest.approx([0.0, 0.0, np.sqrt(0.5)])
     assert chance_similarities(start[:1], start[:1, None], ["x"], ["a"]) is None
     assert chance_similarities(start, start[:, None], ["x"] * 3, ["a"] * 3) is None
 
@@ -90,15 +90,15 @@ def test_scores_of_it_are_means_over_pairs() -> None:
     rng = np.random.default_rng(5)
     start, later = rng.normal(size=(4, 3)), rng.normal(size=(4, 3, 3))
     names = list("abcd")
-    found = chance_similarities(start, later, names, ["all"] * 4)
-    assert found is not None
+    chance = chance_similarities(start, later, names, ["all"] * 4)
+    assert chance is not None
 
     def row(i: int, j: int) -> list[float]:
         a, b = start[i], later[j]
         return [float(a @ v / np.linalg.norm(a) / np.linalg.norm(v)) for v in b]
 
     pairs = np.array([row(0, j) for j in (1, 2, 3)])
-    assert gc_at_t(found)[0] == pytest.approx(gc_at_t(pairs).mean())
+    assert gc_at_t(chance)[0] == pytest.approx(gc_at_t(pairs).mean())
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:

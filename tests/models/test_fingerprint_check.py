@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.artifacts.stamps import RACY_NS, FileStamp
+from pytest_cepbench.artifacts.digest import RACY_NS, FileStamp
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.model_spec import parse_spec

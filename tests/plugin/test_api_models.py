@@ -14,7 +14,15 @@ from PIL import Image
 
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.models.rule_based import ShapesDescriber, ShapesGenerator
-from tests.models.api.fake_server import Answer, FakeServer, Seen, drawn, fault, said, serving
+from tests.models.api.fake_server import (
+    Answer,
+    FakeServer,
+    Seen,
+    chat_answer,
+    drawn,
+    fault,
+    serving,
+)
 from tests.plugin.project import SHAPES, Project, contents
 
 KEY = "sk-proj-0123456789abcdef"
@@ -42,7 +50,7 @@ def _play(seen: Seen) -> Answer:
             [seen.body["prompt"]], [seen.body["seed"]]
         )
         return drawn(Image.fromarray(np.asarray(pixels)))
-    return said(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
+    return chat_answer(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
 
 
 @pytest.fixture
@@ -186,7 +194,7 @@ def test_the_judge_is_a_fixture_for_tests_of_ones_own(project: Project) -> None:
     """`--judge` names it, or a suite beside the test; where nobody does, the message says so."""
     project.write("test_own.py", JUDGING)
     with serving() as server:
-        server.answer = lambda _: said("A is better")
+        server.answer = lambda _: chat_answer("A is better")
         assert project.run_here(f"--judge={server.spec()}").ret == pytest.ExitCode.OK
         result = project.run_here()
         project.suite(SHAPES.replace("[gate]", f'judge = "{server.spec()}"\n[gate]'))

@@ -19,7 +19,7 @@ from PIL import Image
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.chains.ray.cluster import import_paths
 from pytest_cepbench.chains.ray.messages import (

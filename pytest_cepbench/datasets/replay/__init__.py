@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_cepbench.datasets.paths import list_folder, some_of
+from pytest_cepbench.datasets.folder import list_folder, some_of
 from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
 from pytest_cepbench.datasets.replay.mmgenbench_tables import MMGENBENCH
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
@@ -61,12 +61,12 @@ def _detect(path: Path) -> Layout:
         raise DatasetError(msg)
     if not fitting:
         known = "\n".join(f"  {layout.name}: {layout.says}" for layout in LAYOUTS.values())
-        msg = f"replay:{path}: {_found(path)}, which is no known layout. Known:\n{known}"
+        msg = f"replay:{path}: {_content(path)}, which is no known layout. Known:\n{known}"
         raise DatasetError(msg)
     return fitting[0]
 
 
-def _found(path: Path) -> str:
+def _content(path: Path) -> str:
     if not path.is_dir():
         return "this is a single file"
     names = [entry.name + "/" * entry.is_dir() for entry in list_folder(path)]

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_cepbench.datasets.folder import SUFFIXES, refuse_unreadable
+from pytest_cepbench.datasets.folder import SUFFIXES, list_folder, refuse_unreadable, some_of, stem
 from pytest_cepbench.datasets.nocaps_docci import read_captions
-from pytest_cepbench.datasets.paths import list_folder, some_of, stem
 from pytest_cepbench.datasets.replay.record import (
     Artifact,
     Layout,
@@ -24,18 +23,12 @@ from pytest_cepbench.datasets.replay.record import (
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError
 
-# -- sdp ---------------------------------------------------------------------------------------------
-#
 # Chains in the layout of the Semantic Drift Protocol's code: both starts, folders and CSV in turn.
 #
 # `text-first/{gen-1/, gen-2.csv, gen-3/, ...}` and `image-first/{gen-1.csv, gen-2/, ...}`. The
 # released code matches rows and files by position; here they are matched by name.
 
 _FOLDERS: Mapping[Start, str] = {"text": "text-first", "image": "image-first"}
-
-
-def _fits_sdp(path: Path) -> bool:
-    return any((path / folder).is_dir() for folder in _FOLDERS.values())
 
 
 def _read_sdp(path: Path, params: Mapping[str, str]) -> Replay:
@@ -48,8 +41,7 @@ def _read_sdp(path: Path, params: Mapping[str, str]) -> Replay:
         refuse_outside(path, path / folder)
         for generation, place in generations(path / folder):
             if generation > 0:
-                _refuse_other_kind(start, generation, place)
-                held[start, generation] = _artifacts(path, place, encoding)
+                held[start, generation] = _generation(path, start, generation, place, encoding)
     if not held:
         folders = " or ".join(f"{folder}/" for folder in _FOLDERS.values())
         msg = f"{str(path)!r} holds no generation after gen-0 in {folders}"
@@ -57,40 +49,32 @@ def _read_sdp(path: Path, params: Mapping[str, str]) -> Replay:
     return Replay(SDP.name, path, held, stems)
 
 
-def _artifacts(root: Path, place: Path, encoding: str) -> Mapping[str, Artifact]:
-    if place.is_dir():
-        return images_in(root, place)
-    refuse_outside(root, place)
-    return {name: caption.text for name, caption in read_captions(place, encoding).items()}
-
-
-def _refuse_other_kind(start: Start, generation: int, place: Path) -> None:
+def _generation(
+    root: Path, start: Start, generation: int, place: Path, encoding: str
+) -> Mapping[str, Artifact]:
     drawn = (generation % 2 == 1) == (start == "text")
     if drawn != place.is_dir():
         expected = f"images in gen-{generation}/" if drawn else f"captions in gen-{generation}.csv"
         msg = f"{str(place)!r}: generation {generation} of a {start}-first chain is {expected}"
         raise DatasetError(msg)
+    if drawn:
+        return images_in(root, place)
+    refuse_outside(root, place)
+    return {name: caption.text for name, caption in read_captions(place, encoding).items()}
 
 
 SDP = Layout(
     name="sdp",
     says="text-first/ and image-first/ with gen-1/, gen-2.csv, ... (Semantic Drift Protocol)",
     params=("encoding",),
-    fits=_fits_sdp,
+    fits=lambda path: any((path / folder).is_dir() for folder in _FOLDERS.values()),
     read=_read_sdp,
 )
 
 
-# -- mgg ---------------------------------------------------------------------------------------------
-#
 # Images of several generations as MGG's code reads them: `gen-{1,3,5,...}/{line}.png`.
 #
 # The name is the number of the prompt's line in the metadata, from 0; chains start from texts.
-
-
-def _fits_mgg(path: Path) -> bool:
-    # Folders beside tables are one of SDP's chains, whose names are not lines of GenEval.
-    return any(path.glob("gen-*/")) and not any(path.glob("gen-*.csv"))
 
 
 def _read_mgg(path: Path, _: Mapping[str, str]) -> Replay:
@@ -121,13 +105,12 @@ MGG = Layout(
     name="mgg",
     says="gen-1/, gen-3/, ... with 0.png, 1.png, ... by the line of the prompt (MGG)",
     params=(),
-    fits=_fits_mgg,
+    # Folders beside tables are one of SDP's chains, whose names are not lines of GenEval.
+    fits=lambda path: any(path.glob("gen-*/")) and not any(path.glob("gen-*.csv")),
     read=_read_mgg,
 )
 
 
-# -- geneval -----------------------------------------------------------------------------------------
-#
 # A GenEval image folder: `00012/samples/00003.png` is image 3 of prompt 12.
 #
 # The generation script writes five digits for the image, its README says four; any number of digits
@@ -150,10 +133,6 @@ def _prompts(path: Path) -> Iterator[Path]:
         for folder in list_folder(path):
             if re.fullmatch(r"[0-9]{1,9}", folder.name) and (folder / "samples").is_dir():
                 yield folder
-
-
-def _fits_geneval(path: Path) -> bool:
-    return next(_prompts(path), None) is not None
 
 
 def _read_geneval(path: Path, _: Mapping[str, str]) -> Replay:
@@ -183,13 +162,11 @@ GENEVAL = Layout(
     name="geneval",
     says="00000/samples/00000.png, ... by prompt and image (GenEval)",
     params=(),
-    fits=_fits_geneval,
+    fits=lambda path: any(_prompts(path)),
     read=_read_geneval,
 )
 
 
-# -- genception --------------------------------------------------------------------------------------
-#
 # GenCeption's results folders: `{stem}_{i}.jpg` is the image drawn in iteration i + 1.
 #
 # The descriptions and similarities lie in `{stem}_result.pkl`, which is never opened: unpickling runs

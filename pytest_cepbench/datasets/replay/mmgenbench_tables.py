@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pytest_cepbench.datasets.folder import list_folder, some_of
 from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
-from pytest_cepbench.datasets.paths import list_folder, some_of
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start, refuse_outside
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.table_files import read_columns, read_rows
+from pytest_cepbench.datasets.text_files import read_columns, read_rows
 from pytest_cepbench.errors import DatasetError, MissingDependencyError
 from pytest_cepbench.files import open_regular
 
@@ -28,10 +28,6 @@ MAX_BYTES = 256 * 2**20
 """Most that a workbook may unpack to: texts of 10,000 predictions are a tenth of it."""
 
 _SUFFIXES = (".tsv", ".xlsx")
-
-
-def _fits(path: Path) -> bool:
-    return bool(_tables(path))
 
 
 def _tables(path: Path) -> list[Path]:
@@ -120,12 +116,9 @@ MMGENBENCH = Layout(
     name="mmgenbench",
     says="a table with index and prediction (TSV, XLSX) and a TSV with index and image (MMGenBench)",
     params=("predictions", "images", "encoding"),
-    fits=_fits,
+    fits=lambda path: bool(_tables(path)),
     read=_read,
 )
-
-
-# -- workbooks: the first sheet as texts, read with openpyxl where it is installed ------------------
 
 
 def sheet_columns(path: Path) -> tuple[str, ...]:
@@ -156,7 +149,11 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
 
 @contextmanager
 def _first_sheet(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
-    openpyxl = _openpyxl(path)
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError as error:
+        msg = f"{path}: reading .xlsx needs openpyxl: pip install openpyxl, or save it as .tsv"
+        raise MissingDependencyError(msg) from error
     try:
         # The file is opened here because openpyxl leaves it open when it is damaged.
         stream = open_regular(path, MAX_BYTES)
@@ -183,14 +180,6 @@ def _guarded(path: Path, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any,
 
 def _damaged(path: Path, error: Exception) -> DatasetError:
     return DatasetError(f"workbook {str(path)!r} cannot be read: {error}")
-
-
-def _openpyxl(path: Path) -> Any:
-    try:
-        return importlib.import_module("openpyxl")
-    except ImportError as error:
-        msg = f"{path}: reading .xlsx needs openpyxl: pip install openpyxl, or save it as .tsv"
-        raise MissingDependencyError(msg) from error
 
 
 def _refuse_bomb(path: Path, stream: BinaryIO) -> None:

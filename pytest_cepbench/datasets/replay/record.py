@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_cepbench.datasets.paths import images_by_stem, list_folder, some_of, stem
+from pytest_cepbench.datasets.folder import images_by_stem, list_folder, some_of, stem
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError
 

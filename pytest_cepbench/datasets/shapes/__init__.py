@@ -3,15 +3,18 @@
 A scene has one exact caption and as many images as there are seeds; both can be read back exactly.
 """
 
-from pytest_cepbench.datasets.shapes.boxes import LocatedObject, object_boxes
 from pytest_cepbench.datasets.shapes.degrade import Degradation, degrade_scene, is_blank
-from pytest_cepbench.datasets.shapes.families import sample_scene
-from pytest_cepbench.datasets.shapes.grammar import caption, parse_caption
-from pytest_cepbench.datasets.shapes.parser import parse_image
+from pytest_cepbench.datasets.shapes.parser import LocatedObject, object_boxes, parse_image
 from pytest_cepbench.datasets.shapes.render import render
-from pytest_cepbench.datasets.shapes.samples import load_shapes
-from pytest_cepbench.datasets.shapes.scene import WORLD_VERSION, Scene, SceneObject
-from pytest_cepbench.datasets.shapes.scene_features import features
+from pytest_cepbench.datasets.shapes.samples import load_shapes, sample_scene
+from pytest_cepbench.datasets.shapes.scene import (
+    WORLD_VERSION,
+    Scene,
+    SceneObject,
+    caption,
+    features,
+    parse_caption,
+)
 
 __all__ = [
     "WORLD_VERSION",

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_cepbench.datasets.shapes.look import FloatArray
 from pytest_cepbench.datasets.shapes.scene import (
     CELLS,
     COLORS,
     SHAPES,
     SIZES,
+    FloatArray,
     Scene,
     SceneObject,
 )

@@ -1,4 +1,4 @@
-"""The data set: families of scenes, each of which stresses one thing that a model must tell.
+"""The shapes data set: families of scenes, each of which stresses one thing that a model must tell.
 
 existence  one object
 count      two to four objects that are equal but for their places
@@ -12,27 +12,18 @@ crowded    four objects of different looks
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
 from math import comb, perm
+from typing import Any, TypeVar
 
 import numpy as np
 
-from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.shapes.families import (
-    EQUAL,
-    LOOKS,
-    ONE,
-    PAIRS_IN_LINE,
-    Family,
-    Look,
-    any_look,
-    below,
-    build_dataset,
-    cells_in_line,
-    count_few,
-    few,
-    scene_of,
-    some,
-)
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.datasets.sample import Dataset, DrawnImage, Sample
+from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.scene import (
     CELLS,
     COLORS,
@@ -40,8 +31,171 @@ from pytest_cepbench.datasets.shapes.scene import (
     MAX_OBJECTS,
     SHAPES,
     SIZES,
+    WORLD_VERSION,
+    Color,
     Scene,
+    SceneObject,
+    Shape,
+    Size,
+    caption,
 )
+from pytest_cepbench.errors import DatasetError
+
+_MOST = 10_000  # ids number samples with four digits
+
+T = TypeVar("T")
+
+Look = tuple[Size, Color, Shape]
+
+LOOKS: tuple[Look, ...] = tuple(product(SIZES, COLORS, SHAPES))
+
+
+@dataclass(frozen=True)
+class Family:
+    """One category's scenes.
+
+    draw: one scene, all of one number of objects equally likely.
+    size: how many there are.
+    """
+
+    draw: Callable[[np.random.Generator], Scene]
+    size: int
+
+
+Remarks = Callable[[str, int, Scene], Mapping[str, Any]]
+"""(category, number of the sample, its scene) -> metadata of the sample besides "scene"."""
+
+
+def build_dataset(
+    name: str,
+    families: Mapping[str, Family],
+    samples_per_category: int,
+    seed: int,
+    remarks: Remarks = lambda *_: {},
+) -> Dataset:
+    """Samples of each family: scenes as images with their exact captions.
+
+    No scene is in a category twice before all of its family's scenes are. The samples of a number
+    are also those of every larger number, the same on every machine.
+    metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape;
+    `remarks`.
+    Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
+    """
+    if not 1 <= samples_per_category <= _MOST:
+        msg = f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
+        raise DatasetError(msg)
+    if seed < 0:
+        msg = f"the seed of the shapes data set must not be negative, got {seed}"
+        raise DatasetError(msg)
+    samples = [
+        _sample(category, index, scene, seed, remarks)
+        for category in sorted(families)
+        for index, scene in enumerate(
+            _different(families[category], samples_per_category, _derived(seed, category))
+        )
+    ]
+    identity = {
+        "loader": name,
+        "version": WORLD_VERSION,
+        "samples_per_category": samples_per_category,
+        "seed": seed,
+    }
+    return Dataset(name, identity, tuple(samples))
+
+
+def _different(family: Family, number: int, seed: int) -> list[Scene]:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    scenes: list[Scene] = []
+    seen: set[Scene] = set()
+    while len(scenes) < number:
+        scene = family.draw(rng)
+        if scene not in seen:
+            seen.add(scene)
+            scenes.append(scene)
+        if len(seen) == family.size:
+            seen.clear()
+    return scenes
+
+
+def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks) -> Sample:
+    sample_id = f"{category}/{index:04d}"
+    return Sample(
+        id=sample_id,
+        categories=(category,),
+        image=DrawnImage(partial(render, scene, _derived(seed, sample_id))),
+        text=caption(scene),
+        metadata={
+            "scene": [asdict(scene_object) for scene_object in scene.objects],
+            **remarks(category, index, scene),
+        },
+    )
+
+
+def sample_scene(sample: Sample) -> Scene:
+    """The scene of a sample of these data sets, read from its metadata."""
+    return Scene(tuple(SceneObject(**scene_object) for scene_object in sample.metadata["scene"]))
+
+
+def _derived(seed: int, name: str) -> int:
+    """A seed in 0..2**64-1 of its own for each name."""
+    return int(digest_text(f"{seed} {name}")[:16], 16)
+
+
+def below(rng: np.random.Generator, limit: int) -> int:
+    """One of 0..limit-1."""
+    # Only random() is used: of all of NumPy's distributions its stream is the least likely to change.
+    return int(rng.random() * limit)
+
+
+def some(rng: np.random.Generator, things: Sequence[T], number: int) -> list[T]:
+    """So many different ones of the things, in random order."""
+    left = list(things)
+    return [left.pop(below(rng, len(left))) for _ in range(number)]
+
+
+def few(rng: np.random.Generator) -> int:
+    """A number of objects, from two to the most that the world draws."""
+    return 2 + below(rng, MAX_OBJECTS - 1)
+
+
+def any_look(rng: np.random.Generator) -> Look:
+    """One of `LOOKS`."""
+    return LOOKS[below(rng, len(LOOKS))]
+
+
+def cells_in_line(rng: np.random.Generator) -> list[int]:
+    """Two cells of one row or of one column, in random order."""
+    line = below(rng, GRID)
+    first, second = some(rng, range(GRID), 2)
+    if below(rng, 2):
+        return [GRID * line + first, GRID * line + second]
+    return [GRID * first + line, GRID * second + line]
+
+
+PAIRS_IN_LINE = 2 * GRID * comb(GRID, 2)
+"""Pairs of cells that share a row or a column."""
+
+
+def scene_of(cells: Sequence[int], looks: Sequence[Look]) -> Scene:
+    """The scene with these looks in these cells."""
+    return Scene(tuple(SceneObject(c, *look) for c, look in zip(cells, looks, strict=True)))
+
+
+def count_few(per_number: Callable[[int], int]) -> int:
+    """Scenes of two to four objects, given how many there are for a choice of n cells."""
+    return sum(comb(CELLS, n) * per_number(n) for n in range(2, MAX_OBJECTS + 1))
+
+
+def _equal(rng: np.random.Generator) -> Scene:
+    number = few(rng)
+    return scene_of(some(rng, range(CELLS), number), [any_look(rng)] * number)
+
+
+ONE = Family(lambda rng: scene_of([below(rng, CELLS)], [any_look(rng)]), CELLS * len(LOOKS))
+"""One object."""
+
+EQUAL = Family(_equal, count_few(lambda _: len(LOOKS)))
+"""Two to four objects that are equal but for their places."""
 
 
 def load_shapes(samples_per_category: int = 24, seed: int = 0) -> Dataset:
@@ -83,15 +237,6 @@ def _position(rng: np.random.Generator) -> Scene:
     return scene_of(cells, some(rng, LOOKS, GRID))
 
 
-def _relation(rng: np.random.Generator) -> Scene:
-    return scene_of(cells_in_line(rng), some(rng, LOOKS, 2))
-
-
-def _crowded(rng: np.random.Generator) -> Scene:
-    cells = some(rng, range(CELLS), MAX_OBJECTS)
-    return scene_of(cells, some(rng, LOOKS, MAX_OBJECTS))
-
-
 _FAMILIES = {
     "existence": ONE,
     "count": EQUAL,
@@ -99,6 +244,12 @@ _FAMILIES = {
     "shape": Family(_shape, count_few(lambda n: perm(len(SHAPES), n) * len(SIZES) * len(COLORS))),
     "size": Family(_size, count_few(lambda n: (2**n - 2) * len(COLORS) * len(SHAPES))),
     "position": Family(_position, perm(GRID) * perm(len(LOOKS), GRID)),
-    "relation": Family(_relation, PAIRS_IN_LINE * perm(len(LOOKS), 2)),
-    "crowded": Family(_crowded, comb(CELLS, MAX_OBJECTS) * perm(len(LOOKS), MAX_OBJECTS)),
+    "relation": Family(
+        lambda rng: scene_of(cells_in_line(rng), some(rng, LOOKS, 2)),
+        PAIRS_IN_LINE * perm(len(LOOKS), 2),
+    ),
+    "crowded": Family(
+        lambda rng: scene_of(some(rng, range(CELLS), MAX_OBJECTS), some(rng, LOOKS, MAX_OBJECTS)),
+        comb(CELLS, MAX_OBJECTS) * perm(len(LOOKS), MAX_OBJECTS),
+    ),
 }

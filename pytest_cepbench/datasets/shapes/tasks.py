@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.shapes.families import (
+from pytest_cepbench.datasets.shapes.samples import (
     EQUAL,
     ONE,
     PAIRS_IN_LINE,
@@ -56,23 +56,15 @@ def load_shapes_tasks(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     Every other position prompt asks where the first object is, the others where the second is.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
-    return build_dataset("shapes-tasks", _FAMILIES, samples_per_category, seed, _metadata)
 
+    def remarks(task: str, index: int, scene: Scene) -> dict[str, Any]:
+        return prompt_metadata(_prompt(cast("Task", task), scene.objects, index))
 
-def _metadata(task: str, index: int, scene: Scene) -> dict[str, Any]:
-    return prompt_metadata(_prompt(cast("Task", task), scene.objects, index))
+    return build_dataset("shapes-tasks", _FAMILIES, samples_per_category, seed, remarks)
 
 
 def _two_shapes(rng: np.random.Generator) -> list[Look]:
     return [(*any_look(rng)[:2], shape) for shape in some(rng, SHAPES, 2)]
-
-
-def _two_object(rng: np.random.Generator) -> Scene:
-    return scene_of(some(rng, range(CELLS), 2), _two_shapes(rng))
-
-
-def _position(rng: np.random.Generator) -> Scene:
-    return scene_of(cells_in_line(rng), _two_shapes(rng))
 
 
 def _color_attr(rng: np.random.Generator) -> Scene:
@@ -89,10 +81,15 @@ _COLORED_PAIRS = perm(len(SHAPES), 2) * perm(len(COLORS), 2) * len(SIZES) ** 2
 
 _FAMILIES: dict[str, Family] = {
     "single_object": ONE,
-    "two_object": Family(_two_object, comb(CELLS, 2) * _SHAPE_PAIRS),
+    "two_object": Family(
+        lambda rng: scene_of(some(rng, range(CELLS), 2), _two_shapes(rng)),
+        comb(CELLS, 2) * _SHAPE_PAIRS,
+    ),
     "counting": EQUAL,
     "colors": ONE,
-    "position": Family(_position, PAIRS_IN_LINE * _SHAPE_PAIRS),
+    "position": Family(
+        lambda rng: scene_of(cells_in_line(rng), _two_shapes(rng)), PAIRS_IN_LINE * _SHAPE_PAIRS
+    ),
     "color_attr": Family(_color_attr, comb(CELLS, 2) * _COLORED_PAIRS),
 }
 

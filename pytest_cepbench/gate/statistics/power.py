@@ -6,7 +6,7 @@ from math import ceil, isfinite, sqrt
 from statistics import NormalDist
 
 from pytest_cepbench.gate.statistics.spread_bounds import careful_quantile, t_step
-from pytest_cepbench.metrics.student_t import t_upper_quantile
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 POWER = 0.8
 """Share of runs in which a drop that is planned for shall be seen."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.gate.statistics.differences import Differences
-from pytest_cepbench.metrics.student_t import t_upper_quantile
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 Array = npt.NDArray[np.float64]
 

@@ -4,13 +4,6 @@ In order: `queries` for the detector, `objects_by_class` of its answers, `object
 color rule, `judge`; then the accuracies over all images.
 """
 
-from pytest_cepbench.metrics.geneval.accuracy import (
-    mgg,
-    micro_average,
-    overall_accuracy,
-    overall_by_generation,
-    task_accuracies,
-)
 from pytest_cepbench.metrics.geneval.colors import (
     COLORS,
     TEMPLATES,
@@ -34,6 +27,8 @@ from pytest_cepbench.metrics.geneval.prompt_check import (
     ToColor,
     judge,
     objects_to_color,
+    overall_accuracy,
+    overall_by_generation,
     relations,
 )
 from pytest_cepbench.metrics.geneval.requirements import (
@@ -72,8 +67,6 @@ __all__ = [
     "color_prompts",
     "crop_object",
     "judge",
-    "mgg",
-    "micro_average",
     "objects_by_class",
     "objects_to_color",
     "overall_accuracy",
@@ -82,6 +75,5 @@ __all__ = [
     "prompt_metadata",
     "queries",
     "relations",
-    "task_accuracies",
     "zero_shot_color",
 ]

@@ -1,4 +1,4 @@
-"""GenEval's rules: is an image right for its prompt, and if not, why."""
+"""GenEval's rules: is an image right for its prompt, and if not, why; and the accuracies of many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
 
+import numpy as np
+import numpy.typing as npt
+
 from pytest_cepbench.artifacts import Detection
+from pytest_cepbench.metrics.gc import mean_of_categories
 from pytest_cepbench.metrics.geneval.detections import (
     GENEVAL,
     Box,
@@ -86,10 +90,12 @@ def judge(
         )
         groups.append(None if wrong else objects)
         reasons += [wrong] if wrong else []
-    for one in prompt.exclude:
-        number = len(kept[one.name])
-        if number >= one.count:
-            reasons.append(f"fewer than {one.count} {one.name} expected, {number} found")
+    for exclusion in prompt.exclude:
+        number = len(kept[exclusion.name])
+        if number >= exclusion.count:
+            reasons.append(
+                f"fewer than {exclusion.count} {exclusion.name} expected, {number} found"
+            )
     return PromptResult(not reasons, tuple(reasons))
 
 
@@ -144,8 +150,8 @@ def _misplaced(
     for subject in objects:
         seen = [_relations(subject, target, settings) for target in targets]
         if not of_targets(relation in some for some in seen):
-            found = " or ".join(sorted({" and ".join(sorted(some)) or "neither" for some in seen}))
-            return f"{clause.name} {relation} its target expected, found {found}"
+            actual = " or ".join(sorted({" and ".join(sorted(some)) or "neither" for some in seen}))
+            return f"{clause.name} {relation} its target expected, found {actual}"
     return None
 
 
@@ -205,3 +211,37 @@ def _distance(subject: Box, target: Box) -> float:
     across = (subject[0] + subject[2]) / 2 - (target[0] + target[2]) / 2
     down = (subject[1] + subject[3]) / 2 - (target[1] + target[3]) / 2
     return hypot(across, down)
+
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def overall_accuracy(correct: BoolArray, tasks: Sequence[str]) -> float:
+    """GenEval's overall score: unweighted mean of the accuracies of the tasks that are there.
+
+    correct: (n,), one for every image that was to be made, or (n, G) for G generations, which are
+    pooled. An image that is missing is wrong; the released evaluators of GenEval and MGG leave it
+    out of the number of images instead.
+    tasks: the n images' tasks.
+    Returns a share in [0, 1].
+    Source: GenEval's released summary; the Telephone Game, section 3.2. For (n, G) it is MGG, as
+    every prompt has as many generations; the Telephone Game's released code pools images over
+    tasks as well.
+    Raises ValueError where there is no image or the lengths differ.
+    """
+    if len(correct) != len(tasks) or not correct.size:
+        msg = (
+            f"expected one task per image and an image, got {correct.shape} and {len(tasks)} tasks"
+        )
+        raise ValueError(msg)
+    names = np.array(tasks)
+    scores = correct.astype(np.float64)
+    return mean_of_categories({task: scores[names == task].ravel() for task in set(tasks)})
+
+
+def overall_by_generation(correct: BoolArray, tasks: Sequence[str]) -> npt.NDArray[np.float64]:
+    """GenEval's overall score at each generation: (n, G) -> (G,), in [0, 1]; its mean is MGG."""
+    if correct.ndim != 2 or correct.shape[1] == 0:
+        msg = f"expected (n, G) with G at least 1, got {correct.shape}"
+        raise ValueError(msg)
+    return np.array([overall_accuracy(column, tasks) for column in correct.T])

@@ -105,7 +105,7 @@ def read_json(body: bytes) -> Any:
     """The document in a body, None for anything that is not JSON."""
     try:
         return msgspec.json.decode(body)
-    # A stranger may send anything: no JSON, a wrong encoding, ten thousand brackets.
+    # A server may send anything: no JSON, a wrong encoding, ten thousand brackets.
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
@@ -143,7 +143,7 @@ def requested_wait(
 
 
 def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
-    """Words, code and named parameter of an error, wherever the server puts them."""
+    """Words, code and named parameter of an error, in the fields of several servers."""
     outer = document if isinstance(document, dict) else {}
     inner = outer.get("error", outer.get("detail", outer))
     if isinstance(inner, list):  # of FastAPI: one entry for each wrong field
@@ -183,6 +183,10 @@ UNREACHABLE = "unreachable"
 
 _SHOWN_MODELS = 6  # names of other models
 
+_BASE_URL = (
+    f"Correct base_url= in its spec, or {URL_VARIABLE} (most servers want it to end with /v1)"
+)
+
 
 def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ()) -> ModelError:
     """The error of a fault that every request would end with.
@@ -201,43 +205,33 @@ def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ())
     if fault.status in (402, 429):
         return ModelError(f"{server} wants to be paid ({reason}): the quota of the key is used up")
     if fault.redirect:
-        return _redirect_error(endpoint, fault)
-    if fault.status == 404 and (listed or _is_about(endpoint.model, fault)):
-        return _unknown_model_error(endpoint, reason, listed)
-    return ModelError(f"{server} has no such interface ({reason}). {_base_url()}")
-
-
-def _redirect_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
-    """The error of a server that points to another address."""
-    target = endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/"))
-    return ModelError(
-        f"{endpoint.name}: {endpoint.url} points to {target} ({fault.status}), and "
-        "redirects are not followed: images and prompts would go wherever a server says. If the "
-        f"model is served there, write that address: base_url= in its spec, or {URL_VARIABLE}"
-    )
-
-
-def _unknown_model_error(endpoint: Endpoint, reason: str, listed: Sequence[str]) -> ModelError:
-    """The error of a model that the server does not know."""
-    return ModelError(
-        f"{endpoint.name}: {endpoint.url} does not know this model "
-        f"({reason}).{_listing(endpoint, listed)} Correct the name in --{endpoint.role} (or "
-        "--model)"
-    )
+        target = endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/"))
+        return ModelError(
+            f"{server} points to {target} ({fault.status}), and redirects are not followed: images "
+            "and prompts would go wherever a server says. If the model is served there, write that "
+            f"address: base_url= in its spec, or {URL_VARIABLE}"
+        )
+    names_model = "model" in fault.code or endpoint.model in fault.words
+    if fault.status == 404 and (listed or names_model or "model" in fault.words.lower()):
+        return ModelError(
+            f"{server} does not know this model ({reason}).{_listing(endpoint, listed)} "
+            f"Correct the name in --{endpoint.role} (or --model)"
+        )
+    return ModelError(f"{server} has no such interface ({reason}). {_BASE_URL}")
 
 
 def unreachable_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of an address where no server is."""
     return ModelError(
         f"{endpoint.name}: no server answers at {endpoint.url} ({endpoint.clean(fault.words)}). "
-        f"Start it. {_base_url()}"
+        f"Start it. {_BASE_URL}"
     )
 
 
 def web_page_error(endpoint: Endpoint, words: str) -> ModelError:
     """The error of an address that serves a web site."""
     return ModelError(
-        f"{endpoint.name}: {endpoint.url} answers with {endpoint.clean(words)}. {_base_url()}"
+        f"{endpoint.name}: {endpoint.url} answers with {endpoint.clean(words)}. {_BASE_URL}"
     )
 
 
@@ -273,10 +267,6 @@ def _listing(endpoint: Endpoint, listed: Sequence[str]) -> str:
     return f"{hint} It lists {names}{more}."
 
 
-def _is_about(model: str, fault: ApiFault) -> bool:
-    return "model" in fault.code or model in fault.words or "model" in fault.words.lower()
-
-
 def _key(endpoint: Endpoint) -> str:
     if endpoint.user is not None:
         return f"Correct the user and password in {URL_VARIABLE}"
@@ -284,9 +274,3 @@ def _key(endpoint: Endpoint) -> str:
         return "Name the environment variable of its key with key_env=NAME"
     set_or_not = "Set" if endpoint.key is None else "Correct"
     return f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"
-
-
-def _base_url() -> str:
-    return (
-        f"Correct base_url= in its spec, or {URL_VARIABLE} (most servers want it to end with /v1)"
-    )

@@ -173,7 +173,11 @@ class ApiClient:
             if result.kind in ("rejected", "parameter"):
                 failure = Failure("exception", self._describe(result))
                 return self._failed(failure, usage, answered=False)
-            pause = self._pause(tries) if result.wait is None else result.wait
+            pause = result.wait
+            if pause is None:
+                longest = min(self._params.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
+                # Random, so that requests which failed together are not repeated together.
+                pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
             waited += time.monotonic() - started
             if tries >= self._retries or waited + pause > self._params.patience:
                 words = f"after {usage.requests} requests: {self._describe(result)}"
@@ -229,10 +233,6 @@ class ApiClient:
     def _describe(self, fault: ApiFault) -> str:
         status = "" if fault.status in (None, 200) else f"{fault.status}: "
         return self._endpoint.clean(status + fault.words)
-
-    def _pause(self, tries: int) -> float:
-        longest = min(self._params.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
 
 
 class ServerCapabilities:
@@ -335,7 +335,7 @@ def provenance_warnings(
 
 
 def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
-    """Unusual values of a field, each once, without secrets: a store may come from a stranger."""
+    """Unusual values of a field, each once, without secrets: others may have written the store."""
     values = (
         provenance[field] for provenance in provenances if provenance.get(field, usual) != usual
     )

@@ -1,4 +1,4 @@
-"""Keys stay where they are: found in texts, specs and log lines in any form, and taken out."""
+"""Keys are found in texts, specs and log lines, in any form, and taken out."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class _Reading:
         starts: list[int] = []
         ends: list[int] = []
         at = 0
-        for found in pattern.finditer(self.text):
-            low, high = found.span()
-            char = read(found)
+        for match in pattern.finditer(self.text):
+            low, high = match.span()
+            char = read(match)
             texts += (self.text[at:low], char)
             starts += self.starts[at:low]
             ends += self.ends[at:low]
@@ -83,104 +83,12 @@ class _Reading:
         return _Reading("".join(texts), starts + self.starts[at:], ends + self.ends[at:])
 
 
-class Redactor:
-    """Finds a secret in any text, in the forms in which a server may repeat it.
-
-    As it is and reversed, its letters of any case and any of them an escape of URLs, JSON or HTML;
-    in hexadecimal digits; in base64 of both alphabets, also as a part of what was encoded; and,
-    from 16 letters on, over line ends and other gaps. Who wants to hide it otherwise can.
-    """
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def redact(self, text: str, mark: str) -> str:
-        """The text with a mark in the place of the secret."""
-        if not self._is_in(text):  # without the work of knowing where everything was
-            return text
-        pieces, at = [], 0
-        for low, high in sorted(self._spans(text)):
-            if low >= at:
-                pieces += [text[at:low], mark]
-            at = max(at, high)
-        return "".join([*pieces, text[at:]])
-
-    def _is_in(self, text: str) -> bool:
-        readings = self._readings(text, lambda one: one, lambda one, what, by: what.sub(by, one))
-        return any(
-            any(form in one.translate(_LOWER) for form in plain)
-            or any(core in one.translate(_LOWER_BASE64) for core, _, _ in coded)
-            for one, plain, coded in readings
-        )
-
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        whole = _Reading.of(text)
-        readings = self._readings(whole, lambda one: one.text, _Reading.replaced)
-        for reading, plain, coded in readings:
-            lower = reading.text.translate(_LOWER)
-            spans = [span for form in plain for span in _occurrences(lower, form)]
-            lower = reading.text.translate(_LOWER_BASE64)
-            spans += [
-                _widened(lower, *span, before=before, behind=behind)
-                for core, before, behind in coded
-                for span in _occurrences(lower, core)
-            ]
-            for low, high in spans:
-                yield reading.starts[low], reading.ends[high - 1]
-
-    def _readings(
-        self,
-        whole: T,
-        text_of: Callable[[T], str],
-        replaced: Callable[[T, re.Pattern[str], _Read], T],
-    ) -> Iterator[tuple[T, Sequence[str], Sequence[_Coded]]]:
-        """The text as it is and without gaps, then the same with its escapes read, and again; each
-        with the forms to look for in it.
-        """
-        for _ in range(_LEVELS + 1):
-            yield whole, self._plain, self._base64
-            text = text_of(whole)
-            if len(self._secret) >= _SPLIT_FROM and _GAP.search(text):
-                yield replaced(whole, _GAP, _nothing), self._plain, self._base64
-            if _HEX_GAP.search(text):
-                yield replaced(whole, _HEX_GAP, _nothing), (self._plain[-1],), ()
-            if not _ESCAPE.search(text):
-                return
-            whole = replaced(whole, _ESCAPE, _unescaped)
-
-    @cached_property
-    def _plain(self) -> list[str]:
-        """The forms in which every letter counts, in lower case, the digits last."""
-        data = self._secret.encode("utf-8", "surrogatepass")
-        bytewise = data.decode("latin-1")  # as the bytes of a URL's escapes are read
-        forms = dict.fromkeys((self._secret, bytewise, self._secret[::-1], bytewise[::-1]))
-        return [*(form.translate(_LOWER) for form in forms), data.hex()]
-
-    @cached_property
-    def _base64(self) -> list[_Coded]:
-        """For each place that the secret can have in groups of three bytes: the letters that it
-        alone decides, and whether the letters before and behind them hold some of its bits.
-        """
-        data = self._secret.encode("utf-8", "surrogatepass")
-        found = []
-        for before in range(3):
-            low, high = 8 * before, 8 * (before + len(data))
-            encoded = b64encode(b"\0" * before + data).decode("ascii")
-            core = encoded[-(-low // 6) : high // 6].translate(_LOWER_BASE64)
-            found.append((core, low % 6 > 0, high % 6 > 0))
-        return found
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    kind, digits = next((kind, text) for kind, text in found.groupdict().items() if text)
+def _unescaped(match: re.Match[str]) -> str:
+    kind, digits = next((kind, text) for kind, text in match.groupdict().items() if text)
     if kind == "itself":
         return "\n" if digits in "nrtNRT" else digits
     code = int(digits, 10 if kind == "decimal" else 16)
     return chr(code) if code < 0x110000 else "\ufffd"
-
-
-def _nothing(_: re.Match[str]) -> str:
-    return ""
 
 
 def _occurrences(text: str, form: str) -> Iterator[tuple[int, int]]:
@@ -218,14 +126,16 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 class Secret:
-    """A key that is hidden in tracebacks and every other repr."""
+    """A key that is hidden in tracebacks and every other repr, and found in any text.
+
+    It is found in the forms in which a server may repeat it: as it is and reversed, its letters of
+    any case and any of them an escape of URLs, JSON or HTML; in hexadecimal digits; in base64 of
+    both alphabets, also as a part of what was encoded; and, from 16 letters on, over line ends and
+    other gaps. A server that wants to hide it otherwise can.
+    """
 
     def __init__(self, value: str) -> None:
         self._value = value
-
-    @cached_property
-    def _redactor(self) -> Redactor:
-        return Redactor(self._value)
 
     def __repr__(self) -> str:
         return HIDDEN
@@ -235,11 +145,83 @@ class Secret:
         return self._value
 
     def remove_from(self, text: str) -> str:
-        """The text without the key, in any of the forms that a `Redactor` knows.
+        """The text without the key. A short one is no secret, and would be found in any text."""
+        # Most texts hold no key: where everything was is worked out only for those that do.
+        if len(self._value) < _SECRET_FROM or not self._is_in(text):
+            return text
+        pieces, at = [], 0
+        for low, high in sorted(self._spans(text)):
+            if low >= at:
+                pieces += [text[at:low], HIDDEN]
+            at = max(at, high)
+        return "".join([*pieces, text[at:]])
 
-        A short one is no secret, and would be found in any text.
+    def _is_in(self, text: str) -> bool:
+        readings = self._readings(
+            text, lambda read: read, lambda read, what, by: what.sub(by, read)
+        )
+        return any(
+            any(form in read.translate(_LOWER) for form in plain)
+            or any(core in read.translate(_LOWER_BASE64) for core, _, _ in coded)
+            for read, plain, coded in readings
+        )
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        whole = _Reading.of(text)
+        readings = self._readings(whole, lambda reading: reading.text, _Reading.replaced)
+        for reading, plain, coded in readings:
+            lower = reading.text.translate(_LOWER)
+            spans = [span for form in plain for span in _occurrences(lower, form)]
+            lower = reading.text.translate(_LOWER_BASE64)
+            spans += [
+                _widened(lower, *span, before=before, behind=behind)
+                for core, before, behind in coded
+                for span in _occurrences(lower, core)
+            ]
+            for low, high in spans:
+                yield reading.starts[low], reading.ends[high - 1]
+
+    def _readings(
+        self,
+        whole: T,
+        text_of: Callable[[T], str],
+        replaced: Callable[[T, re.Pattern[str], _Read], T],
+    ) -> Iterator[tuple[T, Sequence[str], Sequence[_Coded]]]:
+        """The text as it is and without gaps, then the same with its escapes read, and again; each
+        with the forms to look for in it.
         """
-        return self._redactor.redact(text, HIDDEN) if len(self._value) >= _SECRET_FROM else text
+        for _ in range(_LEVELS + 1):
+            yield whole, self._plain, self._base64
+            text = text_of(whole)
+            if len(self._value) >= _SPLIT_FROM and _GAP.search(text):
+                yield replaced(whole, _GAP, lambda _: ""), self._plain, self._base64
+            if _HEX_GAP.search(text):
+                yield replaced(whole, _HEX_GAP, lambda _: ""), (self._plain[-1],), ()
+            if not _ESCAPE.search(text):
+                return
+            whole = replaced(whole, _ESCAPE, _unescaped)
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        """The forms in which every letter counts, in lower case, the digits last."""
+        data = self._value.encode("utf-8", "surrogatepass")
+        bytewise = data.decode("latin-1")  # as the bytes of a URL's escapes are read
+        forms = dict.fromkeys((self._value, bytewise, self._value[::-1], bytewise[::-1]))
+        return [*(form.translate(_LOWER) for form in forms), data.hex()]
+
+    @cached_property
+    def _base64(self) -> list[_Coded]:
+        """For each place that the secret can have in groups of three bytes: the letters that it
+        alone decides, and whether the letters before and behind them hold some of its bits.
+        """
+        data = self._value.encode("utf-8", "surrogatepass")
+        forms = []
+        for before in range(3):
+            low, high = 8 * before, 8 * (before + len(data))
+            encoded = b64encode(b"\0" * before + data).decode("ascii")
+            core = encoded[-(-low // 6) : high // 6].translate(_LOWER_BASE64)
+            forms.append((core, low % 6 > 0, high % 6 > 0))
+        return forms
 
 
 def refuse_secrets(spec: ModelSpec) -> None:
@@ -266,7 +248,7 @@ def refuse_secrets(spec: ModelSpec) -> None:
                 f"given is none (it is not shown, since it may be a key). {remedy}"
             )
             raise SpecError(msg)
-        if name == "base_url" and _holds_credentials(value):
+        if name == "base_url" and any(mark in value for mark in "@?#"):
             msg = (
                 f"{shown}: base_url holds a user, a password or a query, which have no place in a "
                 "spec: it is printed and stored. Set OPENAI_BASE_URL instead"
@@ -275,10 +257,6 @@ def refuse_secrets(spec: ModelSpec) -> None:
         if name not in _FREE_TEXTS and _LOOKS_LIKE_KEY.search(value):
             msg = f"{shown}: the value of {name} looks like a key. {remedy}"
             raise SpecError(msg)
-
-
-def _holds_credentials(url: str) -> bool:
-    return "@" in url or "?" in url or "#" in url
 
 
 def public_url(url: str) -> str:

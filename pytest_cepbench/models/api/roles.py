@@ -12,7 +12,7 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
@@ -24,14 +24,18 @@ from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_im
 from pytest_cepbench.models.protocols import Battle, Piece, Reply, Winner
 
 
+@dataclass(frozen=True)
 class ApiDescriber:
     """A describer behind a server.
 
-    client: of the server. model: its name there. params: of the spec.
+    client: of the server.
+    model: its name there.
+    params: of the spec.
     """
 
-    def __init__(self, client: ApiClient, model: str, params: ChatParams) -> None:
-        self._client, self._model, self._params = client, model, params
+    client: ApiClient
+    model: str
+    params: ChatParams
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
@@ -40,44 +44,45 @@ class ApiDescriber:
 
         Raises ModelError where the server answers no request at all.
         """
-        return self._client.send_all(
+        return self.client.send_all(
             [self._request(image, prompt, seed) for image, seed in zip(images, seeds, strict=True)]
         )
 
     def _request(self, image: Image.Image, prompt: str, seed: int) -> ApiRequest:
         def body() -> dict[str, Any]:
-            content = [_image_part(image, self._params)]
+            content = [_image_part(image, self.params)]
             if prompt:
                 content.append(_text_part(prompt))
-            return {
-                "model": self._model,
-                "messages": _messages(content, self._params.system_prompt),
-            }
+            return {"model": self.model, "messages": _messages(content, self.params.system_prompt)}
 
-        return ApiRequest("chat", body, read_chat, _chat_params(self._params, seed))
+        return ApiRequest("chat", body, read_chat, _chat_params(self.params, seed))
 
 
 def _messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages of a chat request: the system prompt, if any, and one turn of the user."""
     turns = [{"role": "user", "content": content}]
     return turns if not system else [{"role": "system", "content": system}, *turns]
 
 
 def _chat_params(params: ChatParams, seed: int) -> Mapping[str, Any]:
-    """The optional parameters of a chat request; None are not sent."""
-    optional = {
-        "temperature": params.temperature,
-        "top_p": params.top_p,
-        "max_tokens": params.max_tokens,
-        "seed": seed if params.seeds else None,
-    }
+    return _without_none(
+        temperature=params.temperature,
+        top_p=params.top_p,
+        max_tokens=params.max_tokens,
+        seed=seed if params.seeds else None,
+    )
+
+
+def _without_none(**optional: Any) -> Mapping[str, Any]:
     return {name: value for name, value in optional.items() if value is not None}
 
 
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which some tokenizers emit: they are no UTF-8."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _text_part(text: str) -> dict[str, Any]:
-    """A piece of text in a message."""
-    # Lone surrogates, which some tokenizers emit, are no UTF-8 and cannot be sent.
-    return {"type": "text", "text": text.encode("utf-8", "replace").decode("utf-8")}
+    return {"type": "text", "text": _encodable(text)}
 
 
 def _image_part(image: Image.Image, params: ChatParams) -> dict[str, Any]:
@@ -95,36 +100,40 @@ def _image_part(image: Image.Image, params: ChatParams) -> dict[str, Any]:
     return {"type": "image_url", "image_url": image_url}
 
 
+@dataclass(frozen=True)
 class ApiGenerator:
-    """A generator behind a server.
+    """A generator behind a server; fields as of `ApiDescriber`."""
 
-    client: of the server. model: its name there. params: of the spec.
-    """
-
-    def __init__(self, client: ApiClient, model: str, params: ImageParams) -> None:
-        self._client, self._model, self._params = client, model, params
+    client: ApiClient
+    model: str
+    params: ImageParams
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
         """One reply for each text: (height, width, 3) uint8, or the failure it amounts to.
 
         Raises ModelError where the server answers no request at all.
         """
-        return self._client.send_all(
+        return self.client.send_all(
             [self._request(text, seed) for text, seed in zip(texts, seeds, strict=True)]
         )
 
     def _request(self, text: str, seed: int) -> ApiRequest:
-        prompt = text.encode("utf-8", "replace").decode("utf-8")
-        return ApiRequest(
-            "images",
-            lambda: {"model": self._model, "prompt": prompt},
-            self._read,
-            _image_params(self._params, seed),
+        body = {"model": self.model, "prompt": _encodable(text)}
+        params = self.params
+        optional = _without_none(
+            size=params.wanted_size,
+            quality=params.quality,
+            num_inference_steps=params.num_inference_steps,
+            guidance_scale=params.guidance_scale,
+            negative_prompt=params.negative_prompt,
+            response_format=params.response_format,
+            seed=None if params.send_seed == "false" else seed,
         )
+        return ApiRequest("images", lambda: body, self._read, optional)
 
     def _read(self, document: Any) -> ApiResponse:
         response = read_image(document)
-        wanted = self._params.wanted_size
+        wanted = self.params.wanted_size
         if wanted in (None, "auto") or isinstance(response.value, Failure):
             return response
         height, width, _ = response.value.shape
@@ -132,20 +141,6 @@ class ApiGenerator:
         if size == wanted:
             return response
         return replace(response, deviation=f"size {size} instead of {wanted}")
-
-
-def _image_params(params: ImageParams, seed: int) -> Mapping[str, Any]:
-    """The optional parameters of an image request; None are not sent."""
-    optional = {
-        "size": params.wanted_size,
-        "quality": params.quality,
-        "num_inference_steps": params.num_inference_steps,
-        "guidance_scale": params.guidance_scale,
-        "negative_prompt": params.negative_prompt,
-        "response_format": params.response_format,
-        "seed": None if params.send_seed == "false" else seed,
-    }
-    return {name: value for name, value in optional.items() if value is not None}
 
 
 PROMPT = "opening-criteria/1"
@@ -170,27 +165,24 @@ _BETTER = re.compile(r"\b([AB])\s+is\s+better\b")
 _LETTER_ONLY = re.compile(r"[\s*_`\"'.:()]*([ABab])[\s*_`\"'.()]*")
 
 
+@dataclass(frozen=True)
 class ApiJudge:
-    """A judge behind a server.
+    """A judge behind a server; fields as of `ApiDescriber`."""
 
-    client: of the server. model: its name there. params: of the spec.
-    """
-
-    def __init__(self, client: ApiClient, model: str, params: ChatParams) -> None:
-        self._client, self._model, self._params = client, model, params
+    client: ApiClient
+    model: str
+    params: ChatParams
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
         """One reply for each battle: its winner, or the failure it amounts to.
 
         Raises ModelError where the server answers no request at all.
         """
-        return self._client.send_all(
+        return self.client.send_all(
             [self._request(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
         )
 
     def _request(self, battle: Battle, seed: int) -> ApiRequest:
-        params = self._params
-
         def body() -> dict[str, Any]:
             content = [
                 *self._parts("Question:", battle.question),
@@ -198,14 +190,15 @@ class ApiJudge:
                 *self._parts("Answer B:", battle.second),
                 _text_part(CLOSING),
             ]
-            system = SYSTEM if params.system_prompt is None else params.system_prompt
-            return {"model": self._model, "messages": _messages(content, system)}
+            own = self.params.system_prompt
+            system = SYSTEM if own is None else own
+            return {"model": self.model, "messages": _messages(content, system)}
 
-        return ApiRequest("chat", body, _read_verdict, _chat_params(params, seed))
+        return ApiRequest("chat", body, _read_verdict, _chat_params(self.params, seed))
 
     def _parts(self, heading: str, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
         parts = [
-            _text_part(piece) if isinstance(piece, str) else _image_part(piece, self._params)
+            _text_part(piece) if isinstance(piece, str) else _image_part(piece, self.params)
             for piece in pieces
         ]
         return [_text_part(heading), *parts]

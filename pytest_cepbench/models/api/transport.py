@@ -155,8 +155,9 @@ class Connection:
     ) -> bytes | ApiFault:
         """The body of the server's response, or the reason why there is none.
 
-        what: the kind of request. body: its JSON. optional: parameters that the server may not
-            know.
+        what: the kind of request.
+        body: its JSON.
+        optional: parameters that the server may not know.
         """
         import openai
 
@@ -208,9 +209,7 @@ def _close(
     pool: ThreadPoolExecutor,
     thread: threading.Thread,
 ) -> None:
-    """End loop, client and threads. On the loop's own thread, where the last reference may go,
-    without waiting.
-    """
+    """End loop, client and threads; without waiting on the loop's own thread."""
     pool.shutdown(wait=False, cancel_futures=True)
 
     async def end() -> None:

@@ -10,7 +10,7 @@ from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case

@@ -12,8 +12,13 @@ import numpy.typing as npt
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
-from pytest_cepbench.metrics.drift_rate import DriftRate, fit_drift_rate
-from pytest_cepbench.metrics.mcd import mapping_generations, mcd_average, mcd_of_mapping
+from pytest_cepbench.metrics.semantic_drift import (
+    DriftRate,
+    fit_drift_rate,
+    mapping_generations,
+    mcd_average,
+    mcd_of_mapping,
+)
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

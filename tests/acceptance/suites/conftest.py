@@ -39,7 +39,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 def _builders() -> dict[str, Callable[[Path], Path]]:
-    from pytest_cepbench.datasets.geneval.generator import OBJECTS
+    from pytest_cepbench.datasets.geneval import OBJECTS
     from tests.tiny import (
         describers,
         detectors,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pytest_cepbench.datasets.geneval.generator import OBJECTS
+from pytest_cepbench.datasets.geneval import OBJECTS
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import REWRITTEN, write_lines, write_rewritten

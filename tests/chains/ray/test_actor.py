@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.stamps import FileStamp
+from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.chains.ray.actor import ChainActor, actor_class, binding_task, stamp_of
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,

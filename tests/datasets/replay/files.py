@@ -43,10 +43,10 @@ def put_table(path: Path, rows: list[list[str]]) -> Path:
 
 def held(replay: Replay, name: str, start: Start, generation: int) -> str | int | None:
     """What is recorded of a sample: a text, the grey of its image, or None."""
-    found = replay.artifact(Sample(name, ("c",)), start, generation)
-    if found is None or isinstance(found, str):
-        return found
-    return int(found.load().pixels[0, 0, 0])
+    result = replay.artifact(Sample(name, ("c",)), start, generation)
+    if result is None or isinstance(result, str):
+        return result
+    return int(result.load().pixels[0, 0, 0])
 
 
 def recorded(replay: Replay) -> Mapping[Start, list[int]]:

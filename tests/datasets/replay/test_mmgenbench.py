@@ -113,8 +113,8 @@ def test_workbooks_give_texts_back(texts: list[str]) -> None:
         rows = [[number, text] for number, text in enumerate(["=SUM(1)", *texts])]
         path = put_workbook(Path(folder) / "a.xlsx", [["index", "prediction"], *rows])
         replay = opened(path)
-        found = [held(replay, str(number), "image", 1) for number in range(len(rows))]
-    assert found == ["=SUM(1)", *texts]
+        result = [held(replay, str(number), "image", 1) for number in range(len(rows))]
+    assert result == ["=SUM(1)", *texts]
 
 
 def test_cells_that_are_no_texts_are_written_out(tmp_path: Path) -> None:
@@ -217,11 +217,11 @@ def test_entities_of_a_workbook_are_not_expanded(tmp_path: Path) -> None:
                     text = f"{text[:end]}<!DOCTYPE x [{kind}]>{text[end:].replace('MARK', '&x;')}"
                 archive.writestr(name, text)
         try:
-            found = str(held(opened(path), "1", "image", 1))
+            result = str(held(opened(path), "1", "image", 1))
         except DatasetError:
             continue
-        assert "password" not in found
-        assert len(found) < 1000
+        assert "password" not in result
+        assert len(result) < 1000
 
 
 def test_an_open_workbooks_lock_file_is_passed_over(tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_one_artifact_never_stands_for_two_samples(tmp_path: Path) -> None:
     """Stems that two samples share are refused, and so are chains of other samples altogether."""
     replay = open_replay(str(put(tmp_path, "a_0.png", "b_0.png")), None, {})
     replay.check([Sample("a.jpg", ("c",)), Sample("x.jpg", ("c",))])
-    for one, other in [("a.jpg", "a.png"), ("cats/a.jpg", "dogs/a.jpg")]:
-        with pytest.raises(DatasetError, match=f"'a' would be the artifact of both '{one}' and"):
-            replay.check([Sample(one, ("c",)), Sample(other, ("c",))])
+    for first, other in [("a.jpg", "a.png"), ("cats/a.jpg", "dogs/a.jpg")]:
+        with pytest.raises(DatasetError, match=f"'a' would be the artifact of both '{first}' and"):
+            replay.check([Sample(first, ("c",)), Sample(other, ("c",))])
     with pytest.raises(
         DatasetError, match=r"holds nothing of these samples; it has 'a', 'b', the samples are 'x'"
     ):

@@ -114,10 +114,10 @@ def test_a_damaged_image_is_there_and_does_not_load(tmp_path: Path) -> None:
     put(tmp_path, "text-first/gen-1/a.png", "text-first/gen-1/b.png")
     (tmp_path / "text-first" / "gen-1" / "b.png").write_bytes(b"\x89PNG")
     replay = opened(tmp_path)
-    found = replay.artifact(Sample("b", ("c",)), "text", 1)
-    assert isinstance(found, FileImage)
+    result = replay.artifact(Sample("b", ("c",)), "text", 1)
+    assert isinstance(result, FileImage)
     with pytest.raises(ImageError, match="not an image"):
-        found.load()
+        result.load()
 
 
 @pytest.mark.parametrize("link", ["gen-1", "gen-1/b.png", "gen-2.csv"])

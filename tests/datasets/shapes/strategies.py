@@ -24,7 +24,7 @@ _OBJECTS = st.builds(
 def scenes(at_least: int = 0, at_most: int = CELLS) -> st.SearchStrategy[Scene]:
     """Scenes of that many objects."""
     objects = st.lists(
-        _OBJECTS, min_size=at_least, max_size=at_most, unique_by=lambda one: one.cell
+        _OBJECTS, min_size=at_least, max_size=at_most, unique_by=lambda thing: thing.cell
     )
     return objects.map(lambda some: Scene(tuple(some)))
 

@@ -15,9 +15,9 @@ from pytest_cepbench.datasets.shapes import Scene, SceneObject, object_boxes, pa
 from tests.datasets.shapes.strategies import SEEDS, scenes
 
 
-def drawn_box(one: SceneObject, seed: int) -> tuple[float, ...]:
+def drawn_box(located: SceneObject, seed: int) -> tuple[float, ...]:
     """The box of the pixels that an object, drawn alone, changes to more than one half."""
-    alone = render(Scene((one,)), seed).pixels.astype(float)
+    alone = render(Scene((located,)), seed).pixels.astype(float)
     change = np.abs(alone - render(Scene(), seed).pixels.astype(float)).max(axis=2)
     rows, columns = np.nonzero(change >= change.max() / 2)
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
@@ -46,10 +46,10 @@ STACKED = Scene(
 @example(STACKED, 1168782040)
 def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
     """In a crowd as when drawn alone, to a pixel; all objects, in the order of their cells."""
-    found = object_boxes(render(scene, seed))
-    assert tuple(one.what for one in found) == scene.objects
-    for one in found:
-        assert one.box == pytest.approx(drawn_box(one.what, seed), abs=1.0)
+    boxes = object_boxes(render(scene, seed))
+    assert tuple(located.what for located in boxes) == scene.objects
+    for located in boxes:
+        assert located.box == pytest.approx(drawn_box(located.what, seed), abs=1.0)
 
 
 @given(scenes(at_least=1), SEEDS, st.sampled_from([(128, 128), (192, 64), (320, 256)]))
@@ -60,8 +60,8 @@ def test_boxes_are_in_the_pixels_of_the_image(
     small = render(scene, seed)
     large = ImageArtifact.from_pil(small.to_pil().resize(size, Image.Resampling.NEAREST))
     scale = np.array([size[0], size[1], size[0], size[1]]) / 64
-    for one, other in zip(object_boxes(small), object_boxes(large), strict=True):
-        assert other.box == pytest.approx(tuple(np.array(one.box) * scale))
+    for located, other in zip(object_boxes(small), object_boxes(large), strict=True):
+        assert other.box == pytest.approx(tuple(np.array(located.box) * scale))
 
 
 def test_what_no_world_draws_has_a_box_too() -> None:
@@ -70,8 +70,8 @@ def test_what_no_world_draws_has_a_box_too() -> None:
     ring = np.abs(np.hypot(across, down) - 9.0) < 1.0
     pixels = np.full((64, 64, 3), 25, np.uint8)
     pixels[ring] = (235, 41, 41)
-    (found,) = object_boxes(ImageArtifact(pixels))
-    assert found.box == (1.0, 1.0, 20.0, 20.0)
+    (boxes,) = object_boxes(ImageArtifact(pixels))
+    assert boxes.box == (1.0, 1.0, 20.0, 20.0)
 
 
 @given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 90), st.integers(1, 90), st.just(3))))
@@ -79,9 +79,9 @@ def test_no_image_is_refused(pixels: npt.NDArray[np.uint8]) -> None:
     """Whatever is perceived has a box inside the image, in images that show no scene at all too."""
     image = ImageArtifact(pixels)
     width, height = image.size
-    found = object_boxes(image)
-    assert tuple(one.what for one in found) == parse_image(image).objects
-    for one in found:
-        left, top, right, bottom = one.box
+    boxes = object_boxes(image)
+    assert tuple(located.what for located in boxes) == parse_image(image).objects
+    for located in boxes:
+        left, top, right, bottom = located.box
         assert 0 <= left < right <= width + 1e-9
         assert 0 <= top < bottom <= height + 1e-9

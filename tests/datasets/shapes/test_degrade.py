@@ -86,9 +86,9 @@ def test_full_knobs_change_every_object_in_their_own_respect(scene: Scene, seed:
             restored: dict[str, Any] = {field: getattr(before, field)}
             assert replace(after, **restored) == before
     moved = degrade_scene(scene, knobs("move", 1), seed)
-    looks = sorted(one.look for one in scene.objects)
-    assert sorted(one.look for one in moved.objects) == looks
-    stayed = {one.cell for one in scene.objects} & {one.cell for one in moved.objects}
+    looks = sorted(thing.look for thing in scene.objects)
+    assert sorted(thing.look for thing in moved.objects) == looks
+    stayed = {thing.cell for thing in scene.objects} & {thing.cell for thing in moved.objects}
     assert len(stayed) == max(0, 2 * len(scene.objects) - CELLS)
 
 
@@ -97,9 +97,9 @@ def test_a_swap_exchanges_two_objects_that_differ(scene: Scene, seed: int) -> No
     """A swap is always visible, and happens wherever one can be."""
     result = degrade_scene(scene, knobs("swap", 1), seed)
     changed = set(scene.objects) ^ set(result.objects)
-    different = len({one.look for one in scene.objects}) > 1
+    different = len({thing.look for thing in scene.objects}) > 1
     assert len(changed) == (4 if different else 0)
-    assert [one.cell for one in result.objects] == [one.cell for one in scene.objects]
+    assert [thing.cell for thing in result.objects] == [thing.cell for thing in scene.objects]
 
 
 @pytest.mark.parametrize("name", [*PER_OBJECT, "swap", "blank"])

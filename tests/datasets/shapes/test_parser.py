@@ -11,14 +11,24 @@ from PIL import Image, ImageFilter
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import Scene, load_shapes, parse_caption, parse_image, render
-from pytest_cepbench.datasets.shapes.render import draw
-from pytest_cepbench.datasets.shapes.scene import CELLS
+from pytest_cepbench.datasets.shapes.parser import sightings
+from pytest_cepbench.datasets.shapes.render import AREA, RADII, draw
+from pytest_cepbench.datasets.shapes.scene import (
+    CELLS,
+    COLORS,
+    SHAPES,
+    SIZES,
+    Color,
+    SceneObject,
+    Shape,
+    Size,
+)
 from tests.datasets.shapes.strategies import SEEDS, scenes
 
 
 def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
-    """A thousand drawn scenes of every family, each with a jitter of its own."""
-    samples = load_shapes(150, seed=1).samples
+    """Sixty drawn scenes of every family, each with a jitter of its own."""
+    samples = load_shapes(60, seed=1).samples
     seen = [parse_image(sample.image.load()) for sample in samples if sample.image]
     assert seen == [parse_caption(sample.text or "") for sample in samples]
 
@@ -35,6 +45,17 @@ def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:
 def test_extreme_jitter_is_seen_exactly(scene: Scene, jitter: list[float]) -> None:
     """Objects that touch their neighbors' cells as far as they ever do are still told apart."""
     assert parse_image(draw(scene, np.array(jitter).reshape(CELLS, 3))) == scene
+
+
+@pytest.mark.parametrize("color", COLORS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_coverage_is_that_of_the_drawn_object(size: Size, shape: Shape, color: Color) -> None:
+    """Whatever its color, an object covers the area of its shape at its radius."""
+    scene = Scene((SceneObject(4, size, color, shape),))
+    ((_, cover, left, top),) = sightings(draw(scene, np.zeros((CELLS, 3))))
+    assert (left, top) == (21, 21)
+    assert cover.sum() == pytest.approx(AREA[shape] * RADII[SIZES.index(size)] ** 2, rel=0.04)
 
 
 @given(scenes(), SEEDS, st.sampled_from((128, 192, 512)))

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, parse_caption, render
-from pytest_cepbench.datasets.shapes.look import AREA, DROP, PALETTE, RADII, coverage
-from pytest_cepbench.datasets.shapes.render import draw
+from pytest_cepbench.datasets.shapes.render import AREA, DROP, PALETTE, RADII, coverage, draw
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES, SIZES, Color, Shape, Size
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes
 

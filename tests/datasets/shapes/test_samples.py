@@ -30,7 +30,7 @@ def scene_of(text: str | None) -> Scene:
 
 def differing(scene: Scene) -> dict[str, int]:
     """How many different words of each kind the objects of a scene have."""
-    sizes, colors, shapes = zip(*(one.look for one in scene.objects), strict=True)
+    sizes, colors, shapes = zip(*(thing.look for thing in scene.objects), strict=True)
     return {"size": len(set(sizes)), "color": len(set(colors)), "shape": len(set(shapes))}
 
 
@@ -49,7 +49,7 @@ def only(field: str) -> Callable[[Scene], bool]:
 
 def distinct(scene: Scene) -> bool:
     """Whether no two objects look the same."""
-    return len({one.look for one in scene.objects}) == len(scene.objects)
+    return len({thing.look for thing in scene.objects}) == len(scene.objects)
 
 
 FAMILIES: dict[str, Callable[[Scene], bool]] = {
@@ -60,8 +60,8 @@ FAMILIES: dict[str, Callable[[Scene], bool]] = {
     "size": only("size"),
     "position": lambda scene: (
         distinct(scene)
-        and {one.row for one in scene.objects} == {0, 1, 2}
-        and {one.column for one in scene.objects} == {0, 1, 2}
+        and {thing.row for thing in scene.objects} == {0, 1, 2}
+        and {thing.column for thing in scene.objects} == {0, 1, 2}
         and len(scene.objects) == 3
     ),
     "relation": lambda scene: (
@@ -96,7 +96,7 @@ def test_numbers_of_objects_are_mixed(category: str) -> None:
 def test_texts_are_exact_and_metadata_tells_the_scene() -> None:
     """A sample's text is its scene's caption, and its metadata lists the same objects."""
     for sample in load_shapes(4).samples:
-        objects = [SceneObject(**one) for one in sample.metadata["scene"]]
+        objects = [SceneObject(**thing) for thing in sample.metadata["scene"]]
         assert sample.text == caption(Scene(tuple(objects)))
         digest_json(dict(sample.metadata))  # built-in types only, or this raises
 

@@ -16,7 +16,7 @@ def test_order_of_objects_does_not_matter() -> None:
     """Two scenes of the same objects are equal, and list them by cell."""
     other = replace(CIRCLE, cell=1)
     assert Scene((CIRCLE, other)) == Scene((other, CIRCLE))
-    assert [one.cell for one in Scene((CIRCLE, other)).objects] == [1, 4]
+    assert [thing.cell for thing in Scene((CIRCLE, other)).objects] == [1, 4]
 
 
 def test_two_objects_in_a_cell_are_refused() -> None:
@@ -43,5 +43,5 @@ def test_objects_outside_of_the_world_are_refused(field: str, value: Any, messag
 
 def test_rows_and_columns_count_from_the_top_left() -> None:
     """Cell 5 is the last of the middle row."""
-    one = replace(CIRCLE, cell=5)
-    assert (one.row, one.column) == (1, 2)
+    thing = replace(CIRCLE, cell=5)
+    assert (thing.row, thing.column) == (1, 2)

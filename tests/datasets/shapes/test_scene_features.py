@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, features
-from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
-from pytest_cepbench.datasets.shapes.scene_features import DIMENSION
+from pytest_cepbench.datasets.shapes.scene import COLORS, DIMENSION, SHAPES, SIZES
 from tests.datasets.shapes.strategies import drawn_scenes, scenes, similarity
 
 WORDS: dict[str, tuple[str, ...]] = {"size": SIZES, "color": COLORS, "shape": SHAPES}
@@ -54,7 +53,7 @@ def test_each_further_attribute_changed_lowers_the_similarity(
     scene: Scene, data: st.DataObject
 ) -> None:
     """Whatever the attributes, the order in which they change, and what they become."""
-    objects = {one.cell: one for one in scene.objects}
+    objects = {thing.cell: thing for thing in scene.objects}
     values = [1.0]
     for cell, field in data.draw(st.permutations(list(product(objects, WORDS)))):
         others = [word for word in WORDS[field] if word != getattr(objects[cell], field)]
@@ -67,12 +66,12 @@ def test_each_further_attribute_changed_lowers_the_similarity(
 @given(drawn_scenes(), st.data())
 def test_one_attribute_costs_less_in_a_larger_scene(scene: Scene, data: st.DataObject) -> None:
     """One attribute of one of n objects changed leaves at least 1 - 0.3 / n, and at most .95."""
-    one = data.draw(st.sampled_from(scene.objects))
+    thing = data.draw(st.sampled_from(scene.objects))
     field = data.draw(st.sampled_from(list(WORDS)))
-    others = [word for word in WORDS[field] if word != getattr(one, field)]
+    others = [word for word in WORDS[field] if word != getattr(thing, field)]
     changed: dict[str, Any] = {field: data.draw(st.sampled_from(others))}
-    rest = tuple(other for other in scene.objects if other != one)
-    value = similarity(scene, Scene((*rest, replace(one, **changed))))
+    rest = tuple(other for other in scene.objects if other != thing)
+    value = similarity(scene, Scene((*rest, replace(thing, **changed))))
     assert 1 - 0.3 / len(scene.objects) - 1e-9 <= value <= 0.95
 
 

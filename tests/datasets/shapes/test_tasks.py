@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations, product
+from math import comb
 
 import pytest
 
@@ -19,8 +21,9 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
+from pytest_cepbench.datasets.shapes.samples import LOOKS
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES
-from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
+from pytest_cepbench.datasets.shapes.tasks import _FAMILIES, load_shapes_tasks
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import GENEVAL, MGG_CODE, RELATIONS, TASKS, judge, parse_prompt
 
@@ -38,25 +41,43 @@ def content(dataset: Dataset) -> list[list[object]]:
 def found_in(image: ImageArtifact) -> dict[str, list[Detection]]:
     """What the world's own eyes see, sure of everything."""
     objects: dict[str, list[Detection]] = {}
-    for one in object_boxes(image):
-        detection = Detection(one.what.shape, 1.0, one.box, color=one.what.color)
-        objects.setdefault(one.what.shape, []).append(detection)
+    for item in object_boxes(image):
+        detection = Detection(item.what.shape, 1.0, item.box, color=item.what.color)
+        objects.setdefault(item.what.shape, []).append(detection)
     return objects
 
 
 def is_right(sample: Sample, scene: Scene, seed: int = 0) -> bool:
     """Whether a drawing of the scene is what the sample asks for."""
-    found = found_in(render(scene, seed))
-    return judge(parse_prompt(sample.metadata), found, {}).correct
+    objects = found_in(render(scene, seed))
+    return judge(parse_prompt(sample.metadata), objects, {}).correct
 
 
 def test_an_honest_generator_gets_everything_right() -> None:
     """What is drawn from the text is right by GenEval's rules, and by those of the MGG code."""
-    for number, sample in enumerate(load_shapes_tasks(60, seed=3).samples):
+    for number, sample in enumerate(load_shapes_tasks(30, seed=3).samples):
         image = render(parse_caption(sample.text or ""), seed=number)
         prompt = parse_prompt(sample.metadata)
         outcomes = [judge(prompt, found_in(image), {}, rules) for rules in (GENEVAL, MGG_CODE)]
-        assert all(one.correct for one in outcomes), (sample.text, outcomes)
+        assert all(item.correct for item in outcomes), (sample.text, outcomes)
+
+
+def test_families_have_as_many_scenes_as_their_rules_allow() -> None:
+    """No scene comes twice before all have come, so the number of all must be right."""
+    looks = list(product(LOOKS, repeat=2))
+    shapes_differ = sum(a[2] != b[2] for a, b in looks)
+    colors_differ = sum(a[2] != b[2] and a[1] != b[1] for a, b in looks)
+    cells = list(combinations(range(CELLS), 2))
+    in_line = sum(a // 3 == b // 3 or a % 3 == b % 3 for a, b in cells)
+    equal = sum(comb(CELLS, number) for number in (2, 3, 4))
+    assert {task: family.size for task, family in _FAMILIES.items()} == {
+        "single_object": CELLS * len(LOOKS),
+        "two_object": len(cells) * shapes_differ,
+        "counting": equal * len(LOOKS),
+        "colors": CELLS * len(LOOKS),
+        "position": in_line * shapes_differ,
+        "color_attr": len(cells) * colors_differ,
+    }
 
 
 def test_the_seed_image_shows_the_text() -> None:
@@ -64,15 +85,15 @@ def test_the_seed_image_shows_the_text() -> None:
     for sample in load_shapes_tasks(5).samples:
         scene = parse_image(load_seed_image(sample))
         assert caption(scene) == sample.text
-        assert scene == Scene(tuple(SceneObject(**one) for one in sample.metadata["scene"]))
+        assert scene == Scene(tuple(SceneObject(**item) for item in sample.metadata["scene"]))
 
 
 def test_a_lost_object_is_wrong() -> None:
     """In every task: each object of the scene is asked for."""
     for sample in load_shapes_tasks(20).samples:
         objects = parse_caption(sample.text or "").objects
-        for one in objects:
-            rest = tuple(other for other in objects if other != one)
+        for item in objects:
+            rest = tuple(other for other in objects if other != item)
             assert not is_right(sample, Scene(rest)), sample.text
 
 
@@ -80,7 +101,7 @@ def test_one_too_many_is_wrong_where_numbers_are_asked() -> None:
     """In counting alone."""
     for sample in load_shapes_tasks(10).samples:
         objects = parse_caption(sample.text or "").objects
-        free = next(cell for cell in range(CELLS) if cell not in {one.cell for one in objects})
+        free = next(cell for cell in range(CELLS) if cell not in {item.cell for item in objects})
         more = Scene((*objects, replace(objects[0], cell=free)))
         if sample.categories == ("counting",):
             assert not is_right(sample, more), sample.text
@@ -112,9 +133,9 @@ def test_prompts_ask_for_what_their_task_is_about() -> None:
     for sample in load_shapes_tasks(50).samples:
         prompt = parse_prompt(sample.metadata)
         assert (prompt.task,) == sample.categories
-        assert {one.name for one in prompt.include} <= set(SHAPES)
-        assert len({one.name for one in prompt.include}) == len(prompt.include)
-        colors = [one.color for one in prompt.include if one.color]
+        assert {item.name for item in prompt.include} <= set(SHAPES)
+        assert len({item.name for item in prompt.include}) == len(prompt.include)
+        colors = [item.color for item in prompt.include if item.color]
         colored = prompt.task in ("colors", "color_attr")
         assert len(set(colors)) == (len(prompt.include) if colored else 0)
         assert bool(prompt.exclude) is (prompt.task == "counting")
@@ -127,11 +148,11 @@ def test_numbers_and_relations_are_mixed() -> None:
     """Two to four objects and all four relations are about equally frequent."""
     dataset = load_shapes_tasks(300)
     prompts = [parse_prompt(sample.metadata) for sample in dataset.samples]
-    numbers = Counter(one.include[0].count for one in prompts if one.task == "counting")
+    numbers = Counter(item.include[0].count for item in prompts if item.task == "counting")
     places = Counter(
-        one.include[1].position.relation
-        for one in prompts
-        if one.task == "position" and one.include[1].position
+        item.include[1].position.relation
+        for item in prompts
+        if item.task == "position" and item.include[1].position
     )
     assert set(numbers) == {2, 3, 4}
     assert set(places) == set(RELATIONS)

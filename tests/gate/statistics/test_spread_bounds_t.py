@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics.spread_bounds import t_step, t_steps
-from pytest_cepbench.metrics.student_t import t_upper_quantile
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from tests.gate.statistics.build import Array, sample
 
 VALUES = st.lists(st.integers(-64, 64).map(float), min_size=3, max_size=40)

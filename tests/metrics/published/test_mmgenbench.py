@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.metrics.correlation import Method, correlation, mean_of_pairs
-from pytest_cepbench.metrics.human_ratings import Choice, alignment, alignment_by_pattern
-from pytest_cepbench.metrics.ranks import shared_ranks
-from pytest_cepbench.metrics.variability import spread_of
+from pytest_cepbench.metrics.correlation import Method, correlation, mean_of_pairs, shared_ranks
+from pytest_cepbench.metrics.human_ratings import Choice, alignment
+from pytest_cepbench.metrics.uncertainty import spread_of
 from tests.metrics.published.tables import load
 
 Array = npt.NDArray[np.float64]
@@ -25,9 +24,9 @@ SLACK = 6 * HALF  # of a deviation computed from the rounded mean, minimum and m
 
 def value_of(first: Array, second: Array, method: Method) -> float:
     """A coefficient that must be defined."""
-    found = correlation(first, second, method)
-    assert found is not None
-    return found.value
+    result = correlation(first, second, method)
+    assert result is not None
+    return result.value
 
 
 # Human alignment: C.4, Table 2 and C.7
@@ -37,21 +36,21 @@ DIFFERS: Choice = "B"
 
 
 @pytest.mark.parametrize(
-    ("pattern", "right", "wrong", "percent"),
+    ("right", "wrong", "percent"),
     [
-        ("Natural", 216, 23, 90.4),
-        ("Symbol", 159, 17, 90.3),
-        ("Technology", 125, 15, 89.3),
-        ("Artistic", 111, 16, 87.4),
-        ("Count", 99, 10, 90.8),
-        ("Motion", 109, 9, 92.4),
+        pytest.param(216, 23, 90.4, id="Natural"),
+        pytest.param(159, 17, 90.3, id="Symbol"),
+        pytest.param(125, 15, 89.3, id="Technology"),
+        pytest.param(111, 16, 87.4, id="Artistic"),
+        pytest.param(99, 10, 90.8, id="Count"),
+        pytest.param(109, 9, 92.4, id="Motion"),
     ],
 )
-def test_agreement_of_table_2(pattern: str, right: int, wrong: int, percent: float) -> None:
+def test_agreement_of_table_2(right: int, wrong: int, percent: float) -> None:
     """All six agreements are right votes among all votes of the pattern."""
     votes = [[AGREES] for _ in range(right)] + [[DIFFERS] for _ in range(wrong)]
-    found = alignment_by_pattern([AGREES] * len(votes), votes, [{pattern}] * len(votes))
-    assert round(100 * (found[pattern].votes.share or 0), 1) == percent
+    result = alignment([AGREES] * len(votes), votes)
+    assert round(100 * (result.votes.share or 0), 1) == percent
 
 
 @pytest.mark.parametrize(
@@ -61,9 +60,9 @@ def test_agreement_with_single_votes(items: int, voters: int, right: int, percen
     """88.27 % of nine votes on each of 1,000 pairs, and 92.1 % of three on photographs."""
     stream = [AGREES if i < right else DIFFERS for i in range(items * voters)]
     votes = [stream[i : i + voters] for i in range(0, len(stream), voters)]
-    found = alignment([AGREES] * items, votes)
-    assert (found.items, found.votes.total) == (items, items * voters)
-    assert round(100 * (found.votes.share or 0), 2) == percent
+    result = alignment([AGREES] * items, votes)
+    assert (result.items, result.votes.total) == (items, items * voters)
+    assert round(100 * (result.votes.share or 0), 2) == percent
 
 
 def test_agreement_with_majorities() -> None:
@@ -73,12 +72,12 @@ def test_agreement_with_majorities() -> None:
     paper divides by all 1,000 items, so here every item has one.
     """
     right = [9] * 344 + [8] * 556 + [4] * 100  # of nine votes on each item
-    votes = [[AGREES] * one + [DIFFERS] * (9 - one) for one in right]
-    found = alignment([AGREES] * 1000, votes)
-    assert (found.votes.right, found.votes.total) == (7944, 9000)
-    assert (found.majorities.right, found.majorities.total) == (900, 1000)
-    assert round(100 * (found.majorities.share or 0), 1) == 90.0
-    assert found.without_majority == 0
+    votes = [[AGREES] * count + [DIFFERS] * (9 - count) for count in right]
+    result = alignment([AGREES] * 1000, votes)
+    assert (result.votes.right, result.votes.total) == (7944, 9000)
+    assert (result.majorities.right, result.majorities.total) == (900, 1000)
+    assert round(100 * (result.majorities.share or 0), 1) == 90.0
+    assert result.without_majority == 0
 
 
 def test_agreement_with_majorities_and_single_votes_fit_each_other() -> None:
@@ -215,8 +214,8 @@ def test_kendall_was_computed_over_55_models(matrix: Matrix) -> None:
 
 def test_ranges_of_table_14() -> None:
     """Nine of ten are largest minus smallest; Eagle's .0599 is off by rounding of the two."""
-    found = TABLE_14.column("max") - TABLE_14.column("min") - TABLE_14.column("range")
-    assert np.round(found, 4).tolist() == [0.0001] + [0.0] * 9
+    result = TABLE_14.column("max") - TABLE_14.column("min") - TABLE_14.column("range")
+    assert np.round(result, 4).tolist() == [0.0001] + [0.0] * 9
 
 
 def test_deviations_of_table_14_are_those_of_a_sample() -> None:
@@ -282,8 +281,8 @@ def test_the_middle_band_is_the_test_set_of_table_3() -> None:
 @pytest.mark.parametrize(("score", "rho"), [("sim", 0.9975), ("fid", 0.9970)])
 def test_rank_correlation_of_seeds(score: str, rho: float) -> None:
     """What C.9 calls the correlation across seeds is that of Table 1 with the means of Table 6."""
-    found = value_of(TABLE_1.column(f"test_{score}"), TABLE_6.column(f"{score}_mean"), "spearman")
-    assert found == pytest.approx(rho, abs=HALF + 1e-9)
+    result = value_of(TABLE_1.column(f"test_{score}"), TABLE_6.column(f"{score}_mean"), "spearman")
+    assert result == pytest.approx(rho, abs=HALF + 1e-9)
 
 
 def test_largest_difference_between_table_1_and_the_means_over_seeds() -> None:

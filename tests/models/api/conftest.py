@@ -19,8 +19,8 @@ Load = Callable[..., Any]
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
     """A server that answers well until it is told otherwise."""
-    with serving() as one:
-        yield one
+    with serving() as fake:
+        yield fake
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,7 @@ def document(value: Any, status: int = 200, *, after: float = 0.0, **headers: st
     return Answer(json.dumps(value).encode(), status, named, after=after)
 
 
-def said(content: Any = "a red circle", *, ended: str = "stop", **more: Any) -> Answer:
+def chat_answer(content: Any = "a red circle", *, ended: str = "stop", **more: Any) -> Answer:
     """A chat completion; more: of the message."""
     message = {"role": "assistant", "content": content, **more}
     return document(
@@ -103,7 +103,7 @@ def web_page(status: int = 200) -> Answer:
 
 
 def _usual(seen: Seen) -> Answer:
-    return drawn() if seen.path.endswith("/images/generations") else said()
+    return drawn() if seen.path.endswith("/images/generations") else chat_answer()
 
 
 class FakeServer:
@@ -142,8 +142,8 @@ class FakeServer:
 
         def answer(seen: Seen) -> Answer:
             with self._lock:
-                one = left.pop(0) if len(left) > 1 else left[0]
-            return one if isinstance(one, Answer) else one(seen)
+                next_answer = left.pop(0) if len(left) > 1 else left[0]
+            return next_answer if isinstance(next_answer, Answer) else next_answer(seen)
 
         self.answer = answer
 

@@ -13,7 +13,7 @@ from pytest_cepbench.chains.validation import admit_image
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Usage
 from tests.models.api.conftest import Load
-from tests.models.api.fake_server import FakeServer, document, drawn, fault, said
+from tests.models.api.fake_server import FakeServer, chat_answer, document, drawn, fault
 
 
 def test_a_request_says_text_seed_and_settings(server: FakeServer, load: Load) -> None:
@@ -65,7 +65,7 @@ def test_what_is_no_image_is_a_failure(server: FakeServer, load: Load) -> None:
 def test_an_answer_without_an_image_is_asked_for_again(server: FakeServer, load: Load) -> None:
     """Lists of nothing, and of something else."""
     odd = [{"data": []}, {"data": [None]}, {"data": [{"b64_json": 3}]}, {"data": "x"}, []]
-    server.in_turn(*map(document, odd), said(), drawn())
+    server.in_turn(*map(document, odd), chat_answer(), drawn())
 
     (reply,) = load("generator").generate(["a"], [0])
 
@@ -97,8 +97,8 @@ def test_what_is_drawn_otherwise_than_asked_is_recorded(server: FakeServer, load
 
     replies = load("generator", "size=16x16&concurrency=1").generate(["a", "b"], [7, 8])
 
-    told = [reply.provenance["not honoured"] for reply in replies]
-    assert told == ["seed, size 8x8 instead of 16x16"] * 2
+    result = [reply.provenance["not honoured"] for reply in replies]
+    assert result == ["seed, size 8x8 instead of 16x16"] * 2
     remarks = " ".join(sorted({remark for reply in replies for remark in reply.remarks}))
     assert "does not take seed" in remarks
     assert "gave size 8x8 instead of 16x16" in remarks

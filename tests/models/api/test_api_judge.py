@@ -15,7 +15,7 @@ from pytest_cepbench.models.api.roles import read_winner
 from pytest_cepbench.models.protocols import Battle, BoundRole, Judge
 from pytest_cepbench.store import Store
 from tests.models.api.conftest import Load
-from tests.models.api.fake_server import FakeServer, said
+from tests.models.api.fake_server import FakeServer, chat_answer
 from tests.models.binding import bind_text
 
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
@@ -45,14 +45,14 @@ BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
 )
 def test_an_answer_counts_where_it_names_one_verdict(text: str, winner: str | None) -> None:
     """No coin is tossed, and a stray letter is no verdict: an answer that names none is a failure."""
-    found = read_winner(text)
+    result = read_winner(text)
 
-    assert (found.kind if isinstance(found, Failure) else found) == (winner or "no-verdict")
+    assert (result.kind if isinstance(result, Failure) else result) == (winner or "no-verdict")
 
 
 def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Load) -> None:
     """Every text and image, in the order of reading, under its heading; first is A, second B."""
-    server.answer = lambda _: said("B is better")
+    server.answer = lambda _: chat_answer("B is better")
 
     (reply,) = load("judge").judge([BATTLE], [0])
 
@@ -70,7 +70,7 @@ def test_a_verdict_is_stored_under_everything_it_depends_on(
     server: FakeServer, tmp_path: Path
 ) -> None:
     """Equal battles are judged once; other pieces, another order, another judge are asked anew."""
-    server.answer = lambda _: said("Tie (A is better)")
+    server.answer = lambda _: chat_answer("Tie (A is better)")
     swapped = Battle(BATTLE.question, BATTLE.second, BATTLE.first)
     moved = Battle(["draw a circle", "here:"], [RED], BATTLE.second)
 
@@ -92,13 +92,13 @@ def test_an_answer_without_a_verdict_is_stored_as_what_it_is(
     server: FakeServer, tmp_path: Path
 ) -> None:
     """It would be given again; a battle that nobody answers is asked again."""
-    server.answer = lambda _: said("I like both")
+    server.answer = lambda _: chat_answer("I like both")
 
     with Store(tmp_path / "store") as store:
         for _ in range(2):
-            (found,) = RoleRunner(bind_text(server.spec(), "judge"), store).judge([BATTLE], [0])
-            assert isinstance(found, Failure)
-            assert found.kind == "no-verdict"
+            (result,) = RoleRunner(bind_text(server.spec(), "judge"), store).judge([BATTLE], [0])
+            assert isinstance(result, Failure)
+            assert result.kind == "no-verdict"
     assert len(server.seen) == 1
 
 
@@ -107,7 +107,7 @@ class Longest:
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
         """One verdict for each battle."""
-        return ["A" if len(one.first) > len(one.second) else "draw" for one in battles]
+        return ["A" if len(verdict.first) > len(verdict.second) else "draw" for verdict in battles]
 
 
 def test_a_judge_of_ones_own_is_held_to_the_four_verdicts(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from tests.models.api.fake_server import (
     Answer,
     FakeServer,
     Seen,
+    chat_answer,
     document,
     drawn,
     fault,
-    said,
     web_page,
 )
 
@@ -75,7 +75,7 @@ def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load
 
     def answer(seen: Seen) -> Answer:
         shade = _shade(seen)
-        return replace(said(f"shade {shade}", tool_calls=None), after=0.05)
+        return replace(chat_answer(f"shade {shade}", tool_calls=None), after=0.2)
 
     server.answer = answer
     model = load("describer", "concurrency=4&price_in=3&price_out=15")
@@ -107,7 +107,7 @@ AGAIN = {
     "choices of another kind": document({"choices": {"0": 1}}),
     "a choice of another kind": document({"choices": [7]}),
     "no message": document({"choices": [{"message": None}]}),
-    "content of another kind": said(7),
+    "content of another kind": chat_answer(7),
     "an error with 200": document({"error": {"message": "overloaded", "code": 502}}),
 }
 
@@ -115,19 +115,23 @@ AGAIN = {
 def test_what_may_pass_is_asked_again(server: FakeServer, load: Load) -> None:
     """Overload, cut lines and bodies that are not what was asked for cost a retry, not a sample."""
     model = load("describer", "concurrency=1")
-    in_turn = [answer for first in AGAIN.values() for answer in (first, said("a blue square"))]
-    server.in_turn(said(), *in_turn)
+    in_turn = [
+        answer for first in AGAIN.values() for answer in (first, chat_answer("a blue square"))
+    ]
+    server.in_turn(chat_answer(), *in_turn)
     describe(model)
 
-    found = {name: describe(model)[0] for name in AGAIN}
+    result = {name: describe(model)[0] for name in AGAIN}
 
-    assert {reply.value for reply in found.values()} == {"a blue square"}
-    assert {name: reply.usage.retries for name, reply in found.items()} == dict.fromkeys(AGAIN, 1)
+    assert {reply.value for reply in result.values()} == {"a blue square"}
+    assert {name: reply.usage.retries for name, reply in result.items()} == dict.fromkeys(AGAIN, 1)
 
 
 def test_a_slow_answer_is_given_up_and_asked_for_again(server: FakeServer, load: Load) -> None:
     """timeout= is the whole time of a request, however slowly the bytes come."""
-    server.in_turn(document({}, after=0.6), replace(said(), drip=0.02), said("in time"))
+    server.in_turn(
+        document({}, after=0.6), replace(chat_answer(), drip=0.02), chat_answer("in time")
+    )
 
     (reply,) = describe(load("describer", "timeout=0.2"))
 
@@ -141,7 +145,7 @@ def test_one_sample_that_is_never_answered_is_a_passing_failure(
     """It is counted, with the last fault in words, and not stored: the next run asks again."""
 
     def answer(seen: Seen) -> Answer:
-        return fault(500, "GPU on fire") if _shade(seen) == 1 else said()
+        return fault(500, "GPU on fire") if _shade(seen) == 1 else chat_answer()
 
     server.answer = answer
 
@@ -175,7 +179,7 @@ def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer, load: Loa
             describe(model)
         assert len(server.seen) == expected
 
-    server.in_turn(said(), fault(503), said())
+    server.in_turn(chat_answer(), fault(503), chat_answer())
     assert describe(model)[0].value == "a red circle"
     assert describe(model)[0].usage.retries == 1
 
@@ -189,8 +193,8 @@ def test_waiting_ends_where_patience_ends(server: FakeServer, load: Load) -> Non
 
 
 REFUSALS = {
-    "finish_reason": said("I", ended="content_filter"),
-    "a refusal": said(None, refusal="I cannot help with that"),
+    "finish_reason": chat_answer("I", ended="content_filter"),
+    "a refusal": chat_answer(None, refusal="I cannot help with that"),
     "policy": fault(400, "flagged", code="content_policy_violation"),
     "Azure": fault(400, "filtered", code="content_filter"),
     "moderation": fault(403, "blocked", code="moderation_blocked"),
@@ -201,7 +205,7 @@ REFUSALS = {
 def test_a_refused_content_is_a_failure_of_its_own_kind(server: FakeServer, load: Load) -> None:
     """It would be refused again, so it is not asked again and is stored."""
     model = load("describer", "concurrency=1")
-    server.in_turn(*REFUSALS.values(), said())
+    server.in_turn(*REFUSALS.values(), chat_answer())
 
     replies = describe(model, len(REFUSALS))
 
@@ -211,14 +215,16 @@ def test_a_refused_content_is_a_failure_of_its_own_kind(server: FakeServer, load
 
 def test_an_empty_message_is_an_empty_text(server: FakeServer, load: Load) -> None:
     """What that amounts to is said where texts are admitted, as for every describer."""
-    server.in_turn(said(None), said(""), said([]))
+    server.in_turn(chat_answer(None), chat_answer(""), chat_answer([]))
 
     assert [reply.value for reply in describe(load("describer"), 3)] == ["", "", ""]
 
 
 def test_text_in_parts_is_put_together(server: FakeServer, load: Load) -> None:
     """Some servers answer in the form of messages."""
-    server.answer = lambda _: said([{"type": "text", "text": "a red"}, {"text": " circle"}, 7])
+    server.answer = lambda _: chat_answer(
+        [{"type": "text", "text": "a red"}, {"text": " circle"}, 7]
+    )
 
     assert describe(load("describer"))[0].value == "a red circle"
 
@@ -230,7 +236,7 @@ def test_a_wrong_request_is_said_and_not_repeated(server: FakeServer, load: Load
     with pytest.raises(ModelError, match="400: image too large"):
         describe(model)
 
-    server.in_turn(said(), fault(413, "image too large"))
+    server.in_turn(chat_answer(), fault(413, "image too large"))
     well, ill = describe(model, 2) if server.most else []
 
     assert sorted([well.passing, ill.passing]) == [False, True]
@@ -255,7 +261,7 @@ def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
     server: FakeServer, load: Load, refusal: Answer
 ) -> None:
     """Greedy was asked for and is not to be had: every result and the run's remarks say so."""
-    server.answer = lambda seen: refusal if "temperature" in seen.body else said()
+    server.answer = lambda seen: refusal if "temperature" in seen.body else chat_answer()
     model = load("describer", "concurrency=1")
 
     replies = describe(model, 3)
@@ -272,7 +278,7 @@ def test_max_tokens_goes_by_its_newer_name(server: FakeServer, load: Load) -> No
     server.answer = lambda seen: (
         fault(400, wrong, "unsupported_parameter", "max_tokens")
         if "max_tokens" in seen.body
-        else said()
+        else chat_answer()
     )
 
     replies = describe(load("describer", "max_tokens=7"), 3)
@@ -293,7 +299,7 @@ def test_a_value_out_of_range_is_not_taken_for_an_unknown_parameter(
 
 def test_cut_answers_are_counted_for_people(server: FakeServer, load: Load) -> None:
     """They are texts like others; how many there are is said now and then, not for each."""
-    server.answer = lambda _: said("a red", ended="length")
+    server.answer = lambda _: chat_answer("a red", ended="length")
 
     replies = describe(load("describer"), 12)
 
@@ -305,7 +311,7 @@ def test_cut_answers_are_counted_for_people(server: FakeServer, load: Load) -> N
 def test_another_model_behind_the_same_name_is_noticed(server: FakeServer, load: Load) -> None:
     """What the server reports is kept with each result; where it changes, a remark says so once."""
     other = {"model": "tiny-2027", "choices": [{"message": {"content": "x"}}]}
-    server.in_turn(said(), document(other))
+    server.in_turn(chat_answer(), document(other))
     model = load("describer", "concurrency=1")
 
     replies = describe(model, 4)

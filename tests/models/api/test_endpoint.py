@@ -11,9 +11,9 @@ from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import (
     Answer,
     FakeServer,
+    chat_answer,
     document,
     fault,
-    said,
     serving,
     web_page,
 )
@@ -40,11 +40,11 @@ def _error(spec: str, role: RoleName = "describer", *, ask: bool = True) -> str:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://nowhere.invalid/v1"])
 def test_an_address_without_a_server(url: str) -> None:
     """Refused connections and unknown hosts are told when the model is loaded."""
-    said = _error(f"openai:tiny?base_url={url}&revision=1", ask=False)
+    message = _error(f"openai:tiny?base_url={url}&revision=1", ask=False)
 
-    assert f"no server answers at {url}" in said
-    assert "base_url=" in said
-    assert "OPENAI_BASE_URL" in said
+    assert f"no server answers at {url}" in message
+    assert "base_url=" in message
+    assert "OPENAI_BASE_URL" in message
 
 
 def test_the_address_of_a_web_site(server: FakeServer) -> None:
@@ -57,9 +57,9 @@ def test_the_address_of_a_web_site(server: FakeServer) -> None:
     assert "a web page (Welcome to nginx!)" in _error(server.spec())
 
     server.answer = lambda _: web_page(404)
-    said = _error(server.spec())
-    assert "has no such interface (404: a web page" in said
-    assert "base_url=" in said
+    message = _error(server.spec())
+    assert "has no such interface (404: a web page" in message
+    assert "base_url=" in message
 
 
 def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("OPENAI_BASE_URL", "localhost:8000/v1", "is no address of a server"),
         ("OPENAI_BASE_URL", f"http://me:{KEY}@host:port/v1", "is no address of a server"),
@@ -81,15 +81,15 @@ def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_environment_that_holds_something_else(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
 ) -> None:
     """A missing scheme, a pasted quote: told by the variable's name, without its value."""
     monkeypatch.setenv(name, value)
 
-    said = _error("openai:m?revision=1", ask=False)
+    message = _error("openai:m?revision=1", ask=False)
 
-    assert told in said
-    assert KEY not in said
+    assert expected in message
+    assert KEY not in message
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -102,11 +102,11 @@ def test_a_key_that_is_refused_or_has_expired(
     server.models = fault(status, echo)
     server.answer = lambda _: fault(status, echo)
 
-    said = _error(server.spec(), ask=status == 403)
+    message = _error(server.spec(), ask=status == 403)
 
-    assert "Correct OPENAI_API_KEY" in said
-    assert "secret" not in said
-    assert KEY[-4:] not in said
+    assert "Correct OPENAI_API_KEY" in message
+    assert "secret" not in message
+    assert KEY[-4:] not in message
 
 
 def test_a_server_that_wants_a_key(server: FakeServer) -> None:
@@ -127,10 +127,10 @@ def test_a_key_whose_quota_is_used_up(server: FakeServer) -> None:
 def test_a_model_that_the_server_does_not_know(server: FakeServer) -> None:
     """The nearest name and the others are named; transformers' server says it with 400."""
     server.answer = lambda _: fault(404, "The model 'tinny' does not exist", "model_not_found")
-    said = _error(server.spec(model="tinny"))
-    assert "does not know this model" in said
-    assert "Did you mean 'tiny'? It lists tiny, large." in said
-    assert "--describer (or --model)" in said
+    message = _error(server.spec(model="tinny"))
+    assert "does not know this model" in message
+    assert "Did you mean 'tiny'? It lists tiny, large." in message
+    assert "--describer (or --model)" in message
 
     server.answer = lambda _: document({"detail": "Server is pinned to 'tiny'"}, 400)
     assert "Did you mean 'tiny'?" in _error(server.spec(model="tinny"))
@@ -159,7 +159,7 @@ def test_a_list_that_lacks_the_model_stops_nothing(
 def test_one_fatal_answer_ends_the_whole_batch(server: FakeServer, load: Load) -> None:
     """A key that expires on the way fails every request that is still to come: none of them is sent."""
     model = load("describer", "concurrency=2")
-    server.in_turn(said(), fault(401, "expired"))
+    server.in_turn(chat_answer(), fault(401, "expired"))
 
     with pytest.raises(ModelError, match="refuses the key"):
         describe(model, 64)
@@ -178,14 +178,14 @@ def test_a_server_that_points_elsewhere_is_not_followed(
         server.models = Answer(b"", status, {"location": pointed})
         server.answer = lambda _: Answer(b"", status, {"location": pointed})
 
-        said = _error(server.spec())
+        message = _error(server.spec())
 
         assert other.seen == []
-        assert f"points to http://{at.partition('/')[0]} ({status})" in said
+        assert f"points to http://{at.partition('/')[0]} ({status})" in message
     assert len(server.seen) == 1
-    assert "redirects are not followed" in said
-    assert "base_url=" in said
-    assert KEY not in said
+    assert "redirects are not followed" in message
+    assert "base_url=" in message
+    assert KEY not in message
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_where_a_server_points_is_said_as_far_as_it_is_safe(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.answer = lambda _: Answer(b"", 307, {"location": pointed.encode().decode("latin-1")})
 
-    said = _error(server.spec())
+    message = _error(server.spec())
 
-    assert f"points to {place}" in said
-    assert KEY not in said
-    assert said.isprintable()
+    assert f"points to {place}" in message
+    assert KEY not in message
+    assert message.isprintable()
 
 
 def test_a_list_of_models_that_is_elsewhere_stops_nothing(server: FakeServer, load: Load) -> None:

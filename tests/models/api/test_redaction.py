@@ -18,7 +18,7 @@ from pytest_cepbench.models.api.endpoint import ServerParams, find_endpoint
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
 from pytest_cepbench.models.protocols import Battle
 from tests.models.api.conftest import Load, describe
-from tests.models.api.fake_server import Answer, FakeServer, document, fault, said
+from tests.models.api.fake_server import Answer, FakeServer, chat_answer, document, fault
 from tests.models.binding import bind_text
 
 KEY = "0123456789-team-key"
@@ -82,11 +82,11 @@ def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: s
     repeated = FORMS[form](key)
     # Letters of base64 right before or behind may hold a bit of the key, and go with it.
     text = f"{before}\n{repeated}\n{after}"
-    found = Secret(key).remove_from(text)
-    assert "[key]" in found
-    assert repeated not in found
-    assert found.replace("\n", "").startswith(before.replace("\n", ""))
-    assert found.replace("\n", "").endswith(after.replace("\n", ""))
+    redacted = Secret(key).remove_from(text)
+    assert "[key]" in redacted
+    assert repeated not in redacted
+    assert redacted.replace("\n", "").startswith(before.replace("\n", ""))
+    assert redacted.replace("\n", "").endswith(after.replace("\n", ""))
 
 
 @given(
@@ -101,10 +101,10 @@ def test_a_key_is_found_inside_what_was_encoded(
 ) -> None:
     """At any place in groups of three bytes, in both alphabets: nothing that is left decodes to it."""
     encoded = (urlsafe_b64encode if for_urls else b64encode)(before + key.encode() + after).decode()
-    found = Secret(key).remove_from(f"got {encoded if padded else encoded.rstrip('=')} from you")
-    assert found.startswith("got ")
-    assert found.endswith(" from you")
-    left = found.removeprefix("got ").removesuffix(" from you").split("[key]")
+    redacted = Secret(key).remove_from(f"got {encoded if padded else encoded.rstrip('=')} from you")
+    assert redacted.startswith("got ")
+    assert redacted.endswith(" from you")
+    left = redacted.removeprefix("got ").removesuffix(" from you").split("[key]")
     assert len(left) >= 2
     # What is left is of the bytes around it, but for the bits of one letter.
     assert len(left[0]) <= len(b64encode(before))
@@ -117,9 +117,9 @@ def test_a_long_key_is_found_over_line_ends_and_gaps(gap: str) -> None:
     text = f"no such key: {gap.join(KEY)}!"
     assert Secret(KEY).remove_from(text) == "no such key: [key]!"
     encoded = b64encode(f"Bearer {KEY}".encode()).decode()
-    found = Secret(KEY).remove_from(gap.join((encoded[:12], encoded[12:])))
-    assert found.endswith("[key]")
-    assert encoded[16:24] not in found
+    redacted = Secret(KEY).remove_from(gap.join((encoded[:12], encoded[12:])))
+    assert redacted.endswith("[key]")
+    assert encoded[16:24] not in redacted
 
 
 @pytest.mark.parametrize("key", ["EMPTY", "none", "a", "", "1234567"])
@@ -186,7 +186,7 @@ def test_a_server_that_answers_with_the_key_puts_it_into_no_result(
 ) -> None:
     """Texts are stored and drawn by others; the key is sent to the server that it is for, and no further."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    server.answer = lambda seen: said(f"a sign: {seen.headers['authorization']}")
+    server.answer = lambda seen: chat_answer(f"a sign: {seen.headers['authorization']}")
 
     (reply,) = describe(load("describer"))
 
@@ -203,7 +203,7 @@ def test_faults_that_repeat_the_key_are_told_without_it(
     server.in_turn(
         unknown,
         document({"choices": [{"message": {"content": "x"}}], "model": KEY}),
-        said(None, refusal=f"not for {KEY}"),
+        chat_answer(None, refusal=f"not for {KEY}"),
         fault(400, f"bad {KEY}"),
         fault(500, f"no {KEY}"),
     )
@@ -233,7 +233,7 @@ def test_password_and_query_of_an_address_are_secrets_too(
     """A server that repeats them puts them into no result."""
     url = server.url.replace("//", "//team:a%20pass-word@") + "?token=query-token-1"
     monkeypatch.setenv("OPENAI_BASE_URL", url)
-    server.answer = lambda _: said("a pass-word, query-token-1 and team")
+    server.answer = lambda _: chat_answer("a pass-word, query-token-1 and team")
 
     (reply,) = describe(bind_text("openai:tiny?revision=1", "describer").load())
 
@@ -245,9 +245,9 @@ def test_a_key_that_is_cut_does_not_stay_in_part(
 ) -> None:
     """Words are shortened when the key is out of them, wherever in them it is."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    refusal = said(None, refusal="x" * 295 + KEY)
+    refusal = chat_answer(None, refusal="x" * 295 + KEY)
     page = Answer(b" " * 3990 + KEY.encode(), 400)
-    server.in_turn(refusal, page, said("x" * 195 + KEY))
+    server.in_turn(refusal, page, chat_answer("x" * 195 + KEY))
 
     replies = describe(load("describer", "concurrency=1&retries=0"), 2)
     verdict = load("judge").judge([Battle(["q"], ["a"], ["b"])], [0])
@@ -264,7 +264,7 @@ def test_libraries_log_no_key(
     """Headers, reasons and exceptions are logged as the server sent them, but for the key."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     echo = {"x-echo": KEY, "x-coded": b64encode(f"key {KEY}".encode()).decode()}
-    body = said().body
+    body = chat_answer().body
     server.in_turn(Answer(body, 200, echo), Answer(b"{}", 400, echo))
     caplog.set_level(logging.DEBUG)
 

@@ -86,12 +86,12 @@ def test_a_served_checkpoint_says_what_it_says_here(
         runners = {
             name: RoleRunner(bind_text(spec, "describer"), store) for name, spec in specs.items()
         }
-        found = {name: captions(runner) for name, runner in runners.items()}
+        reply = {name: captions(runner) for name, runner in runners.items()}
         again = RoleRunner(bind_text(specs["served"], "describer"), store)
-        assert captions(again) == found["served"]
+        assert captions(again) == reply["served"]
 
-    assert found["served"] == found["here"]
-    assert len(set(map(str, found["here"]))) > 1
+    assert reply["served"] == reply["here"]
+    assert len(set(map(str, reply["here"]))) > 1
     usage = runners["served"].tally.usage
     # Its list of models fails without a hub's cache, and the line that said so may be cut: one retry.
     assert usage.requests - usage.retries == len(images)

@@ -11,7 +11,7 @@ pytest.importorskip("openai")
 import pytest_cepbench.evaluation.ray_engine  # noqa: F401 - see above
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.models.rule_based import ShapesDescriber
-from tests.models.api.fake_server import Answer, Seen, said, serving
+from tests.models.api.fake_server import Answer, Seen, chat_answer, serving
 from tests.plugin.project import SHAPES, Project
 
 Arguments = tuple[str, ...]
@@ -35,7 +35,7 @@ def test_a_unified_model_has_one_pool(photos: Project, on_cluster: Arguments) ->
 
 
 def _describe(seen: Seen) -> Answer:
-    return said(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
+    return chat_answer(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.metrics.drift_rate import fit_drift_rate
-from pytest_cepbench.metrics.jackknife import blocks_of, pseudo_values
+from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
+from pytest_cepbench.metrics.uncertainty import blocks_of, pseudo_values
 from pytest_cepbench.store import Store
 from tests.suites.world import Staged, stage
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cepbench.chains import Modality, load_link
 from pytest_cepbench.errors import MeasurementError, SuiteError
-from pytest_cepbench.metrics.drift_rate import fit_drift_rate
+from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.measures.mapping_drift import MAPPINGS

@@ -24,8 +24,8 @@ from pytest_cepbench.gate import (
     record_of,
 )
 from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
-from pytest_cepbench.metrics.jackknife import blocks_of, pseudo_values
 from pytest_cepbench.metrics.kernel_distance import kernel_distance
+from pytest_cepbench.metrics.uncertainty import blocks_of, pseudo_values
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.measures import feature_sets

@@ -1,14 +1,84 @@
-"""The delete-block jackknife: scores for the parts of a number that only a whole set has."""
+"""How sure a number is: Student's t, spread over repeated runs, and the delete-block jackknife."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import fsum, sqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import digest_text
+
+
+def t_quantile(confidence: float, degrees: int) -> float:
+    """The t that a Student variable stays within, on both sides, with the given probability.
+
+    confidence: in (0, 1).
+    degrees: degrees of freedom, at least 1.
+    Returns t > 0 with P(|T| <= t) = confidence.
+    Raises ValueError for other numbers.
+    """
+    if not 0 < confidence < 1 or degrees < 1:
+        msg = f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
+        raise ValueError(msg)
+    return t_upper_quantile((1 - confidence) / 2, degrees)
+
+
+@lru_cache(maxsize=4096)
+def t_upper_quantile(alpha: float, degrees: int) -> float:
+    """The t that a Student variable exceeds, on one side, with probability alpha.
+
+    alpha: in (0, 0.5].
+    degrees: degrees of freedom, at least 1.
+    Returns t >= 0 with P(T > t) = alpha.
+    Raises ValueError for other numbers.
+    """
+    if not 0 < alpha <= 0.5 or degrees < 1:
+        msg = f"expected alpha in (0, 0.5] and degrees >= 1, got {alpha} and {degrees}"
+        raise ValueError(msg)
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(degrees, alpha)) if alpha < 0.5 else 0.0
+
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class ModelVariability:
+    """One model over its runs: mean, standard deviation, smallest, largest and their difference."""
+
+    runs: int
+    mean: float
+    std: float
+    low: float
+    high: float
+    range: float
+
+
+def spread_of(scores: FloatArray) -> ModelVariability:
+    """Spread of one model's scores over at least two runs.
+
+    scores: (runs,), finite. std is that of a sample (divided by runs - 1): of MMGenBench's Table
+    14, three rows have a larger deviation than any four numbers with their mean, minimum and
+    maximum could have if it were divided by the number of runs.
+    Source: MMGenBench, Tables 6 and 14.
+    Raises ValueError for fewer runs or a score not finite.
+    """
+    runs = np.asarray(scores, dtype=np.float64)
+    if runs.ndim != 1 or len(runs) < 2 or not np.isfinite(runs).all():
+        msg = f"expected (runs,) finite scores of at least 2 runs, got {runs.tolist()}"
+        raise ValueError(msg)
+    values = runs.tolist()
+    mean = fsum(values) / len(values)
+    std = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    low, high = min(values), max(values)
+    return ModelVariability(len(values), mean, std, low, high, high - low)
+
 
 BLOCKS = 10
 """Most blocks that a set is cut into: leaving out a tenth, ten times, is affordable for FID."""

@@ -1,8 +1,10 @@
-"""Delete-block jackknife: pseudo-values against their closed forms, blocks by name alone."""
+"""Student's t against exact fractions, spread over runs, and the delete-block jackknife."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
+from math import isclose, pi, sqrt, tan
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,62 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.jackknife import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+from pytest_cepbench.metrics.uncertainty import (
+    BLOCKS,
+    FEWEST_UNITS,
+    blocks_of,
+    pseudo_values,
+    spread_of,
+    t_quantile,
+    t_upper_quantile,
+)
+
+
+def test_half_of_the_error_on_either_side() -> None:
+    """Zero is exceeded half of the time, exactly, and a two-sided quantile is a one-sided one."""
+    assert t_upper_quantile(0.5, 7) == 0.0
+    assert t_quantile(0.95, 7) == t_upper_quantile((1 - 0.95) / 2, 7)
+
+
+@given(st.floats(0.01, 0.9999))
+def test_one_and_two_degrees_have_closed_forms(confidence: float) -> None:
+    """The Cauchy distribution, and the one degree more that is algebraic."""
+    assert isclose(t_quantile(confidence, 1), tan(confidence * pi / 2), rel_tol=1e-8)
+    two = sqrt(2 * confidence**2 / (1 - confidence**2))
+    assert isclose(t_quantile(confidence, 2), two, rel_tol=1e-8)
+
+
+@pytest.mark.parametrize(("confidence", "degrees"), [(0.0, 3), (1.0, 3), (95.0, 3), (0.95, 0)])
+def test_other_numbers_are_refused(confidence: float, degrees: int) -> None:
+    """A percentage for a probability, or no degree of freedom."""
+    with pytest.raises(ValueError, match="expected a confidence in"):
+        t_quantile(confidence, degrees)
+
+
+@pytest.mark.parametrize(("alpha", "degrees"), [(0.0, 3), (0.6, 3), (float("nan"), 3), (0.05, 0)])
+def test_other_errors_are_refused(alpha: float, degrees: int) -> None:
+    """The error of one side is at most half."""
+    with pytest.raises(ValueError, match="expected alpha in"):
+        t_upper_quantile(alpha, degrees)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=8))
+def test_a_spread_is_that_of_a_sample(scores: list[float]) -> None:
+    """Mean, deviation by n - 1, smallest, largest and their difference."""
+    spread = spread_of(np.array(scores))
+    assert spread.runs == len(scores)
+    assert spread.mean == pytest.approx(statistics.fmean(scores), abs=1e-12)
+    assert spread.std == pytest.approx(statistics.stdev(scores), abs=1e-9)
+    assert (spread.low, spread.high) == (min(scores), max(scores))
+    assert spread.range == max(scores) - min(scores)
+
+
+@pytest.mark.parametrize("runs", [[0.5], [], [0.5, float("nan")]])
+def test_one_run_has_no_spread(runs: list[float]) -> None:
+    """Nor has a run that failed: it must be left out by name."""
+    with pytest.raises(ValueError, match="at least 2 runs"):
+        spread_of(np.array(runs))
+
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), max_size=4), max_size=60)
 SCORES = st.lists(st.integers(-64, 64).map(lambda i: i / 64), min_size=2, max_size=12)

@@ -1,8 +1,4 @@
-"""Tables in text files (CSV, TSV): rows one at a time, every cell with its place in the file.
-
-Quoting as spreadsheets and pandas write it (RFC 4180): a field that begins with a quote ends at the
-next single quote and may hold delimiters, line ends and doubled quotes.
-"""
+"""Text files of data sets: JSON, JSON Lines, CSV and TSV, with errors that name file, row and field."""
 
 from __future__ import annotations
 
@@ -10,10 +6,63 @@ import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NoReturn, Self
+from typing import Any, BinaryIO, NoReturn, Self
 
 from pytest_cepbench.errors import DatasetError, unknown_name
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.files import open_regular, parse_json, read_regular
+
+MOST_BYTES = 2**30
+"""Of a JSON file, which is read as a whole: the published ones are a hundredth of it."""
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file. Raises DatasetError when it cannot be read or names a key twice."""
+    return _parse(_read(path), str(path))
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each line's place ("FILE, line 3") and object; blank lines are passed over.
+
+    Raises DatasetError when the file cannot be read or a line is no object.
+    """
+    for number, line in enumerate(_read(path).split("\n"), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            value = _parse(line, place)
+            if not isinstance(value, dict):
+                msg = f"{place}: an object is expected, got {type(value).__name__}"
+                raise DatasetError(msg)
+            yield place, value
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, MOST_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        msg = f"file {str(path)!r} cannot be read: {error.strerror}"
+        raise DatasetError(msg) from error
+    except UnicodeDecodeError as error:
+        msg = f"file {str(path)!r} is not UTF-8 at byte {error.start}: save it as UTF-8"
+        raise DatasetError(msg) from error
+
+
+def _parse(text: str, place: str) -> Any:
+    try:
+        return parse_json(text, _no_key_twice)
+    except ValueError as error:
+        msg = f"{place}: not JSON: {error}"
+        raise DatasetError(msg) from error
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        msg = f"key {twice!r} is there twice"
+        raise ValueError(msg)
+    return entries
+
 
 ENCODINGS = ("utf-8", "latin-1")
 """Encodings that can be asked for; UTF-8 may begin with a byte order mark."""

@@ -1,4 +1,4 @@
-"""Alignment with people: the margin exactly, votes, majorities and patterns."""
+"""Alignment with people: the margin exactly, votes and majorities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pytest_cepbench.metrics.human_ratings import (
     Choice,
     HumanAgreement,
     alignment,
-    alignment_by_pattern,
     majority_choice,
     predicted_choice,
 )
@@ -89,49 +88,31 @@ def test_a_majority_is_more_than_half(votes: str, majority: str | None) -> None:
 
 
 ITEMS = st.lists(
-    st.tuples(
-        CHOICES,
-        st.lists(CHOICES, min_size=1, max_size=9),
-        st.frozensets(st.sampled_from(["Natural", "Symbol", "Count"])),
-    ),
+    st.tuples(CHOICES, st.lists(CHOICES, min_size=1, max_size=9)),
     max_size=8,
 )
 
 
 @given(ITEMS)
 def test_agreement_is_counted_vote_by_vote_and_item_by_item(
-    items: list[tuple[Choice, list[Choice], frozenset[str]]],
+    items: list[tuple[Choice, list[Choice]]],
 ) -> None:
     """Items without a majority are counted, and are not in the agreement with majorities."""
-    found = alignment([item[0] for item in items], [item[1] for item in items])
+    agreement = alignment([item[0] for item in items], [item[1] for item in items])
 
-    right = sum(Counter(votes)[choice] for choice, votes, _ in items)
-    assert found.items == len(items)
-    assert found.votes == HumanAgreement(right, sum(len(votes) for _, votes, _ in items))
-    halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes, _ in items]
-    assert found.majorities.right == sum(halves)
-    assert found.majorities.total + found.without_majority == len(items)
-
-
-@given(ITEMS)
-def test_an_item_counts_in_each_of_its_patterns(
-    items: list[tuple[Choice, list[Choice], frozenset[str]]],
-) -> None:
-    """A pattern's alignment is that of the items that have it; no other pattern is named."""
-    predictions, votes = [item[0] for item in items], [item[1] for item in items]
-    found = alignment_by_pattern(predictions, votes, [item[2] for item in items])
-
-    assert list(found) == sorted({name for item in items for name in item[2]})
-    for name, of_pattern in found.items():
-        members = [item for item in items if name in item[2]]
-        assert of_pattern == alignment([m[0] for m in members], [m[1] for m in members])
+    right = sum(Counter(votes)[choice] for choice, votes in items)
+    assert agreement.items == len(items)
+    assert agreement.votes == HumanAgreement(right, sum(len(votes) for _, votes in items))
+    halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes in items]
+    assert agreement.majorities.right == sum(halves)
+    assert agreement.majorities.total + agreement.without_majority == len(items)
 
 
 def test_no_decision_has_no_share() -> None:
     """Nothing of nothing is not perfect agreement."""
-    found = alignment([], [])
-    assert found.votes.share is None
-    assert found.majorities.share is None
+    agreement = alignment([], [])
+    assert agreement.votes.share is None
+    assert agreement.majorities.share is None
     assert HumanAgreement(7944, 9000).share == 7944 / 9000
 
 
@@ -150,9 +131,3 @@ def test_unknown_choices_are_refused(
     """A label that is spelt differently would silently count as disagreement."""
     with pytest.raises(ValueError, match=message):
         alignment(predictions, votes)
-
-
-def test_patterns_of_other_items_are_refused() -> None:
-    """Patterns are matched by position."""
-    with pytest.raises(ValueError, match="patterns of each of 1 items, got 2"):
-        alignment_by_pattern(["B"], [["B"]], [{"Natural"}, {"Count"}])
