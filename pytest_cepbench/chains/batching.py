@@ -22,6 +22,9 @@ from pytest_cepbench.store import Store
 LARGEST = 32
 """Most inputs of a batch where the user gave no size."""
 
+MOST_CRASHES = 2
+"""Processes of a run that may die over the same work, a shard or a batch, before it is given up."""
+
 _WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
 Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]

@@ -16,6 +16,7 @@ from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.stamps import FileStamp
 from pytest_cepbench.chains.ray.actor import ChainActor, actor_class, binding_task, stamp_of
+from pytest_cepbench.chains.ray.cluster import node_preparation
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
     ActorReady,
@@ -210,17 +211,20 @@ def test_the_class_that_is_sent_finds_the_package_itself(
     context = type("Context", (), {"get_node_id": lambda _: "id7"})
     monkeypatch.setattr(ray, "get_runtime_context", context)
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.chdir(Path.cwd())
     before = list(sys.path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), str(tmp_path / "gone"), *before])
+    prepare = node_preparation()
+    monkeypatch.setattr(sys, "path", list(before))
+    monkeypatch.chdir("/")
     fields = {"role": "encoder", "spec": f"{MODELS}:model", "force": False, "threads": None}
 
-    paths = [before[-1], str(tmp_path), str(tmp_path / "gone")]
-    actor = actor_class(paths, str(tmp_path))(fields | {"gpus": 0.0, "digests": {}})
+    actor = actor_class(prepare)(fields | {"gpus": 0.0, "digests": {}})
 
     assert actor.where() == ("id7", "10.0.0.7")
     assert Path.cwd() == tmp_path
-    assert sys.path == [*before, str(tmp_path)]
+    assert sys.path == [*before, str(tmp_path), str(tmp_path / "mine")]
     assert actor.bind().bound.role == "encoder"
     assert actor.load().node == "10.0.0.7"
     assert actor.answer(ActorRequest("encode_texts", ["a"])).value.shape == (1, 2)

@@ -24,6 +24,7 @@ from pytest_cepbench.chains.ray.cluster import (
     explain_connection_error,
     import_paths,
     list_nodes,
+    node_preparation,
     probe_address,
     silenced_ray,
     version_task,
@@ -142,19 +143,22 @@ def test_the_same_versions_do() -> None:
 
 def test_a_node_reports_its_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the driver's folder, with its paths behind the node's own, where these exist."""
-    monkeypatch.chdir(Path.cwd())  # put back
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = list(sys.path)
-    there, known = tmp_path / "there", before[-1]
-    there.mkdir()
+    before, driver = list(sys.path), tmp_path / "driver"
+    (driver / "there").mkdir(parents=True)
+    monkeypatch.chdir(driver)
+    monkeypatch.setattr(sys, "path", [before[-1], str(driver / "there"), str(driver / "gone")])
+    prepare = node_preparation()
+    monkeypatch.setattr(sys, "path", list(before))
+    monkeypatch.chdir(tmp_path)
 
-    versions = version_task([known, str(there), str(tmp_path / "gone")], str(tmp_path))()
+    assert version_task(prepare)() == (__version__, PYTHON)
+    assert Path.cwd() == driver
+    assert sys.path == [*before, str(driver), str(driver / "there")]
 
-    assert versions == (__version__, PYTHON)
-    assert Path.cwd() == tmp_path
-    assert sys.path == [*before, str(there)]
-    version_task([], str(tmp_path / "gone"))()
-    assert Path.cwd() == tmp_path
+    monkeypatch.chdir(tmp_path)
+    driver.rename(tmp_path / "renamed")
+    prepare()
+    assert Path.cwd() == tmp_path  # the node has no such folder
 
 
 def test_a_node_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +166,7 @@ def test_a_node_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pytest_cepbench", None)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    version, python = version_task([], "/no/such/folder")()
+    version, python = version_task(lambda: None)()
 
     assert version.startswith("not importable: ")
     assert python == PYTHON
