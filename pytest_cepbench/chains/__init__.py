@@ -5,7 +5,7 @@ role: a runner looks for results in the store and calls its model, in batches, f
 A `ChainGroup` grows the chains of a shard of samples and repairs them where stored images were
 lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` give their features.
 
-plan, growth: chain_plan, chain, growth, replay, chain_group, features, baseline_model.
+plan, growth: chain_plan, chain, growth, chain_group, features.
 calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
 on a cluster: ray.
 """

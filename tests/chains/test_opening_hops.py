@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, Modality, RoleRunner
-from pytest_cepbench.chains.baseline_model import recall, remember
+from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (

@@ -19,7 +19,7 @@ from pytest_cepbench.chains import (
     load_link,
     trace,
 )
-from pytest_cepbench.chains.replay import replay_chains
+from pytest_cepbench.chains.growth import replay_chains
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError, ImageError

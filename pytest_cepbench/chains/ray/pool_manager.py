@@ -111,7 +111,7 @@ class ActorPool:
             if isinstance(reply, ActorFault):
                 raise exception_of(reply)
             assert isinstance(reply, ActorReply)
-            self.supervisor.usage.seconds += reply.seconds
+            self.supervisor.seconds += reply.seconds
             return reply
 
     def close(self) -> None:
@@ -259,11 +259,11 @@ class PoolManager:
         loads: Counter[str] = Counter()
         supervisors = [pool.supervisor for pool in list(self._pools.values())]
         for supervisor in supervisors:
-            loads[supervisor.bound.role] += supervisor.usage.loads
+            loads[supervisor.bound.role] += supervisor.loads
         served = list(self._served.items())
         for (role, _), model in served:
             loads[role] += model.loads
-        seconds = sum(supervisor.usage.seconds for supervisor in supervisors)
+        seconds = sum(supervisor.seconds for supervisor in supervisors)
         return +loads, seconds + sum(model.seconds for _, model in served)
 
     def close(self) -> None:

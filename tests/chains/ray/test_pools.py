@@ -94,7 +94,7 @@ def test_batches_are_answered_and_their_time_is_counted(local: LocalCluster) -> 
     assert pool.ask(FIRST, _never).value == ["1"]
     assert pool.ask(SECOND, _never).value == ["2"]
 
-    assert pool.supervisor.usage.seconds == 0.5 + 0.5 + 0.25 + 0.25
+    assert pool.supervisor.seconds == 0.5 + 0.5 + 0.25 + 0.25
     assert [len(actor.requests) for actor in local.actors] == [1, 1]
     assert [actor.busy for actor in pool.supervisor.live] == [0, 0]
 

@@ -62,7 +62,7 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
         ("group2", 0.5),
     ]
     assert len(supervisor.live) == 2
-    assert (supervisor.usage.loads, supervisor.usage.seconds) == (2, 1.0)
+    assert (supervisor.loads, supervisor.seconds) == (2, 1.0)
     counted = supervisor.counts
     assert supervisor.setup.digests == {"stamp": "digest"}
     assert [(actor.node_id, actor.node) for actor in supervisor.live] == [("id1", "node1")] * 2
@@ -70,7 +70,7 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
     supervisor.update()
     supervisor.update()
     assert len(supervisor.live) == 3
-    assert supervisor.usage.loads == 3
+    assert supervisor.loads == 3
     assert (counted, supervisor.counts) == (True, False)
     assert len(local.actors) == 3
 

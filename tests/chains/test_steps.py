@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.baseline_model import recall, remember
+from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
