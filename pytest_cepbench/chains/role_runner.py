@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import inf
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
@@ -16,11 +16,8 @@ from pytest_cepbench.chains.batching import (
     Ask,
     BatchCaller,
     CallCounts,
-    Throughput,
     TransientFailure,
     in_words,
-    load_throughput,
-    save_throughput,
 )
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
@@ -53,35 +50,15 @@ from pytest_cepbench.models.protocols import (
     Model,
     Reply,
 )
-from pytest_cepbench.models.torch_runtime import device_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
-_SAVE_SECONDS = 20.0  # between notes of a role's throughput
-
 _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
-
-
-def codes_of(provenances: Mapping[str, str]) -> set[str]:
-    """The versions of a user's code in the provenance of results; those of old runs name none."""
-    parsed = map(_read_provenance, set(provenances.values()))
-    return {provenance[CODE] for provenance in parsed if CODE in provenance}
-
-
-def _read_provenance(text: str) -> dict[str, str]:
-    """The texts of a provenance, which may come from any store and hold anything."""
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(fields, dict):
-        return {}
-    return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
 @dataclass
@@ -99,7 +76,6 @@ class RoleRunner:
     progress: Progress | None = None
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
-    _saved: float = field(init=False, default=-inf)  # when the throughput was saved
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
 
     @cached_property
@@ -109,13 +85,8 @@ class RoleRunner:
 
     @cached_property
     def caller(self) -> BatchCaller:
-        """Asks the model; begins with the batch size that fitted in an earlier run."""
-        throughput = load_throughput(self.bound, self.store)
-        size = self.bound.batch_size if throughput is None else throughput.batch_size
-        if not self.bound.grows:
-            size = min(size, self.bound.batch_size)
-        memory = device_memory(self.bound.device) if self.bound.grows else None
-        return BatchCaller(self.bound, self.tally, size, memory)
+        """Asks the model, in batches."""
+        return BatchCaller.resume(self.bound, self.tally, self.store)
 
     @property
     def batch_size(self) -> int:
@@ -215,8 +186,9 @@ class RoleRunner:
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
         }
-        self._count(hits=len(steps) - len(missing))
-        self._compare_code(known)
+        hits = len(steps) - len(missing)
+        self.tally.hits += hits
+        self._count(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
         storing = self._make(numbered, ask, ahead=ahead) if numbered else []
@@ -228,54 +200,11 @@ class RoleRunner:
 
         return results
 
-    def _ask(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[Any]:
-        """Call the model. Some read files at the first call, when a trainer may write there."""
-        model, files = self.model, self.bound.files
-        if files is None or self._answered:
-            return self.caller.call(model, inputs, seeds, ask)
-        with files.unchanged("the first answers were made"):
-            outputs = self.caller.call(model, inputs, seeds, ask)
-        self._answered = True
-        return outputs
-
-    def _compare_code(self, keys: Iterable[str]) -> None:
-        """Note other versions of the user's code by which stored results were made."""
-        own = self.bound.provenance.get(CODE)
-        if own is not None:
-            self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(keys)) - {own})
-
-    def _note_provenances(self, keys: Iterable[str]) -> None:
-        """Keep the provenance of stored results, where the adapter warns of it."""
-        if self.bound.warn is not None:
-            self._add_provenances(self.store.provenance(keys).values())
-
-    def _add_provenances(self, texts: Iterable[str]) -> None:
-        known = self.tally.provenances
-        for text in texts:
-            if len(known) >= _MOST_PROVENANCES:
-                return
-            known[text] = None
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences about results, also of earlier runs: the adapter's, and on other code."""
-        own = self.bound.provenance.get(CODE)
-        provenances = map(_read_provenance, list(self.tally.provenances))
-        warn = self.bound.warn
-        adapter = () if warn is None else warn([fields for fields in provenances if fields])
-        return [*adapter] + [
-            f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is "
-            f"{own} now, under the same fingerprint: give the model another one if the change can "
-            "change an answer"
-            for code in self.tally.codes
-        ]
-
     def _make(
         self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
     ) -> list[Callable[[], dict[str, Result]]]:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
-        before = self.caller.size
 
         def call(
             batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
@@ -285,8 +214,13 @@ class RoleRunner:
                 damaged.extend(lost)
                 return None
             steps = [step for _, step in batch]
-            outputs = self._ask(inputs, [step.seed for step in steps], ask)
-            self._count(made=len(steps))
+            model = self.model
+            # Some models read files at their first call, when a trainer may write there.
+            files = None if self._answered else self.bound.files
+            with nullcontext() if files is None else files.unchanged("the first answers were made"):
+                outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
+            self._answered = True
+            self._count(len(steps))
             return partial(self._store_results, steps, outputs)
 
         storing = in_batches(
@@ -297,7 +231,7 @@ class RoleRunner:
             call=call,
             ahead=ahead,
         )
-        self._save_throughput(before)
+        self.caller.save(self.store)
         if damaged:
             raise DamagedInputsError(damaged)
         return storing
@@ -307,25 +241,14 @@ class RoleRunner:
         """The thread that stores results, in the order in which they were made."""
         return ThreadPoolExecutor(1, thread_name_prefix=f"store-{self.bound.role}")
 
-    def _count(self, *, hits: int = 0, made: int = 0) -> None:
-        self.tally.hits += hits
+    def _count(self, results: int) -> None:
         if self.progress is not None:
-            self.progress.add(hits + made)
-
-    def _save_throughput(self, before: int) -> None:
-        """Save the throughput: at once where the batch size changed, else now and then."""
-        caller, now = self.caller, time.monotonic()
-        if caller.pace is None or (caller.size == before and now - self._saved < _SAVE_SECONDS):
-            return
-        self._saved = now
-        save_throughput(self.bound, Throughput(caller.size, caller.pace), self.store)
+            self.progress.add(results)
 
     def _store_results(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
         """Store outputs and lasting failures, and return all; another run may do better."""
-        provenance = dict(self.bound.provenance) | {
-            "batch": str(len(steps)),
-            "model": self.bound.short_fingerprint,
-        }
+        batch = {"batch": str(len(steps)), "model": self.bound.short_fingerprint}
+        provenance = {**self.bound.provenance, **batch}
         started = time.thread_time()  # without the time that a thread waits for its turns
         transient: dict[str, Result] = {}
         entries = []
@@ -339,8 +262,7 @@ class RoleRunner:
                 continue
             if isinstance(value, ImageArtifact):
                 value = ImageRef(self.store.put_image(value))
-            own = provenance | dict(reply.provenance) if reply.provenance else provenance
-            entries.append(StoredResult(step.key, value, own))
+            entries.append(StoredResult(step.key, value, provenance | dict(reply.provenance)))
         if self.bound.warn is not None:
             self._add_provenances(
                 json.dumps(dict(entry.provenance), sort_keys=True) for entry in entries
@@ -359,3 +281,52 @@ class RoleRunner:
             raise
         except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
             return TransientFailure(Failure("exception", in_words(error)))
+
+    # -- where results come from -----------------------------------------------------------------
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about results, also of earlier runs: the adapter's, and on other code."""
+        own = self.bound.provenance.get(CODE)
+        provenances = map(_read_provenance, list(self.tally.provenances))
+        warn = self.bound.warn
+        adapter = () if warn is None else warn([fields for fields in provenances if fields])
+        return [*adapter] + [
+            f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is "
+            f"{own} now, under the same fingerprint: give the model another one if the change can "
+            "change an answer"
+            for code in self.tally.codes
+        ]
+
+    def _note_provenances(self, keys: Iterable[str]) -> None:
+        """Note other versions of the user's code, and what the adapter warns of, in stored results.
+
+        Neither is looked up for a model that has no such code and gives no such warnings.
+        """
+        own = self.bound.provenance.get(CODE)
+        if own is None and self.bound.warn is None:
+            return
+        texts = self.store.provenance(keys).values()
+        if own is not None:
+            codes = {_read_provenance(text).get(CODE, own) for text in set(texts)}
+            self.tally.codes |= dict.fromkeys(sorted(codes - {own}))
+        if self.bound.warn is not None:
+            self._add_provenances(texts)
+
+    def _add_provenances(self, texts: Iterable[str]) -> None:
+        known = self.tally.provenances
+        for text in texts:
+            if len(known) >= _MOST_PROVENANCES:
+                return
+            known[text] = None
+
+
+def _read_provenance(text: str) -> dict[str, str]:
+    """The texts of a provenance, which may come from any store and hold anything."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(fields, dict):
+        return {}
+    return {name: value for name, value in fields.items() if isinstance(value, str)}
