@@ -24,12 +24,15 @@ class Device:
     here: set[str] = field(default_factory=set)
     most: int = 0
     full: bool = False
+    broken: bool = False
     moves: list[str] = field(default_factory=list)
 
     def put(self, name: str, *, there: bool) -> None:
         """A model comes or goes."""
         if there and self.full:
             raise MemoryError
+        if self.broken:
+            raise ZeroDivisionError
         self.moves.append(f"{'+' if there else '-'}{name}")
         (self.here.add if there else self.here.discard)(name)
         self.most = max(self.most, len(self.here))
@@ -151,7 +154,11 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
         device.full = True
         with pytest.raises(DeviceMemoryError, match="has no room on cuda any more"):
             describer.model  # noqa: B018 - asking for it brings it back
-        device.full = False
+        device.full, device.broken = False, True
+        with pytest.raises(ZeroDivisionError):  # a bug is no lack of memory
+            describer.model  # noqa: B018 - as above
+        device.broken = False
+        describer.handle.unload()  # it is in host memory: nothing to do
         assert describer.model
         assert device.here == {"describer"}
 

@@ -20,6 +20,7 @@ from pytest_cepbench.chains import (
     RoleRunner,
     boxes,
     load_link,
+    store_vectors,
     trace,
     vectors,
 )
@@ -156,7 +157,7 @@ def test_boxes_come_from_the_store_without_images(store: Store) -> None:
 
 
 def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
-    """For vectors and boxes alike; `Game.read` has it drawn again, with the same answers."""
+    """For vectors and boxes alike; `ChainGroup.read` has it drawn again, with the same answers."""
     group = _grow(store, TEXT_PLAN)
     queries = {sample.id: ["a cup"] for sample in group.samples}
     detector = RoleRunner(bound("detector", SmallDetector()), store)
@@ -186,3 +187,15 @@ def test_a_generation_that_is_not_recorded_is_passed_over(store: Store) -> None:
     (found,) = trace([partial], (1, 2), _encoder(store), store)
     assert list(found.similarities) == [0.0, *_plain(chain, (2,), store)]
     assert (found.failure, partial.has(1), partial.has(2)) == (None, False, True)
+
+
+def test_features_are_stored_once_without_being_read(store: Store) -> None:
+    """Only those that are missing are made; later they are read from the store."""
+    group = _grow(store)
+    chains, encoder = group.chains, SmallEncoder()
+    store_vectors(chains[:1], 2, _encoder(store, encoder), store)
+    store_vectors(chains, 2, _encoder(store, encoder), store)
+    store_vectors([], 2, _encoder(store, encoder), store)
+    assert [len(call) for call in encoder.calls] == [1, 2]
+    vectors(chains, 2, _encoder(store, encoder), store)
+    assert inputs_of(encoder) == 3

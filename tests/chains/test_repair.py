@@ -78,22 +78,22 @@ def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
     assert outcomes(grow_and_trace(plan, samples(3), make_runners(store, only=other))) == first
 
 
-@pytest.mark.parametrize("iterations", [1, 9])
+@pytest.mark.parametrize("iterations", [1, 6])
 def test_all_images_are_made_again(store: Store, iterations: int) -> None:
     """All were deleted to save space: many batches and long chains are repaired too."""
     plan = replace(PLAN, generations=2 * iterations)
     small: Any = {"batch_size": 2}
-    grow_and_trace(plan, samples(17), make_runners(store, every=small))
+    grow_and_trace(plan, samples(5), make_runners(store, every=small))
     with Store(store.root.with_name("untouched")) as untouched:
         expected = outcomes(
-            grow_and_trace(plan, samples(17), make_runners(untouched, only=OTHER_ENCODER))
+            grow_and_trace(plan, samples(5), make_runners(untouched, only=OTHER_ENCODER))
         )
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
     painter = SmallGenerator()
     runners = make_runners(store, generator=painter, every=small, only=OTHER_ENCODER)
-    assert outcomes(grow_and_trace(plan, samples(17), runners)) == expected
-    assert inputs_of(painter) == 17 * iterations
+    assert outcomes(grow_and_trace(plan, samples(5), runners)) == expected
+    assert inputs_of(painter) == 5 * iterations
 
 
 def test_a_seed_is_read_from_the_data_set(store: Store) -> None:

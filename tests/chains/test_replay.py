@@ -17,6 +17,7 @@ from pytest_cepbench.chains import (
     ChainPlan,
     RoleRunner,
     load_link,
+    look_ahead,
     trace,
 )
 from pytest_cepbench.chains.growth import replay_chains
@@ -189,3 +190,18 @@ def test_a_group_of_replayed_chains_asks_no_model(store: Store, tmp_path: Path) 
     group = ChainGroup(PLAN, samples(3), ChainModels(None, None, store), replay)
     assert [chain.failure for chain in group.chains] == [None] * 3
     assert inputs_of() == 0
+
+
+def test_replayed_chains_take_no_steps(store: Store, tmp_path: Path) -> None:
+    """What is known of them are their artifacts; texts that are not recorded have no digest."""
+    for seed, name in enumerate(CAPTIONS):
+        for iteration in (0, 1):
+            _picture(tmp_path / "made", f"{name}_{iteration}.png", 10 * iteration + seed)
+    replay = open_replay(str(tmp_path / "made"), None, {})
+
+    pending = look_ahead(PLAN, samples(3), ChainModels(None, None, store), replay)
+
+    assert [(chain.stored, chain.missing) for chain in pending] == [((), ())] * 3
+    assert [[digest is None for digest in chain.digests] for chain in pending] == [
+        [False, True, False, True, False]
+    ] * 3

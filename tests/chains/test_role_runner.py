@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.protocols import CODE, Battle
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
 from tests.chains.roles import (
@@ -182,3 +184,77 @@ def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
     short = _encoder(store, TruncatingEncoder(0), fingerprint="short")
     short.encode("image", [Step("key", 0, lambda: _picture(0))])
     assert short.cut_texts(TEXTS) == {}
+
+
+@dataclass
+class _PreferLonger:
+    """A judge that prefers the longer answer."""
+
+    seeded: bool = False
+    batches: list[int] = field(default_factory=list)
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
+        """A letter for each battle."""
+        self.batches.append(len(battles))
+        return ["A" if len(b.first) > len(b.second) else "B" for b in battles]
+
+
+@pytest.mark.parametrize(("seeded", "judged"), [(False, 2), (True, 3)])
+def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: int) -> None:
+    """Unless the seed decides; an answer that changes sides is another battle."""
+    judge = _PreferLonger(seeded)
+    runner = RoleRunner(bound("judge", judge), store)  # type: ignore[arg-type] # a judge
+    battle = Battle(["question", _picture(0)], ["short"], ["a longer", _picture(1)])
+    swapped = Battle(battle.question, battle.second, battle.first)
+
+    for _ in range(2):
+        assert runner.judge([battle, swapped, battle], [1, 1, 2]) == ["B", "A", "B"]
+    assert judge.batches == [judged]
+    assert (runner.tally.inputs, runner.tally.hits) == (judged, 6 - judged)
+
+
+def test_answers_of_other_code_are_named(tmp_path: Path) -> None:
+    """The user's code changed under one fingerprint: each other version is said once."""
+    for code in ("code v1", "code v2", "code v3"):
+        with Store(tmp_path) as store:
+            runner = _detector(store, SmallDetector(), provenance={CODE: code})
+            runner.detect(_looks(runner, int(code[-1])))
+            warnings = runner.warnings
+    assert [warning.partition(" and come")[0] for warning in warnings] == [
+        "the detector's answers were made by code v1",
+        "the detector's answers were made by code v2",
+    ]
+    assert all("it is code v3 now" in warning for warning in warnings)
+
+
+def test_results_that_name_no_code_are_not_named(tmp_path: Path) -> None:
+    """A shared store may hold any text as provenance; results of old runs hold none."""
+    for text in ('{"batch": "1"}', "no JSON", "[1]", '{"code": 1}', "[" * 10_000):
+        with Store(tmp_path / str(len(text))) as store:
+            runner = _detector(store, SmallDetector(), provenance={CODE: "code v1"})
+            runner.detect(_looks(runner, 1))
+            store.index.write("UPDATE results SET provenance = ?", [(text,)])
+            again = _detector(store, SmallDetector(), provenance={CODE: "code v2"})
+            again.detect(_looks(again, 1))
+            assert again.warnings == []
+
+
+def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
+    """Of results that this run made and that it found in the store, each provenance once."""
+
+    def warn(provenances: Sequence[Mapping[str, str]]) -> list[str]:
+        return [f"{fields['device']} {fields['batch']}" for fields in provenances]
+
+    for count, device in ((2, "cpu"), (3, "cuda")):
+        with Store(tmp_path) as store:
+            runner = _detector(store, SmallDetector(), provenance={"device": device}, warn=warn)
+            runner.detect(_looks(runner, count))
+    assert runner.warnings == ["cpu 2", "cuda 1"]
+
+
+def test_a_thousand_provenances_are_kept(store: Store) -> None:
+    """A server that calls itself otherwise in each answer fills no memory."""
+    runner = _detector(store, SmallDetector(), warn=lambda fields: [str(len(fields))])
+    runner.detect(_looks(runner, 1))
+    runner._add_provenances(f'{{"n": "{number}"}}' for number in range(2000))
+    assert runner.warnings == ["1000"]
