@@ -15,7 +15,14 @@ import pytest
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.stamps import FileStamp
-from pytest_cepbench.chains.ray.actor import ChainActor, actor_class, binding_task, stamp_of
+from pytest_cepbench.chains.ray.actor import (
+    ChainActor,
+    actor_class,
+    bind_on_node,
+    binding_task,
+    create_actor,
+    stamp_of,
+)
 from pytest_cepbench.chains.ray.cluster import node_preparation
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
@@ -25,6 +32,7 @@ from pytest_cepbench.chains.ray.messages import (
     ActorSetup,
     exception_of,
 )
+from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Battle, Reply, RoleName, Usage
 from tests.artifacts.files import noise
@@ -228,3 +236,57 @@ def test_the_class_that_is_sent_finds_the_package_itself(
     assert actor.bind().bound.role == "encoder"
     assert actor.load().node == "10.0.0.7"
     assert actor.answer(ActorRequest("encode_texts", ["a"])).value.shape == (1, 2)
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, placed: bool) -> None:
+    """With its resources; Ray restarts nothing by itself (see `supervisor`)."""
+    ray = pytest.importorskip("ray")
+    options: dict[str, Any] = {}
+
+    class Kind:
+        """A class that Ray was given."""
+
+        def options(self, **chosen: Any) -> Kind:
+            """As Ray's."""
+            options.update(chosen)
+            return self
+
+        def remote(self, fields: dict[str, Any]) -> dict[str, Any]:
+            """The handle: what was sent."""
+            return fields
+
+    monkeypatch.setattr(ray, "remote", lambda _: Kind())
+    group = object() if placed else None
+
+    sent: Any = create_actor(_setup("encoder"), Allocation(2, 0.5, 1.5, None), group)
+
+    assert ActorSetup(**sent) == _setup("encoder")
+    strategy = options.pop("scheduling_strategy")
+    assert (strategy.placement_group if placed else strategy) == (group if placed else "SPREAD")
+    assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_restarts": 0, "max_task_retries": 0}
+
+
+def test_a_model_is_bound_on_the_node_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There alone, without a core of its own: cores are for the models."""
+    ray = pytest.importorskip("ray")
+    options: dict[str, Any] = {}
+
+    class Task:
+        """A task of Ray's."""
+
+        def options(self, **chosen: Any) -> Task:
+            """As Ray's."""
+            options.update(chosen)
+            return self
+
+        def remote(self, fields: dict[str, Any]) -> str:
+            """What was sent."""
+            return f"{fields['role']} is bound"
+
+    monkeypatch.setattr(ray, "remote", lambda _: Task())
+    monkeypatch.setattr(ray, "get", lambda reply: reply)
+
+    assert bind_on_node(_setup("encoder"), "a" * 56) == "encoder is bound"
+    strategy = options.pop("scheduling_strategy")
+    assert (strategy.node_id, strategy.soft, options) == ("a" * 56, False, {"num_cpus": 0})
