@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.torch_runtime import (
+    DeviceMemory,
     device_memory,
     is_out_of_memory,
     release_memory,
@@ -97,23 +98,6 @@ def total(tallies: Iterable[CallCounts]) -> CallCounts:
     return together
 
 
-class MemoryBudget(Protocol):
-    """The memory of the device that a model works on."""
-
-    def watch(self) -> None:
-        """A batch begins."""
-
-    def fits_twice(self) -> bool:
-        """Whether a batch of twice the size would have fit, by what the last one took."""
-
-
-@dataclass(frozen=True)
-class TransientFailure:
-    """A failure that is counted now and not stored: another run may succeed."""
-
-    failure: Failure
-
-
 @dataclass
 class BatchCaller:
     """Asks one model, in batches of the size that suits it.
@@ -129,7 +113,7 @@ class BatchCaller:
     bound: BoundRole
     tally: CallCounts
     size: int
-    memory: MemoryBudget | None = None
+    memory: DeviceMemory | None = None
     settled: bool = False
     pace: float | None = None
     _smaller: tuple[int, float] | None = field(default=None, repr=False)
@@ -156,7 +140,7 @@ class BatchCaller:
     def call(
         self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
     ) -> list[Any]:
-        """One output for each input, or a `TransientFailure`.
+        """One output for each input; a passing failure where the model cannot take it.
 
         Raises DeviceMemoryError when a single input does not fit, ModelError when there is not one
         output for each input, and CepErrors of the model.
@@ -193,22 +177,19 @@ class BatchCaller:
             return outputs
         if no_memory:
             release_memory()
-        if len(inputs) == 1:
-            return [self._failure(reason, no_memory=no_memory)]
-        half = (len(inputs) + 1) // 2
-        if no_memory:
-            self.size, self.settled = half, True
-        first = self._ask(model, inputs[:half], seeds[:half], ask)
-        return first + self._ask(model, inputs[half:], seeds[half:], ask)
-
-    def _failure(self, reason: str, *, no_memory: bool) -> TransientFailure:
-        if no_memory:
+        if len(inputs) == 1 and no_memory:
             msg = (
                 f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
                 f"smaller images, --cep-residency=swap, or a larger device ({reason})"
             )
             raise DeviceMemoryError(msg)
-        return TransientFailure(Failure("exception", reason))
+        if len(inputs) == 1:
+            return [Reply(Failure("exception", reason), passing=True)]
+        half = (len(inputs) + 1) // 2
+        if no_memory:
+            self.size, self.settled = half, True
+        first = self._ask(model, inputs[:half], seeds[:half], ask)
+        return first + self._ask(model, inputs[half:], seeds[half:], ask)
 
     def _adapt(self, seconds: float) -> None:
         """Keep the size of a full batch that took so many seconds per input, or try another."""

@@ -176,7 +176,12 @@ def _steps(
         seed = derive_seed(plan.seed, chain.sample.id, generation)
         link = chain.links[before]
         key = runner.key(prompt, seed, link.kind, input_digest(plan, link))
-        steps.append(Step(key, seed, _loader(plan, chain, before, models.store)))
+        load = (
+            partial(load_link, chain, before, models.store)
+            if link.text is None
+            else partial(plan.drawing_prompt, link.text)
+        )
+        steps.append(Step(key, seed, load))
     return chains, steps
 
 
@@ -197,13 +202,6 @@ def _drawable(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list
             chain.failure = Failure("empty-text", f"nothing is left of {text[:80]!r}")
             chain.failed_at = generation
     return drawable
-
-
-def _loader(plan: ChainPlan, chain: Chain, index: int, store: Store) -> Callable[[], object]:
-    text = chain.links[index].text
-    if text is None:
-        return partial(load_link, chain, index, store)
-    return partial(plan.drawing_prompt, text)
 
 
 def _append(chain: Chain, generation: int, key: str, result: Result) -> None:

@@ -12,13 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains.batching import (
-    Ask,
-    BatchCaller,
-    CallCounts,
-    TransientFailure,
-    in_words,
-)
+from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
 from pytest_cepbench.chains.progress import Progress
@@ -31,13 +25,13 @@ from pytest_cepbench.chains.steps import (
 )
 from pytest_cepbench.chains.validation import (
     admit_detections,
-    admit_image,
+    admit_drawing,
     admit_reply,
     admit_text,
     admit_vectors,
     admit_winner,
 )
-from pytest_cepbench.errors import CepError, DamagedInputsError
+from pytest_cepbench.errors import DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
     Battle,
@@ -253,12 +247,12 @@ class RoleRunner:
         transient: dict[str, Result] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
-            reply = output if isinstance(output, Reply) else Reply(output)
-            value = self._admit(reply.value) if self.bound.role == "generator" else reply.value
+            # Here, where it may be a thread of its own: it looks at every pixel.
+            admitted = admit_drawing(output) if self.bound.role == "generator" else output
+            reply = admitted if isinstance(admitted, Reply) else Reply(admitted)
+            value = reply.value
             if reply.passing and isinstance(value, Failure):
-                value = TransientFailure(value)
-            if isinstance(value, TransientFailure):
-                transient[step.key] = value.failure
+                transient[step.key] = value
                 continue
             if isinstance(value, ImageArtifact):
                 value = ImageRef(self.store.put_image(value))
@@ -270,17 +264,6 @@ class RoleRunner:
         results = self.store.put(entries) | transient
         self._store_seconds = (time.thread_time() - started) / len(steps)
         return results
-
-    def _admit(self, output: object) -> ImageArtifact | Failure | TransientFailure:
-        """A generated image, checked; on a thread, since it looks at every pixel."""
-        if isinstance(output, TransientFailure):
-            return output
-        try:
-            return admit_image(output)
-        except CepError:
-            raise
-        except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
-            return TransientFailure(Failure("exception", in_words(error)))
 
     # -- where results come from -----------------------------------------------------------------
 

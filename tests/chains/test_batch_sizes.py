@@ -160,7 +160,8 @@ class Room:
 
 def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int]:
     """The sizes of the calls where a call of n inputs takes cost(n) seconds."""
-    caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, room)
+    memory: Any = room
+    caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, memory)
     sizes = []
 
     def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Sequence[object]:

@@ -100,10 +100,7 @@ def test_models_stay_together_or_take_turns(tmp_path: Path, *, swap: bool) -> No
         chains = ChainGroup(PLAN, samples(5), runners).chains
         assert [
             runner.tally.loads for runner in (runners.describer, runners.generator) if runner
-        ] == [
-            1,
-            1,
-        ]
+        ] == [1, 1]
     with Store(tmp_path / "other") as store:
         plain = ChainModels(
             RoleRunner(bound("describer", SmallDescriber()), store),

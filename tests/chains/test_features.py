@@ -190,9 +190,9 @@ def test_a_generation_that_is_not_recorded_is_passed_over(store: Store) -> None:
 
 
 def test_features_are_stored_once_without_being_read(store: Store) -> None:
-    """Only those that are missing are made; later they are read from the store."""
+    """Only those that are missing are made, whether the encoder asks for a seed or not."""
     group = _grow(store)
-    chains, encoder = group.chains, SmallEncoder()
+    chains, encoder = group.chains, SmallEncoder(seeded=True)
     store_vectors(chains[:1], 2, _encoder(store, encoder), store)
     store_vectors(chains, 2, _encoder(store, encoder), store)
     store_vectors([], 2, _encoder(store, encoder), store)

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.stamps import FileStamp
-from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.chains.ray.cluster import node_preparation
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
@@ -34,13 +32,12 @@ from pytest_cepbench.chains.ray.messages import (
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.chains.validation import (
     admit_detections,
-    admit_image,
+    admit_drawing,
     admit_reply,
     admit_text,
     admit_vectors,
     admit_winner,
 )
-from pytest_cepbench.errors import CepError
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import parse_spec
@@ -50,7 +47,6 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     CountsTokens,
     Model,
-    Reply,
 )
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.torch_runtime import release_memory
@@ -253,7 +249,7 @@ def _call(model: Any, method: str, inputs: list[Any], *rest: Any) -> Any:
         case "describe":
             return [admit_reply(text, _plain_text) for text in outputs]
         case "generate":
-            return [_plain_image(image) for image in outputs]
+            return [admit_reply(admit_drawing(image), _pixels) for image in outputs]
         case "detect":
             return admit_detections(outputs, rest[0])
         case "judge":
@@ -270,16 +266,5 @@ def _plain_text(text: object) -> str | Failure:
     return admitted if isinstance(admitted, Failure) else str.__str__(admitted)
 
 
-def _plain_image(image: object) -> object:
-    """Pixels, a failure, or a reply around one; an exception of an image is a transient failure."""
-    try:
-        return admit_reply(image, _pixels)
-    except CepError:
-        raise
-    except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
-        return Reply(Failure("exception", in_words(error)), passing=True)
-
-
-def _pixels(image: object) -> npt.NDArray[np.uint8] | Failure:
-    admitted = admit_image(image)
-    return admitted.pixels if isinstance(admitted, ImageArtifact) else admitted
+def _pixels(image: object) -> object:
+    return image.pixels if isinstance(image, ImageArtifact) else image

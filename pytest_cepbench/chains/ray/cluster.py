@@ -268,8 +268,7 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
     with silenced_ray():
         replies = [
             task.options(
-                num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
             ).remote()
             for node in nodes
         ]

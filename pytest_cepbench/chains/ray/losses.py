@@ -69,10 +69,9 @@ class LossLog:
         by_role = ", ".join(f"{count} {role}" for role, count in roles.items())
         batches = sum(lost.batches for lost in actors)
         noun = "actor" if len(actors) == 1 else "actors"
-        outcome = {
-            0: "no batch was lost",
-            1: "a batch on its way was asked for again",
-        }.get(batches, f"{batches} batches on their way were asked for again")
+        outcome = f"{batches} batches on their way were asked for again"
+        if batches < 2:
+            outcome = "a batch on its way was asked for again" if batches else "no batch was lost"
         lost = f"{len(actors)} {noun} ({by_role})"
         start = f"node {node} lost {lost}" if node else f"{lost} lost before they were ready"
         return f"{start}: {reason}; {outcome}"

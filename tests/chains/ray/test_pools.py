@@ -12,26 +12,12 @@ import pytest
 
 pytest.importorskip("ray")
 
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-    ObjectLostError,
-    RayError,
-)
+from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayError
 
 from pytest_cepbench.chains.ray import pool_manager as module
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.messages import (
-    ActorReply,
-    ActorRequest,
-    ActorSetup,
-    fault_of,
-)
-from pytest_cepbench.chains.ray.pool_manager import (
-    PREFETCH,
-    ActorPool,
-    PoolManager,
-)
+from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest, ActorSetup, fault_of
+from pytest_cepbench.chains.ray.pool_manager import PREFETCH, ActorPool, PoolManager
 from pytest_cepbench.chains.ray.resources import ResourceRequest
 from pytest_cepbench.errors import (
     CheckpointError,
@@ -42,13 +28,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, CountsTokens
-from tests.chains.ray.local_actors import (
-    NOT_YET,
-    READY,
-    LocalCluster,
-    local,
-    task_error,
-)
+from tests.chains.ray.local_actors import NOT_YET, READY, LocalCluster, local, task_error
 
 __all__ = ["local"]
 

@@ -187,10 +187,7 @@ def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.Mo
         ("generator", parse_spec("d")),
         ("detector", parse_spec("e")),
     ]
-    requests = {
-        "generator": ResourceRequest(1, 1.0, 2.0),
-        "detector": ResourceRequest(2, 0.0, 0.0),
-    }
+    requests = {"generator": ResourceRequest(1, 1.0, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
     pools = allocate([role for role, _ in places], requests, _nodes((8, 3)))
 
     groups = reserve(places, pools)

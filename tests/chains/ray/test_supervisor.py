@@ -10,23 +10,13 @@ import pytest
 
 pytest.importorskip("ray")
 
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-)
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from pytest_cepbench.chains.ray import supervisor as module
 from pytest_cepbench.chains.ray.messages import ActorFault, fault_of
 from pytest_cepbench.chains.ray.supervisor import Supervisor, first_mismatch
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
-from tests.chains.ray.local_actors import (
-    BOUND,
-    NOT_YET,
-    READY,
-    LocalCluster,
-    local,
-    task_error,
-)
+from tests.chains.ray.local_actors import BOUND, NOT_YET, READY, LocalCluster, local, task_error
 
 __all__ = ["local"]
 
