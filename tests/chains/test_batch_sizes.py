@@ -32,12 +32,12 @@ from tests.chains.roles import (
 from tests.chains.test_memory import cuda_out_of_memory, holds
 
 
-def sizes_of(folder: Path, painter: SmallGenerator, **changes: Any) -> list[int]:
+def sizes_of(folder: Path, generator: SmallGenerator, **changes: Any) -> list[int]:
     """The calls that a generator got for twenty samples in a run of its own."""
     with Store(folder) as store:
-        runners = make_runners(store, generator=painter, only={"generator": changes})
+        runners = make_runners(store, generator=generator, only={"generator": changes})
         grow_and_trace(PLAN, samples(20), runners)
-    return [len(call) for call in painter.calls]
+    return [len(call) for call in generator.calls]
 
 
 @pytest.fixture
@@ -79,10 +79,10 @@ def test_what_was_learned_holds_for_the_same_conditions_only(
 
 def test_the_pace_is_remembered(tmp_path: Path) -> None:
     """Seconds per input of full batches, for the estimate of how long a run takes."""
-    teller = SmallDescriber(batch=lambda images: time.sleep(0.002 * len(images)))
+    describer = SmallDescriber(batch=lambda images: time.sleep(0.002 * len(images)))
     with Store(tmp_path) as store:
-        grow_and_trace(PLAN, samples(32), make_runners(store, describer=teller))
-        throughput = load_throughput(bound("describer", teller, fingerprint="weights-2"), store)
+        grow_and_trace(PLAN, samples(32), make_runners(store, describer=describer))
+        throughput = load_throughput(bound("describer", describer, fingerprint="weights-2"), store)
     assert throughput is not None
     assert throughput.batch_size == 8
     assert 0.002 <= throughput.seconds < 0.02

@@ -84,16 +84,16 @@ def test_order_batches_and_shards_do_not_matter(plan: ChainPlan, tmp_path: Path)
         "in threes": ([whole], 3),
         "in shards": ([whole[4:], whole[:2], whole[2:4]], 8),
     }
-    stories = []
+    runs = []
     for name, (shards, batch_size) in ways.items():
         with Store(tmp_path / name) as store:
             runners = make_runners(
                 store, SmallDescriber(seeded=True), every={"batch_size": batch_size}
             )
             traces = [trace for shard in shards for trace in grow_and_trace(plan, shard, runners)]
-            stories.append(outcomes(traces))
-    assert all(found == stories[0] for found in stories)
-    assert len({digests for digests, *_ in stories[0].values()}) == 7
+            runs.append(outcomes(traces))
+    assert all(actual == runs[0] for actual in runs)
+    assert len({digests for digests, *_ in runs[0].values()}) == 7
 
 
 def test_batches_are_as_large_as_allowed(store: Store) -> None:
@@ -177,6 +177,9 @@ def test_a_long_list_of_unusable_seeds_is_cut(store: Store) -> None:
     with pytest.raises(DatasetError, match=r"(?s)50 of 50 samples.*bad019.*\.\.\.") as caught:
         grow_and_trace(PLAN, bad, make_runners(store))
     assert "bad020" not in str(caught.value)
+    with pytest.raises(DatasetError, match="bad019") as caught:
+        grow_and_trace(PLAN, bad[:20], make_runners(store))
+    assert not str(caught.value).endswith("...")
 
 
 def test_images_inside_a_file_have_digests_of_their_own(store: Store, tmp_path: Path) -> None:

@@ -63,23 +63,23 @@ def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
     detector = SmallDetector()
     with Store(tmp_path) as store:
         runner = _detector(store, detector, batch_size=2)
-        found = runner.detect(_looks(runner, 5))
+        actual = runner.detect(_looks(runner, 5))
     assert [len(call) for call in detector.calls] == [2, 2, 1]
-    assert found == [find_all(_picture(i), ["a cup"]) for i in range(5)]
+    assert actual == [find_all(_picture(i), ["a cup"]) for i in range(5)]
     with Store(tmp_path) as store:
         again = _detector(store, SmallDetector())
-        assert again.detect(_looks(again, 5)) == found
+        assert again.detect(_looks(again, 5)) == actual
         assert (again.tally.loads, again.tally.inputs, again.tally.hits) == (0, 0, 5)
 
 
 def test_other_queries_are_another_question(store: Store) -> None:
-    """What was found for a cup says nothing of a bus."""
+    """What was actual for a cup says nothing of a bus."""
     detector = SmallDetector()
     runner = _detector(store, detector)
     runner.detect(_looks(runner, 1))
-    (found,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
-    assert isinstance(found, Detections)
-    assert {one.query for one in found.found} == {"a cup", "a bus"}
+    (actual,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
+    assert isinstance(actual, Detections)
+    assert {item.query for item in actual.found} == {"a cup", "a bus"}
     assert detector.calls == [[("a cup",)], [("a cup", "a bus")]]
 
 
@@ -97,12 +97,12 @@ def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) ->
     for _ in range(2):
         with Store(tmp_path) as store:
             runner = _detector(store, SmallDetector(answer))
-            (found,) = runner.detect(_looks(runner, 1))
-            assert isinstance(found, Detections)
-            assert list(found.found) == expected
-            assert {type(number) for one in found.found for number in (one.score, *one.box)} == {
-                float
-            }
+            (actual,) = runner.detect(_looks(runner, 1))
+            assert isinstance(actual, Detections)
+            assert list(actual.found) == expected
+            assert {
+                type(number) for item in actual.found for number in (item.score, *item.box)
+            } == {float}
 
 
 def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -> None:
@@ -115,11 +115,11 @@ def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -
         return find_all(image, queries)
 
     runner = _detector(store, SmallDetector(answer))
-    found = runner.detect(_looks(runner, 3))
-    assert [isinstance(one, Failure) for one in found] == [False, True, False]
-    assert found[1] == Failure("exception", "RuntimeError: cannot take this")
+    actual = runner.detect(_looks(runner, 3))
+    assert [isinstance(item, Failure) for item in actual] == [False, True, False]
+    assert actual[1] == Failure("exception", "RuntimeError: cannot take this")
     healthy = _detector(store, SmallDetector())
-    assert not any(isinstance(one, Failure) for one in healthy.detect(_looks(healthy, 3)))
+    assert not any(isinstance(item, Failure) for item in healthy.detect(_looks(healthy, 3)))
     assert healthy.tally.inputs == 1
 
 
@@ -240,7 +240,7 @@ def test_results_that_name_no_code_are_not_named(tmp_path: Path) -> None:
 
 
 def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
-    """Of results that this run made and that it found in the store, each provenance once."""
+    """Of results that this run made and that it actual in the store, each provenance once."""
 
     def warn(provenances: Sequence[Mapping[str, str]]) -> list[str]:
         return [f"{fields['device']} {fields['batch']}" for fields in provenances]

@@ -111,8 +111,12 @@ def test_descriptions_are_checked_and_plain() -> None:
     with pytest.warns(DeprecationWarning, match="old call"):  # and no failed batch
         reply = _answer(actor, "describe", [PIXELS, BLACK], "say", [3, 4])
 
-    told, blank = reply.value
-    assert (type(told.value), told.value, told.usage) == (str, "say (8, 6) 3", Usage(requests=1))
+    reply_text, blank = reply.value
+    assert (type(reply_text.value), reply_text.value, reply_text.usage) == (
+        str,
+        "say (8, 6) 3",
+        Usage(requests=1),
+    )
     assert isinstance(blank, Failure)
     assert blank.kind == "empty-text"
     assert reply.lengths is None

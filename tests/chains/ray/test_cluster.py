@@ -310,21 +310,21 @@ def started(
     return calls
 
 
-@pytest.mark.parametrize("given", [None, "local", "variable", "h:6379"])
+@pytest.mark.parametrize("address", [None, "local", "variable", "h:6379"])
 def test_a_cluster_is_started_unless_there_is_an_address(
-    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, given: str | None
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, address: str | None
 ) -> None:
     """That of the option, else of the variable; a started one has this process's cores."""
     monkeypatch.setattr(module, "probe_address", lambda _: None)
-    if given == "variable":
+    if address == "variable":
         monkeypatch.setenv("RAY_ADDRESS", "v:6379")
-        given = None
+        address = None
         expected: str | None = "v:6379"
     else:
-        expected = "h:6379" if given == "h:6379" else None
+        expected = "h:6379" if address == "h:6379" else None
     handler, environment = signal.getsignal(signal.SIGTERM), dict(os.environ)
 
-    cluster = module.connect(given)
+    cluster = module.connect(address)
 
     (options,) = started
     assert (cluster.own, cluster.borrowed, cluster.address) == (expected is None, False, "h:1")
