@@ -83,11 +83,6 @@ class RoleRunner:
         return BatchCaller.resume(self.bound, self.tally, self.store)
 
     @property
-    def batch_size(self) -> int:
-        """Most inputs in one call, as it stands."""
-        return self.caller.size
-
-    @property
     def loaded(self) -> bool:
         """Whether the model is loaded."""
         return self.handle.loaded

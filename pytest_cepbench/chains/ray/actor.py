@@ -163,8 +163,7 @@ class ChainActor:
         """Resolve the spec and load the model; an exception becomes a fault."""
         started = time.perf_counter()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")
+            with warnings.catch_warnings(action="default"):
                 bound = self._bound()
                 self._model = bound.load()
                 self._unread = bound.files
@@ -225,8 +224,7 @@ def stamp_of(path: Path, stamp: FileStamp) -> str:
 def _answer(model: Any, request: ActorRequest) -> ActorReply:
     inputs = [_role_input(value) for value in request.inputs]
     started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")  # as in process: a library's deprecation is no failed step
+    with warnings.catch_warnings(action="default"):  # as `CallCounts.timed`, and why
         value = _call(model, request.method, inputs, *request.rest)
         lengths = None
         if request.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):

@@ -291,6 +291,8 @@ def test_a_model_is_bound_on_the_node_that_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ray, "remote", lambda _: Task())
     monkeypatch.setattr(ray, "get", lambda reply: reply)
 
-    assert bind_on_node(_setup("encoder"), "a" * 56) == "encoder is bound"
+    reply: Any = bind_on_node(_setup("encoder"), "a" * 56)
+
+    assert reply == "encoder is bound"
     strategy = options.pop("scheduling_strategy")
     assert (strategy.node_id, strategy.soft, options) == ("a" * 56, False, {"num_cpus": 0})
