@@ -71,10 +71,9 @@ def in_batches(
                     read_ahead(most)
                 store = call([item for item, _ in batch], [result() for _, result in batch])
                 if store is not None:
-                    wait = (
+                    storing.append(
                         partial(_same, store()) if writer is None else writer.submit(store).result
                     )
-                    storing.append(wait)
                 if len(storing) > _IN_FLIGHT:
                     storing[-1 - _IN_FLIGHT]()
         except BaseException:
