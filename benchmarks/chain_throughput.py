@@ -145,7 +145,7 @@ def bare(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> Side:
 
 def cut(values: Sequence[Any], runner: RoleRunner) -> list[Sequence[Any]]:
     """The values in parts of a runner's batch size."""
-    size = runner.batch_size
+    size = runner.caller.size
     return [values[low : low + size] for low in range(0, len(values), size)]
 
 

@@ -5,19 +5,14 @@ role: a runner looks for results in the store and calls its model, in batches, f
 A `ChainGroup` grows the chains of a shard of samples and repairs them where stored images were
 lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` give their features.
 
-plan, growth: chain_plan, chain, growth, replay, chain_group, features, baseline_model.
+plan, growth: chain_plan, chain, growth, chain_group, features.
 calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
 on a cluster: ray.
 """
 
 from pytest_cepbench.chains.batching import CallCounts, total
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
-from pytest_cepbench.chains.chain_group import (
-    ChainGroup,
-    PendingChain,
-    grow_together,
-    look_ahead,
-)
+from pytest_cepbench.chains.chain_group import ChainGroup, PendingChain, grow_together, look_ahead
 from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, Modality
 from pytest_cepbench.chains.features import Trace, boxes, store_vectors, trace, vectors
 from pytest_cepbench.chains.growth import ChainModels, start_chains

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,11 +16,21 @@ from pytest_cepbench.artifacts import Failure, canonical_json, digest_json
 from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.system_limits import device_name
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
+from pytest_cepbench.models.torch_runtime import (
+    DeviceMemory,
+    device_memory,
+    is_out_of_memory,
+    release_memory,
+)
 from pytest_cepbench.store import Store
 
 LARGEST = 32
 """Most inputs of a batch where the user gave no size."""
+
+MOST_CRASHES = 2
+"""Processes of a run that may die over the same work, a shard or a batch, before it is given up."""
+
+_SAVE_SECONDS = 20.0  # between notes of a role's throughput
 
 _WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
@@ -88,23 +98,6 @@ def total(tallies: Iterable[CallCounts]) -> CallCounts:
     return together
 
 
-class MemoryBudget(Protocol):
-    """The memory of the device that a model works on."""
-
-    def watch(self) -> None:
-        """A batch begins."""
-
-    def fits_twice(self) -> bool:
-        """Whether a batch of twice the size would have fit, by what the last one took."""
-
-
-@dataclass(frozen=True)
-class TransientFailure:
-    """A failure that is counted now and not stored: another run may succeed."""
-
-    failure: Failure
-
-
 @dataclass
 class BatchCaller:
     """Asks one model, in batches of the size that suits it.
@@ -120,16 +113,34 @@ class BatchCaller:
     bound: BoundRole
     tally: CallCounts
     size: int
-    memory: MemoryBudget | None = None
+    memory: DeviceMemory | None = None
     settled: bool = False
     pace: float | None = None
     _smaller: tuple[int, float] | None = field(default=None, repr=False)
     _warm: int = field(default=0, repr=False)  # the size of the last full batch
+    _saved: tuple[int, float] = field(default=(0, 0.0), repr=False)  # size, and when it was saved
+
+    @classmethod
+    def resume(cls, bound: BoundRole, tally: CallCounts, store: Store) -> BatchCaller:
+        """Begin with the batch size that fitted in an earlier run."""
+        throughput = load_throughput(bound, store)
+        size = bound.batch_size if throughput is None else throughput.batch_size
+        if not bound.grows:
+            size = min(size, bound.batch_size)
+        return cls(bound, tally, size, device_memory(bound.device) if bound.grows else None)
+
+    def save(self, store: Store) -> None:
+        """Keep size and pace for later runs: at once where the size changed, else now and then."""
+        size, since = self._saved
+        now = time.monotonic()
+        if self.pace is not None and (self.size != size or now - since >= _SAVE_SECONDS):
+            self._saved = (self.size, now)
+            save_throughput(self.bound, Throughput(self.size, self.pace), store)
 
     def call(
         self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
     ) -> list[Any]:
-        """One output for each input, or a `TransientFailure`.
+        """One output for each input; a passing failure where the model cannot take it.
 
         Raises DeviceMemoryError when a single input does not fit, ModelError when there is not one
         output for each input, and CepErrors of the model.
@@ -166,22 +177,19 @@ class BatchCaller:
             return outputs
         if no_memory:
             release_memory()
-        if len(inputs) == 1:
-            return [self._failure(reason, no_memory=no_memory)]
-        half = (len(inputs) + 1) // 2
-        if no_memory:
-            self.size, self.settled = half, True
-        first = self._ask(model, inputs[:half], seeds[:half], ask)
-        return first + self._ask(model, inputs[half:], seeds[half:], ask)
-
-    def _failure(self, reason: str, *, no_memory: bool) -> TransientFailure:
-        if no_memory:
+        if len(inputs) == 1 and no_memory:
             msg = (
                 f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
                 f"smaller images, --cep-residency=swap, or a larger device ({reason})"
             )
             raise DeviceMemoryError(msg)
-        return TransientFailure(Failure("exception", reason))
+        if len(inputs) == 1:
+            return [Reply(Failure("exception", reason), passing=True)]
+        half = (len(inputs) + 1) // 2
+        if no_memory:
+            self.size, self.settled = half, True
+        first = self._ask(model, inputs[:half], seeds[:half], ask)
+        return first + self._ask(model, inputs[half:], seeds[half:], ask)
 
     def _adapt(self, seconds: float) -> None:
         """Keep the size of a full batch that took so many seconds per input, or try another."""
@@ -219,21 +227,18 @@ class Throughput:
     seconds: per input, of such calls.
     """
 
-    batch_size: int
-    seconds: float
+    batch_size: Annotated[int, msgspec.Meta(ge=1)]
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
 
 
 def load_throughput(bound: BoundRole, store: Store) -> Throughput | None:
     """The throughput that was saved; None where there is none or the note cannot be read."""
     name = _note_name(bound)
     text = store.notes([name]).get(name)
-    if text is None:
-        return None
     try:
-        throughput = msgspec.json.decode(text, type=Throughput)
+        return None if text is None else msgspec.json.decode(text, type=Throughput)
     except (msgspec.MsgspecError, UnicodeError):
         return None
-    return throughput if throughput.batch_size >= 1 and throughput.seconds >= 0 else None
 
 
 def save_throughput(bound: BoundRole, throughput: Throughput, store: Store) -> None:
@@ -243,7 +248,7 @@ def save_throughput(bound: BoundRole, throughput: Throughput, store: Store) -> N
 
 def _note_name(bound: BoundRole) -> str:
     """The weights are left out: the next checkpoint of a training run works like this one."""
-    about: Mapping[str, object] = {
+    about = {
         "role": bound.role,
         "what": bound.what,
         "build": bound.build,

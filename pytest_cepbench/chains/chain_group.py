@@ -10,16 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.chains.chain import Chain, Link
+from pytest_cepbench.chains.chain import Chain
 from pytest_cepbench.chains.chain_plan import ChainPlan, derive_seed
 from pytest_cepbench.chains.growth import (
     ChainModels,
     grow_generation,
+    input_digest,
     read_stored,
+    replay_chains,
     start_chains,
 )
-from pytest_cepbench.chains.replay import replay_chains
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
@@ -215,9 +215,5 @@ def _key(plan: ChainPlan, chain: Chain, generation: int, runner: RoleRunner, bef
     prompt = plan.describe if plan.describes(generation) else plan.generate
     seed = derive_seed(plan.seed, chain.sample.id, generation)
     if generation == len(chain.links):
-        before = _input_digest(plan, chain.links[-1])
+        before = input_digest(plan, chain.links[-1])
     return runner.key(prompt, seed, plan.modality(generation - 1), before)
-
-
-def _input_digest(plan: ChainPlan, link: Link) -> str:
-    return link.digest if link.text is None else digest_text(plan.caption_rules.apply(link.text))

@@ -1,17 +1,24 @@
-"""Growth of the chains of many samples: a generation of all of them, then the next."""
+"""Growth of the chains of many samples: a generation of all of them, then the next.
+
+Chains that another tool has generated are read from its files instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
+from pytest_cepbench.artifacts.outcome import FailureKind
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.pipeline import read_all
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.chains.validation import admit_image, admit_text
+from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import (
     EmbeddedImage,
     FileImage,
@@ -19,7 +26,7 @@ from pytest_cepbench.datasets.sample import (
     SeedImage,
     load_seed_image,
 )
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store
 
@@ -97,17 +104,17 @@ def start_chains(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> li
     return chains
 
 
-def cached_look(image: SeedImage, name: str, look: Callable[[], str], store: Store) -> str:
+def _cached_look(image: SeedImage, name: str, look: Callable[[], str], store: Store) -> str:
     """`look()` at an image outside the store, kept while the file it lies in stays the same.
 
     name: of the kind of look. Raises what `look` raises; that is not kept.
     """
-    if isinstance(image, FileImage) and image.path.exists():
-        return store.file_digest(image.path, f"{name} {DECODER}", lambda _: look())
-    if isinstance(image, EmbeddedImage) and image.path.exists():
-        part = f"{name} {DECODER} {image.offset}+{image.length}"
-        return store.file_digest(image.path, part, lambda _: look())
-    return look()
+    if not isinstance(image, FileImage | EmbeddedImage) or not image.path.exists():
+        return look()
+    what = f"{name} {DECODER}"
+    if isinstance(image, EmbeddedImage):
+        what += f" {image.offset}+{image.length}"
+    return store.file_digest(image.path, what, lambda _: look())
 
 
 def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
@@ -123,7 +130,7 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
         return loaded.digest
 
     image = sample.image
-    digest = pixels() if image is None else cached_look(image, "pixels", pixels, store)
+    digest = pixels() if image is None else _cached_look(image, "pixels", pixels, store)
     return Link("image", digest, source=image)
 
 
@@ -166,14 +173,21 @@ def _steps(
         chains = _drawable(plan, generation, chains)
     steps = []
     for chain in chains:
-        link = chain.links[before]
-        digest = (
-            link.digest if link.text is None else digest_text(plan.caption_rules.apply(link.text))
-        )
         seed = derive_seed(plan.seed, chain.sample.id, generation)
-        key = runner.key(prompt, seed, link.kind, digest)
-        steps.append(Step(key, seed, _loader(plan, chain, before, models.store)))
+        link = chain.links[before]
+        key = runner.key(prompt, seed, link.kind, input_digest(plan, link))
+        load = (
+            partial(load_link, chain, before, models.store)
+            if link.text is None
+            else partial(plan.drawing_prompt, link.text)
+        )
+        steps.append(Step(key, seed, load))
     return chains, steps
+
+
+def input_digest(plan: ChainPlan, link: Link) -> str:
+    """Digest of an artifact as the next step takes it: a text by the plan's caption rules."""
+    return link.digest if link.text is None else digest_text(plan.caption_rules.apply(link.text))
 
 
 def _drawable(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[Chain]:
@@ -190,13 +204,6 @@ def _drawable(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list
     return drawable
 
 
-def _loader(plan: ChainPlan, chain: Chain, index: int, store: Store) -> Callable[[], object]:
-    text = chain.links[index].text
-    if text is None:
-        return partial(load_link, chain, index, store)
-    return partial(plan.drawing_prompt, text)
-
-
 def _append(chain: Chain, generation: int, key: str, result: Result) -> None:
     if isinstance(result, Failure):
         chain.failure, chain.failed_at = result, generation
@@ -205,3 +212,58 @@ def _append(chain: Chain, generation: int, key: str, result: Result) -> None:
     else:
         assert isinstance(result, str)
         chain.links.append(Link("text", digest_text(result), text=result, key=key))
+
+
+# -- chains of another tool ----------------------------------------------------------------------
+
+
+def replay_chains(
+    plan: ChainPlan, samples: Sequence[Sample], replay: Replay, store: Store
+) -> list[Chain]:
+    """The chain of every sample as far as the other tool's files hold it.
+
+    A missing, empty or unreadable artifact is the failure of its chain; what a layout never holds
+    (the texts of GenCeption's folders) is a link that is not recorded. Raises DatasetError for
+    seeds that cannot be used.
+    """
+    chains = start_chains(plan, samples, store)
+    for chain in chains:
+        for generation in range(1, plan.generations + 1):
+            link = _link(plan, chain.sample, generation, replay, store)
+            if isinstance(link, Failure):
+                chain.failure, chain.failed_at = link, generation
+                break
+            chain.links.append(link)
+    return chains
+
+
+def _link(
+    plan: ChainPlan, sample: Sample, generation: int, replay: Replay, store: Store
+) -> Link | Failure:
+    modality = plan.modality(generation)
+    if not replay.records(plan.start, generation):
+        return Link(modality, digest="")
+    artifact = replay.artifact(sample, plan.start, generation)
+    if artifact is None:
+        return Failure("missing", f"{replay.path} holds no {modality} of it")
+    if isinstance(artifact, str):
+        text = admit_text(artifact)
+        return text if isinstance(text, Failure) else Link("text", digest_text(text), text=text)
+    return _image_link(artifact, store)
+
+
+def _image_link(image: SeedImage, store: Store) -> Link | Failure:
+    def check() -> str:
+        admitted = admit_image(image.load().to_pil())
+        if isinstance(admitted, Failure):
+            return f"{admitted.kind}: {admitted.detail}"  # a digest has no colon
+        return admitted.digest
+
+    try:
+        outcome = _cached_look(image, "replayed", check, store)
+    except ImageError as error:
+        return Failure("bad-image", str(error))
+    kind, failed, detail = outcome.partition(": ")
+    if failed:
+        return Failure(cast("FailureKind", kind), detail)
+    return Link("image", outcome, source=image)

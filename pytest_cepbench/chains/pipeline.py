@@ -71,7 +71,9 @@ def in_batches(
                     read_ahead(most)
                 store = call([item for item, _ in batch], [result() for _, result in batch])
                 if store is not None:
-                    storing.append(_begin(store, writer))
+                    storing.append(
+                        partial(_same, store()) if writer is None else writer.submit(store).result
+                    )
                 if len(storing) > _IN_FLIGHT:
                     storing[-1 - _IN_FLIGHT]()
         except BaseException:
@@ -81,11 +83,6 @@ def in_batches(
                     wait()
             raise
     return storing
-
-
-def _begin(store: Callable[[], R], writer: Executor | None) -> Callable[[], R]:
-    """Store on the writer's thread, or now; returns what waits for it."""
-    return partial(_same, store()) if writer is None else writer.submit(store).result
 
 
 def _same(value: R) -> R:

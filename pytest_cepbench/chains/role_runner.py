@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import inf
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains.batching import (
-    Ask,
-    BatchCaller,
-    CallCounts,
-    Throughput,
-    TransientFailure,
-    in_words,
-    load_throughput,
-    save_throughput,
-)
+from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
 from pytest_cepbench.chains.progress import Progress
@@ -34,13 +25,13 @@ from pytest_cepbench.chains.steps import (
 )
 from pytest_cepbench.chains.validation import (
     admit_detections,
-    admit_image,
+    admit_drawing,
     admit_reply,
     admit_text,
     admit_vectors,
     admit_winner,
 )
-from pytest_cepbench.errors import CepError, DamagedInputsError
+from pytest_cepbench.errors import DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
     Battle,
@@ -53,35 +44,15 @@ from pytest_cepbench.models.protocols import (
     Model,
     Reply,
 )
-from pytest_cepbench.models.torch_runtime import device_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 
 _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
-_SAVE_SECONDS = 20.0  # between notes of a role's throughput
-
 _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
-
-
-def codes_of(provenances: Mapping[str, str]) -> set[str]:
-    """The versions of a user's code in the provenance of results; those of old runs name none."""
-    parsed = map(_read_provenance, set(provenances.values()))
-    return {provenance[CODE] for provenance in parsed if CODE in provenance}
-
-
-def _read_provenance(text: str) -> dict[str, str]:
-    """The texts of a provenance, which may come from any store and hold anything."""
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(fields, dict):
-        return {}
-    return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
 @dataclass
@@ -99,7 +70,6 @@ class RoleRunner:
     progress: Progress | None = None
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
-    _saved: float = field(init=False, default=-inf)  # when the throughput was saved
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
 
     @cached_property
@@ -109,18 +79,8 @@ class RoleRunner:
 
     @cached_property
     def caller(self) -> BatchCaller:
-        """Asks the model; begins with the batch size that fitted in an earlier run."""
-        throughput = load_throughput(self.bound, self.store)
-        size = self.bound.batch_size if throughput is None else throughput.batch_size
-        if not self.bound.grows:
-            size = min(size, self.bound.batch_size)
-        memory = device_memory(self.bound.device) if self.bound.grows else None
-        return BatchCaller(self.bound, self.tally, size, memory)
-
-    @property
-    def batch_size(self) -> int:
-        """Most inputs in one call, as it stands."""
-        return self.caller.size
+        """Asks the model, in batches."""
+        return BatchCaller.resume(self.bound, self.tally, self.store)
 
     @property
     def loaded(self) -> bool:
@@ -215,8 +175,9 @@ class RoleRunner:
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
         }
-        self._count(hits=len(steps) - len(missing))
-        self._compare_code(known)
+        hits = len(steps) - len(missing)
+        self.tally.hits += hits
+        self._count(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
         storing = self._make(numbered, ask, ahead=ahead) if numbered else []
@@ -228,33 +189,78 @@ class RoleRunner:
 
         return results
 
-    def _ask(self, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask) -> list[Any]:
-        """Call the model. Some read files at the first call, when a trainer may write there."""
-        model, files = self.model, self.bound.files
-        if files is None or self._answered:
-            return self.caller.call(model, inputs, seeds, ask)
-        with files.unchanged("the first answers were made"):
-            outputs = self.caller.call(model, inputs, seeds, ask)
-        self._answered = True
-        return outputs
+    def _make(
+        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
+    ) -> list[Callable[[], dict[str, Result]]]:
+        """Call the model for steps; returns what waits until each batch is stored."""
+        damaged: list[int] = []  # of all batches: they are made again together
 
-    def _compare_code(self, keys: Iterable[str]) -> None:
-        """Note other versions of the user's code by which stored results were made."""
-        own = self.bound.provenance.get(CODE)
-        if own is not None:
-            self.tally.codes |= dict.fromkeys(codes_of(self.store.provenance(keys)) - {own})
+        def call(
+            batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
+        ) -> Callable[[], dict[str, Result]] | None:
+            lost = [i for (i, _), value in zip(batch, inputs, strict=True) if value is None]
+            if lost:
+                damaged.extend(lost)
+                return None
+            steps = [step for _, step in batch]
+            model = self.model
+            # Some models read files at their first call, when a trainer may write there.
+            files = None if self._answered else self.bound.files
+            with nullcontext() if files is None else files.unchanged("the first answers were made"):
+                outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
+            self._answered = True
+            self._count(len(steps))
+            return partial(self._store_results, steps, outputs)
 
-    def _note_provenances(self, keys: Iterable[str]) -> None:
-        """Keep the provenance of stored results, where the adapter warns of it."""
+        storing = in_batches(
+            numbered,
+            lambda: self.caller.size,
+            self._writer if self._store_seconds > _QUICK else None,
+            read=lambda item: item[1].load(),
+            call=call,
+            ahead=ahead,
+        )
+        self.caller.save(self.store)
+        if damaged:
+            raise DamagedInputsError(damaged)
+        return storing
+
+    @cached_property
+    def _writer(self) -> Executor:
+        """The thread that stores results, in the order in which they were made."""
+        return ThreadPoolExecutor(1, thread_name_prefix=f"store-{self.bound.role}")
+
+    def _count(self, results: int) -> None:
+        if self.progress is not None:
+            self.progress.add(results)
+
+    def _store_results(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
+        """Store outputs and lasting failures, and return all; another run may do better."""
+        batch = {"batch": str(len(steps)), "model": self.bound.short_fingerprint}
+        provenance = {**self.bound.provenance, **batch}
+        started = time.thread_time()  # without the time that a thread waits for its turns
+        transient: dict[str, Result] = {}
+        entries = []
+        for step, output in zip(steps, outputs, strict=True):
+            # Here, where it may be a thread of its own: it looks at every pixel.
+            admitted = admit_drawing(output) if self.bound.role == "generator" else output
+            reply = admitted if isinstance(admitted, Reply) else Reply(admitted)
+            value = reply.value
+            if reply.passing and isinstance(value, Failure):
+                transient[step.key] = value
+                continue
+            if isinstance(value, ImageArtifact):
+                value = ImageRef(self.store.put_image(value))
+            entries.append(StoredResult(step.key, value, provenance | dict(reply.provenance)))
         if self.bound.warn is not None:
-            self._add_provenances(self.store.provenance(keys).values())
+            self._add_provenances(
+                json.dumps(dict(entry.provenance), sort_keys=True) for entry in entries
+            )
+        results = self.store.put(entries) | transient
+        self._store_seconds = (time.thread_time() - started) / len(steps)
+        return results
 
-    def _add_provenances(self, texts: Iterable[str]) -> None:
-        known = self.tally.provenances
-        for text in texts:
-            if len(known) >= _MOST_PROVENANCES:
-                return
-            known[text] = None
+    # -- where results come from -----------------------------------------------------------------
 
     @property
     def warnings(self) -> list[str]:
@@ -270,92 +276,35 @@ class RoleRunner:
             for code in self.tally.codes
         ]
 
-    def _make(
-        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
-    ) -> list[Callable[[], dict[str, Result]]]:
-        """Call the model for steps; returns what waits until each batch is stored."""
-        damaged: list[int] = []  # of all batches: they are made again together
-        before = self.caller.size
+    def _note_provenances(self, keys: Iterable[str]) -> None:
+        """Note other versions of the user's code, and what the adapter warns of, in stored results.
 
-        def call(
-            batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
-        ) -> Callable[[], dict[str, Result]] | None:
-            lost = [i for (i, _), value in zip(batch, inputs, strict=True) if value is None]
-            if lost:
-                damaged.extend(lost)
-                return None
-            steps = [step for _, step in batch]
-            outputs = self._ask(inputs, [step.seed for step in steps], ask)
-            self._count(made=len(steps))
-            return partial(self._store_results, steps, outputs)
-
-        storing = in_batches(
-            numbered,
-            lambda: self.caller.size,
-            self._writer if self._store_seconds > _QUICK else None,
-            read=lambda item: item[1].load(),
-            call=call,
-            ahead=ahead,
-        )
-        self._save_throughput(before)
-        if damaged:
-            raise DamagedInputsError(damaged)
-        return storing
-
-    @cached_property
-    def _writer(self) -> Executor:
-        """The thread that stores results, in the order in which they were made."""
-        return ThreadPoolExecutor(1, thread_name_prefix=f"store-{self.bound.role}")
-
-    def _count(self, *, hits: int = 0, made: int = 0) -> None:
-        self.tally.hits += hits
-        if self.progress is not None:
-            self.progress.add(hits + made)
-
-    def _save_throughput(self, before: int) -> None:
-        """Save the throughput: at once where the batch size changed, else now and then."""
-        caller, now = self.caller, time.monotonic()
-        if caller.pace is None or (caller.size == before and now - self._saved < _SAVE_SECONDS):
+        Neither is looked up for a model that has no such code and gives no such warnings.
+        """
+        own = self.bound.provenance.get(CODE)
+        if own is None and self.bound.warn is None:
             return
-        self._saved = now
-        save_throughput(self.bound, Throughput(caller.size, caller.pace), self.store)
-
-    def _store_results(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
-        """Store outputs and lasting failures, and return all; another run may do better."""
-        provenance = dict(self.bound.provenance) | {
-            "batch": str(len(steps)),
-            "model": self.bound.short_fingerprint,
-        }
-        started = time.thread_time()  # without the time that a thread waits for its turns
-        transient: dict[str, Result] = {}
-        entries = []
-        for step, output in zip(steps, outputs, strict=True):
-            reply = output if isinstance(output, Reply) else Reply(output)
-            value = self._admit(reply.value) if self.bound.role == "generator" else reply.value
-            if reply.passing and isinstance(value, Failure):
-                value = TransientFailure(value)
-            if isinstance(value, TransientFailure):
-                transient[step.key] = value.failure
-                continue
-            if isinstance(value, ImageArtifact):
-                value = ImageRef(self.store.put_image(value))
-            own = provenance | dict(reply.provenance) if reply.provenance else provenance
-            entries.append(StoredResult(step.key, value, own))
+        texts = self.store.provenance(keys).values()
+        if own is not None:
+            codes = {_read_provenance(text).get(CODE, own) for text in set(texts)}
+            self.tally.codes |= dict.fromkeys(sorted(codes - {own}))
         if self.bound.warn is not None:
-            self._add_provenances(
-                json.dumps(dict(entry.provenance), sort_keys=True) for entry in entries
-            )
-        results = self.store.put(entries) | transient
-        self._store_seconds = (time.thread_time() - started) / len(steps)
-        return results
+            self._add_provenances(texts)
 
-    def _admit(self, output: object) -> ImageArtifact | Failure | TransientFailure:
-        """A generated image, checked; on a thread, since it looks at every pixel."""
-        if isinstance(output, TransientFailure):
-            return output
-        try:
-            return admit_image(output)
-        except CepError:
-            raise
-        except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
-            return TransientFailure(Failure("exception", in_words(error)))
+    def _add_provenances(self, texts: Iterable[str]) -> None:
+        known = self.tally.provenances
+        for text in texts:
+            if len(known) >= _MOST_PROVENANCES:
+                return
+            known[text] = None
+
+
+def _read_provenance(text: str) -> dict[str, str]:
+    """The texts of a provenance, which may come from any store and hold anything."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(fields, dict):
+        return {}
+    return {name: value for name, value in fields.items() if isinstance(value, str)}

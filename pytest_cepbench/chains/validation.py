@@ -11,7 +11,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
-from pytest_cepbench.errors import ImageError, ModelError
+from pytest_cepbench.chains.batching import in_words
+from pytest_cepbench.errors import CepError, ImageError, ModelError
 from pytest_cepbench.models.protocols import Reply, Winner
 
 
@@ -71,18 +72,28 @@ def admit_image(value: object) -> ImageArtifact | Failure:
     return image
 
 
+def admit_drawing(output: object) -> object:
+    """A generated image as `admit_image` takes it; in its reply, where it has one.
+
+    Where its class, which may be a user's own, raises as its pixels are read, it is a failure that
+    another run may not meet.
+    """
+    try:
+        return admit_reply(output, admit_image)
+    except CepError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as above
+        return Reply(Failure("exception", in_words(error)), passing=True)
+
+
 def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:
     """Features, one row per input. Rows that are zero or not finite have no direction: failures.
 
     Raises ModelError when it is not an (expected, dimension) array of numbers.
     """
     array = np.asarray(value)
-    if (
-        array.ndim != 2
-        or len(array) != expected
-        or not array.shape[1]
-        or array.dtype.kind not in "fiu"
-    ):
+    fits = array.ndim == 2 and len(array) == expected and array.shape[1] > 0
+    if not fits or array.dtype.kind not in "fiu":
         msg = (
             f"an encoder returns ({expected}, dimension) numbers for {expected} inputs, this one "
             f"returned {array.shape} {array.dtype}"

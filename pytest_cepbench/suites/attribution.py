@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.chains import Modality, RoleRunner
-from pytest_cepbench.chains.baseline_model import recall, remember
+from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
 from pytest_cepbench.suites.cases import Case

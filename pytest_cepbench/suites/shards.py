@@ -16,6 +16,7 @@ from math import ceil
 from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
@@ -27,9 +28,6 @@ from pytest_cepbench.suites.suite_run import SuiteRun
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked
 
 _HELPING = "cases of other workers"
-
-MOST_CRASHES = 2
-"""Processes of a run that may be killed over a shard before the others leave it alone."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
-from pytest_cepbench.chains.baseline_model import remember
+from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement

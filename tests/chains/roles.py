@@ -47,7 +47,7 @@ def find_all(image: Image.Image, queries: Sequence[str]) -> Any:
     digest = ImageArtifact.from_pil(image).digest
     scores = [sha256(f"{digest}{query}".encode()).digest()[0] / 255 for query in queries]
     box = (0.0, 0.0, float(image.width), float(image.height))
-    return Detections.sort([Detection(*one, box) for one in zip(queries, scores, strict=True)])
+    return Detections.sort([Detection(*item, box) for item in zip(queries, scores, strict=True)])
 
 
 @dataclass
@@ -181,11 +181,13 @@ class RunnerSet:
     store: Store
 
 
-def grow_and_trace(plan: ChainPlan, samples: Sequence[Sample], team: RunnerSet) -> list[Trace]:
+def grow_and_trace(plan: ChainPlan, samples: Sequence[Sample], runners: RunnerSet) -> list[Trace]:
     """Grow the chain of every sample and trace it over the generations of its start's modality."""
     generations = range(2, plan.generations + 1, 2)
-    group = ChainGroup(plan, samples, ChainModels(team.describer, team.generator, team.store))
-    return group.read(lambda chains: trace(chains, generations, team.encoder, team.store))
+    group = ChainGroup(
+        plan, samples, ChainModels(runners.describer, runners.generator, runners.store)
+    )
+    return group.read(lambda chains: trace(chains, generations, runners.encoder, runners.store))
 
 
 def make_runners(

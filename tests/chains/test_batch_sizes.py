@@ -6,11 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains.batching import BatchCaller, CallCounts, load_throughput
+from pytest_cepbench.chains import batching
+from pytest_cepbench.chains.batching import (
+    BatchCaller,
+    CallCounts,
+    Throughput,
+    load_throughput,
+    save_throughput,
+)
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
@@ -24,12 +32,12 @@ from tests.chains.roles import (
 from tests.chains.test_memory import cuda_out_of_memory, holds
 
 
-def sizes_of(folder: Path, painter: SmallGenerator, **changes: Any) -> list[int]:
+def sizes_of(folder: Path, generator: SmallGenerator, **changes: Any) -> list[int]:
     """The calls that a generator got for twenty samples in a run of its own."""
     with Store(folder) as store:
-        runners = make_runners(store, generator=painter, only={"generator": changes})
+        runners = make_runners(store, generator=generator, only={"generator": changes})
         grow_and_trace(PLAN, samples(20), runners)
-    return [len(call) for call in painter.calls]
+    return [len(call) for call in generator.calls]
 
 
 @pytest.fixture
@@ -71,21 +79,68 @@ def test_what_was_learned_holds_for_the_same_conditions_only(
 
 def test_the_pace_is_remembered(tmp_path: Path) -> None:
     """Seconds per input of full batches, for the estimate of how long a run takes."""
-    teller = SmallDescriber(batch=lambda images: time.sleep(0.002 * len(images)))
+    describer = SmallDescriber(batch=lambda images: time.sleep(0.002 * len(images)))
     with Store(tmp_path) as store:
-        grow_and_trace(PLAN, samples(32), make_runners(store, describer=teller))
-        habit = load_throughput(bound("describer", teller, fingerprint="weights-2"), store)
-    assert habit is not None
-    assert habit.batch_size == 8
-    assert 0.002 <= habit.seconds < 0.02
+        grow_and_trace(PLAN, samples(32), make_runners(store, describer=describer))
+        throughput = load_throughput(bound("describer", describer, fingerprint="weights-2"), store)
+    assert throughput is not None
+    assert throughput.batch_size == 8
+    assert 0.002 <= throughput.seconds < 0.02
 
 
-def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("note", "readable"),
+    [
+        ('{"batch_size": "many"}', False),
+        ('{"batch_size": 0, "seconds": 0.5}', False),
+        ('{"batch_size": 1, "seconds": -0.5}', False),
+        ('{"batch_size": 1, "seconds": 0}', True),
+    ],
+)
+def test_a_note_that_makes_no_sense_is_none(tmp_path: Path, note: str, *, readable: bool) -> None:
     """Notes are helpful, not needed."""
     with Store(tmp_path) as store:
-        grow_and_trace(PLAN, samples(32), make_runners(store))
-        store.index.write("UPDATE notes SET value = ?", [('{"batch_size": "many"}',)])
-        assert load_throughput(bound("describer", SmallDescriber()), store) is None
+        role = bound("describer", SmallDescriber())
+        save_throughput(role, Throughput(8, 0.1), store)
+        assert load_throughput(role, store) == Throughput(8, 0.1)
+        store.index.write("UPDATE notes SET value = ?", [(note,)])
+        assert load_throughput(role, store) == (Throughput(1, 0.0) if readable else None)
+
+
+@pytest.mark.parametrize(("grows", "size"), [(True, 32), (False, 8)])
+def test_a_size_beyond_the_user_s_is_not_taken_over(
+    tmp_path: Path, *, grows: bool, size: int
+) -> None:
+    """An earlier run may have grown its batches; a size that the user gave is the largest."""
+    with Store(tmp_path) as store:
+        role = bound("describer", SmallDescriber(), grows=grows)
+        save_throughput(role, Throughput(32, 0.1), store)
+        assert BatchCaller.resume(role, CallCounts(), store).size == size
+
+
+def test_the_pace_is_saved_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once where the size is another one; a note for every batch would slow the run."""
+    now = [5.0]
+    monkeypatch.setattr(batching, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    role = bound("describer", SmallDescriber())
+    with Store(tmp_path) as store:
+
+        def saved() -> float | None:
+            caller.save(store)
+            throughput = load_throughput(role, store)
+            return None if throughput is None else throughput.seconds
+
+        caller = BatchCaller(role, CallCounts(), 8)
+        assert saved() is None  # nothing is known yet
+        caller.pace = 0.1
+        assert saved() == 0.1
+        caller.pace = 0.2
+        now[0] += 19.9
+        assert saved() == 0.1
+        now[0] += 0.1
+        assert saved() == 0.2
+        caller.pace, caller.size = 0.3, 4
+        assert saved() == 0.3
 
 
 @dataclass
@@ -105,7 +160,8 @@ class Room:
 
 def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int]:
     """The sizes of the calls where a call of n inputs takes cost(n) seconds."""
-    caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, room)
+    memory: Any = room
+    caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, memory)
     sizes = []
 
     def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Sequence[object]:

@@ -99,20 +99,22 @@ def test_it_says_what_it_does() -> None:
 def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
     """What is compared and shown is what the describer said; the generator gets less."""
     plan = replace(PLAN, generations=2, caption_rules=CaptionRules(clean=True, max_words=2))
-    painter = SmallGenerator()
+    generator = SmallGenerator()
     (trace,) = grow_and_trace(
-        plan, samples(1), make_runners(store, SmallDescriber(lambda *_: '"one two three"'), painter)
+        plan,
+        samples(1),
+        make_runners(store, SmallDescriber(lambda *_: '"one two three"'), generator),
     )
     assert trace.chain.links[1].text == '"one two three"'
-    assert painter.calls == [["draw: one two"]]
+    assert generator.calls == [["draw: one two"]]
 
 
 def test_a_seed_text_is_worded_like_any_other(store: Store) -> None:
     """Text-first chains draw their start by the same rule."""
-    painter = SmallGenerator()
+    generator = SmallGenerator()
     plan = replace(TEXT_PLAN, generations=1, caption_rules=CaptionRules(max_words=1))
-    grow_and_trace(plan, samples(2), make_runners(store, generator=painter))
-    assert painter.calls == [["draw: text", "draw: text"]]
+    grow_and_trace(plan, samples(2), make_runners(store, generator=generator))
+    assert generator.calls == [["draw: text", "draw: text"]]
 
 
 def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
@@ -157,11 +159,11 @@ def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
 
 def test_nothing_is_worded_unless_asked(store: Store) -> None:
     """By default the generator gets what was said, quotes and all."""
-    painter = SmallGenerator()
+    generator = SmallGenerator()
     text = ' "' + "word " * 100 + '"</s>'
     grow_and_trace(
         replace(PLAN, generations=2),
         samples(1),
-        make_runners(store, SmallDescriber(lambda *_: text), painter),
+        make_runners(store, SmallDescriber(lambda *_: text), generator),
     )
-    assert painter.calls == [[f"draw: {text}"]]
+    assert generator.calls == [[f"draw: {text}"]]

@@ -77,10 +77,10 @@ def healthy(plan: ChainPlan, tmp_path: Path) -> list[Trace]:
 
 def check(traces: list[Trace], healthy: list[Trace], kind: str, at: int, steps: int) -> None:
     """The victim failed at a generation after this many good similarities; the others are well."""
-    found, expected = outcomes(traces), outcomes(healthy)
-    _, similarities, failure, failed_at = found.pop(VICTIM)
+    actual, expected = outcomes(traces), outcomes(healthy)
+    _, similarities, failure, failed_at = actual.pop(VICTIM)
     _, full, _, _ = expected.pop(VICTIM)
-    assert found == expected
+    assert actual == expected
     assert (failure.kind, failed_at) == (kind.partition(",")[0], at)
     assert similarities == (*full[:steps], *[0.0] * (2 - steps))
 
@@ -137,8 +137,8 @@ def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
     describer = SmallDescriber(
         lambda i, p, s: "" if s == late else describe_image(i, p, s), seeded=True
     )
-    ruler = SmallEncoder(lambda _: np.zeros(5, np.float32))
-    (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store, describer, encoder=ruler))
+    encoder = SmallEncoder(lambda _: np.zeros(5, np.float32))
+    (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store, describer, encoder=encoder))
     assert trace.chain.failure == Failure("empty-text", "no text at all")
     assert (trace.failure, trace.failed_at) == (Failure("nan-vector", "features are all zero"), 0)
     assert trace.similarities == (0.0, 0.0)
@@ -173,9 +173,9 @@ def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
         if prompts & set(texts):
             explode()
 
-    painter = SmallGenerator(batch=spoil)  # type: ignore[arg-type] # it gets a list
+    generator = SmallGenerator(batch=spoil)  # type: ignore[arg-type] # it gets a list
     plan = ChainPlan("text", 2, "describe", "draw: {description}")
-    traces = grow_and_trace(plan, samples(8), make_runners(store, generator=painter))
+    traces = grow_and_trace(plan, samples(8), make_runners(store, generator=generator))
     assert [trace.failure is not None for trace in traces] == [i == 2 for i in range(8)]
     assert traces[2].failure == Failure("exception", "RuntimeError: cannot take this")
 
@@ -212,7 +212,7 @@ def test_a_wrong_number_of_answers_is_an_error(store: Store, count: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("describer", "painter", "words"),
+    ("describer", "generator", "words"),
     [
         (SmallDescriber(lambda *_: 3), SmallGenerator(), "returns str"),
         (SmallDescriber(), SmallGenerator(lambda *_: "x"), "returns Pillow"),
@@ -220,8 +220,8 @@ def test_a_wrong_number_of_answers_is_an_error(store: Store, count: int) -> None
     ids=["describer", "generator"],
 )
 def test_a_model_of_the_wrong_kind_is_an_error(
-    store: Store, describer: SmallDescriber, painter: SmallGenerator, words: str
+    store: Store, describer: SmallDescriber, generator: SmallGenerator, words: str
 ) -> None:
     """What is no text or no image at all is a wrong plug-in."""
     with pytest.raises(ModelError, match=words):
-        grow_and_trace(PLAN, samples(2), make_runners(store, describer, painter))
+        grow_and_trace(PLAN, samples(2), make_runners(store, describer, generator))

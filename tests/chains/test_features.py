@@ -20,6 +20,7 @@ from pytest_cepbench.chains import (
     RoleRunner,
     boxes,
     load_link,
+    store_vectors,
     trace,
     vectors,
 )
@@ -71,8 +72,8 @@ def test_any_generations_are_compared_with_the_start(
     group = _grow(store, plan)
     traces = trace(group.chains, generations, _encoder(store), store)
     expected = [_plain(chain, generations, store) if generations else [] for chain in group.chains]
-    assert [list(one.similarities) for one in traces] == expected
-    assert [one.chain for one in traces] == group.chains
+    assert [list(item.similarities) for item in traces] == expected
+    assert [item.chain for item in traces] == group.chains
 
 
 def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
@@ -101,22 +102,22 @@ def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> 
     def answer(value: Image.Image | str) -> Any:
         return np.full(5, np.nan) if value == victim else vector_of(value)
 
-    healthy, found = trace(group.chains, (1, 2, 3), _encoder(store, SmallEncoder(answer)), store)
+    healthy, actual = trace(group.chains, (1, 2, 3), _encoder(store, SmallEncoder(answer)), store)
     assert healthy.failure is None
-    assert found.failure == Failure("nan-vector", "features are NaN or infinite")
-    assert found.failed_at == bad
-    assert found.chain.failure is None
+    assert actual.failure == Failure("nan-vector", "features are NaN or infinite")
+    assert actual.failed_at == bad
+    assert actual.chain.failure is None
     kept = max(0, bad - 1)
-    assert list(found.similarities) == [
-        *_plain(found.chain, (1, 2, 3), store)[:kept], *[0.0] * (3 - kept),
+    assert list(actual.similarities) == [
+        *_plain(actual.chain, (1, 2, 3), store)[:kept], *[0.0] * (3 - kept),
     ]  # fmt: skip
 
 
 def test_vectors_are_those_of_the_encoder_in_the_order_of_the_chains(store: Store) -> None:
     """Features as they are, not normalised; none for no chains."""
     group = _grow(store)
-    found = vectors(group.chains, 2, _encoder(store), store)
-    for chain, vector in zip(group.chains, found, strict=True):
+    actual = vectors(group.chains, 2, _encoder(store), store)
+    for chain, vector in zip(group.chains, actual, strict=True):
         assert np.array_equal(vector, vector_of(load_link(chain, 2, store)))  # type: ignore[arg-type] # no failure here
     assert vectors([], 2, _encoder(store), store) == []
 
@@ -125,19 +126,19 @@ def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> Non
     """One answer per chain, kept under image and queries: other queries are asked anew."""
     group = _grow(store, TEXT_PLAN)
     queries = {"s00": ["a cup"], "s01": ["a cup", "a bus"], "s02": ["a dog"]}
-    finder = SmallDetector()
-    detector = RoleRunner(bound("detector", finder), store)
-    found = boxes(group.chains, 1, queries, detector, store)
-    assert finder.calls == [[tuple(asked) for asked in queries.values()]]
-    assert found == [
+    model = SmallDetector()
+    detector = RoleRunner(bound("detector", model), store)
+    actual = boxes(group.chains, 1, queries, detector, store)
+    assert model.calls == [[tuple(asked) for asked in queries.values()]]
+    assert actual == [
         find_all(load_link(chain, 1, store), queries[chain.sample.id]) for chain in group.chains
     ]
-    assert boxes(group.chains, 1, queries, detector, store) == found
+    assert boxes(group.chains, 1, queries, detector, store) == actual
     assert (
         boxes(group.chains, 1, queries | {"s00": ["a cup", "a dog"]}, detector, store)[1:]
-        == (found[1:])
+        == (actual[1:])
     )
-    assert finder.calls[1:] == [[("a cup", "a dog")]]
+    assert model.calls[1:] == [[("a cup", "a dog")]]
     assert boxes([], 1, queries, detector, store) == []
 
 
@@ -149,14 +150,14 @@ def test_boxes_come_from_the_store_without_images(store: Store) -> None:
         group.chains, 3, queries, RoleRunner(bound("detector", SmallDetector()), store), store
     )
     shutil.rmtree(store.root / "images")
-    finder = SmallDetector()
-    again = boxes(group.chains, 3, queries, RoleRunner(bound("detector", finder), store), store)
+    model = SmallDetector()
+    again = boxes(group.chains, 3, queries, RoleRunner(bound("detector", model), store), store)
     assert again == first
-    assert inputs_of(finder) == 0
+    assert inputs_of(model) == 0
 
 
 def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
-    """For vectors and boxes alike; `Game.read` has it drawn again, with the same answers."""
+    """For vectors and boxes alike; `ChainGroup.read` has it drawn again, with the same answers."""
     group = _grow(store, TEXT_PLAN)
     queries = {sample.id: ["a cup"] for sample in group.samples}
     detector = RoleRunner(bound("detector", SmallDetector()), store)
@@ -170,9 +171,9 @@ def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
         with pytest.raises(DamagedChainsError) as caught:
             ask()
         assert caught.value.keys == (lost.key,)
-    found = group.read(lambda mended: boxes(mended, 1, queries, detector, store))
+    actual = group.read(lambda mended: boxes(mended, 1, queries, detector, store))
     expected = [find_all(load_link(chain, 1, store), ["a cup"]) for chain in group.chains]
-    assert found == expected
+    assert actual == expected
     assert group.chains[1].links == chains[1].links
 
 
@@ -183,6 +184,18 @@ def test_a_generation_that_is_not_recorded_is_passed_over(store: Store) -> None:
     links = list(chain.links)
     links[1] = replace(links[1], digest="", text=None)
     partial = Chain(chain.sample, links)
-    (found,) = trace([partial], (1, 2), _encoder(store), store)
-    assert list(found.similarities) == [0.0, *_plain(chain, (2,), store)]
-    assert (found.failure, partial.has(1), partial.has(2)) == (None, False, True)
+    (actual,) = trace([partial], (1, 2), _encoder(store), store)
+    assert list(actual.similarities) == [0.0, *_plain(chain, (2,), store)]
+    assert (actual.failure, partial.has(1), partial.has(2)) == (None, False, True)
+
+
+def test_features_are_stored_once_without_being_read(store: Store) -> None:
+    """Only those that are missing are made, whether the encoder asks for a seed or not."""
+    group = _grow(store)
+    chains, encoder = group.chains, SmallEncoder(seeded=True)
+    store_vectors(chains[:1], 2, _encoder(store, encoder), store)
+    store_vectors(chains, 2, _encoder(store, encoder), store)
+    store_vectors([], 2, _encoder(store, encoder), store)
+    assert [len(call) for call in encoder.calls] == [1, 2]
+    vectors(chains, 2, _encoder(store, encoder), store)
+    assert inputs_of(encoder) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,15 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.chains import ChainPlan, start_chains
 from pytest_cepbench.chains.chain_plan import derive_seed
-from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample, load_seed_image
+from pytest_cepbench.datasets.sample import (
+    DrawnImage,
+    EmbeddedImage,
+    FileImage,
+    Sample,
+    load_seed_image,
+)
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics import cosine_to_start
 from pytest_cepbench.store import Store
@@ -76,16 +84,16 @@ def test_order_batches_and_shards_do_not_matter(plan: ChainPlan, tmp_path: Path)
         "in threes": ([whole], 3),
         "in shards": ([whole[4:], whole[:2], whole[2:4]], 8),
     }
-    stories = []
+    runs = []
     for name, (shards, batch_size) in ways.items():
         with Store(tmp_path / name) as store:
             runners = make_runners(
                 store, SmallDescriber(seeded=True), every={"batch_size": batch_size}
             )
             traces = [trace for shard in shards for trace in grow_and_trace(plan, shard, runners)]
-            stories.append(outcomes(traces))
-    assert all(found == stories[0] for found in stories)
-    assert len({digests for digests, *_ in stories[0].values()}) == 7
+            runs.append(outcomes(traces))
+    assert all(actual == runs[0] for actual in runs)
+    assert len({digests for digests, *_ in runs[0].values()}) == 7
 
 
 def test_batches_are_as_large_as_allowed(store: Store) -> None:
@@ -169,3 +177,34 @@ def test_a_long_list_of_unusable_seeds_is_cut(store: Store) -> None:
     with pytest.raises(DatasetError, match=r"(?s)50 of 50 samples.*bad019.*\.\.\.") as caught:
         grow_and_trace(PLAN, bad, make_runners(store))
     assert "bad020" not in str(caught.value)
+    with pytest.raises(DatasetError, match="bad019") as caught:
+        grow_and_trace(PLAN, bad[:20], make_runners(store))
+    assert not str(caught.value).endswith("...")
+
+
+def test_images_inside_a_file_have_digests_of_their_own(store: Store, tmp_path: Path) -> None:
+    """Several lie in one file: each is remembered by its place there, until the file changes."""
+    path = tmp_path / "table"
+    parts = [b64encode(encoded(Image.fromarray(noise(seed=seed)), "PNG")) for seed in (1, 2)]
+    path.write_bytes(b"".join(parts))
+    os.utime(path, (1, 1))  # so that its digests are remembered
+    places = ((0, len(parts[0])), (len(parts[0]), len(parts[1])))
+    seeds = [
+        Sample(f"row {row}", ("c",), image=EmbeddedImage(path, offset, length, f"row {row}"))
+        for row, (offset, length) in enumerate(places)
+    ]
+    for _ in range(2):
+        chains = start_chains(PLAN, seeds, store)
+        assert [chain.links[0].digest for chain in chains] == [
+            ImageArtifact(noise(seed=seed)).digest for seed in (1, 2)
+        ]
+
+
+def test_an_error_that_is_not_the_seed_s_passes_as_it_is(store: Store) -> None:
+    """A bug of a generator of scenes is not a sample that cannot be used."""
+
+    def draw() -> ImageArtifact:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        start_chains(PLAN, [Sample("a", ("c",), image=DrawnImage(draw))], store)

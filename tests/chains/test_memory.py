@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,14 +49,19 @@ def holds(most: int, error: Callable[[], BaseException]) -> Callable[[Sequence[A
     return fit
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What comes of twenty samples where memory is large."""
+    with Store(tmp_path_factory.mktemp("large") / "store") as store:
+        return outcomes(grow_and_trace(PLAN, samples(20), make_runners(store)))
+
+
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
 def test_the_batch_is_halved_until_it_fits(
-    tmp_path: Path, role: str, error: Callable[[], BaseException]
+    store: Store, expected: dict[str, Any], role: str, error: Callable[[], BaseException]
 ) -> None:
     """All results come as from a larger memory, no chain fails, and the smaller size is kept."""
-    with Store(tmp_path / "large") as store:
-        expected = outcomes(grow_and_trace(PLAN, samples(20), make_runners(store)))
     small = holds(3, error)
     models: dict[str, Any] = {
         "describer": SmallDescriber(),
@@ -65,11 +69,10 @@ def test_the_batch_is_halved_until_it_fits(
         "encoder": SmallEncoder(),
     }
     models[role].batch = small
-    with Store(tmp_path / "small") as store:
-        runners = make_runners(store, **models)
-        assert outcomes(grow_and_trace(PLAN, samples(20), runners)) == expected
+    runners = make_runners(store, **models)
+    assert outcomes(grow_and_trace(PLAN, samples(20), runners)) == expected
     sizes = [len(call) for call in models[role].calls]
-    assert getattr(runners, role).batch_size == 2
+    assert getattr(runners, role).caller.size == 2
     assert sizes[:2] == [8, 4]
     # The first batch finds the size; from then on nothing larger is tried.
     assert max(sizes[sizes.index(2) + 5 :]) == 2
@@ -101,4 +104,4 @@ def test_an_ordinary_error_does_not_shrink_the_batch(store: Store) -> None:
     plan = PLAN.__class__("text", 1, "describe", "draw: {description}")
     traces = grow_and_trace(plan, samples(16), runners)
     assert [trace.chain.sample.id for trace in traces if trace.failure] == ["s01"]
-    assert runners.generator.batch_size == 8
+    assert runners.generator.caller.size == 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, Modality, RoleRunner
-from pytest_cepbench.chains.baseline_model import recall, remember
+from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
@@ -23,17 +23,17 @@ from tests.chains.roles import (
 COUNT = 3
 
 
-def _teller(name: str) -> SmallDescriber:
+def _describer_named(name: str) -> SmallDescriber:
     """A describer whose texts name it."""
     return SmallDescriber(lambda image, prompt, seed: f"{name} {prompt} {image.getpixel((0, 0))}")
 
 
 def _runners(store: Store, name: str) -> tuple[RunnerSet, SmallDescriber]:
-    describer = _teller(name)
+    describer = _describer_named(name)
     return make_runners(store, describer, only={"describer": {"fingerprint": name}}), describer
 
 
-def _play(runners: RunnerSet, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
+def _grow(runners: RunnerSet, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
     places = {(PLAN.start, generation): runner for generation, runner in stand_ins.items()}
     group = ChainGroup(
         PLAN,
@@ -53,7 +53,7 @@ def _link_names(
 def test_a_stand_in_plays_its_hop_and_no_other(store: Store) -> None:
     """The first description is the other's; what follows from it is the own models'."""
     (old, old_teller), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
-    chains = _play(new, {1: old.describer})
+    chains = _grow(new, {1: old.describer})
     texts = [[link.text or "" for link in chain.links] for chain in chains]
     assert all(row[1].startswith("old ") and row[3].startswith("new ") for row in texts)
     assert (inputs_of(old_teller), inputs_of(new_teller)) == (COUNT, COUNT)
@@ -73,18 +73,18 @@ def test_chains_of_the_other_start_are_left_alone(store: Store) -> None:
 def test_a_begun_chain_is_the_same_as_the_one_it_was_taken_from(store: Store) -> None:
     """With all hops put back, every link and every key is that of the other's own chain."""
     (old, _), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
-    own = _play(old, {})
-    assert _link_names(_play(new, {1: old.describer, 3: old.describer})) == _link_names(own)
+    own = _grow(old, {})
+    assert _link_names(_grow(new, {1: old.describer, 3: old.describer})) == _link_names(own)
     assert inputs_of(new_teller) == 0
 
 
 def test_a_remembered_model_begins_chains_without_being_there(store: Store) -> None:
     """Its steps are found by what was written down of it; the model is not asked again."""
     (old, old_teller), (new, _) = _runners(store, "old"), _runners(store, "new")
-    own = _play(old, {})
+    own = _grow(old, {})
     (absent,) = recall(remember(old.describer.bound))
     asked = inputs_of(old_teller)
-    begun = _play(new, {1: RoleRunner(absent, store)})
+    begun = _grow(new, {1: RoleRunner(absent, store)})
     assert _link_names(begun, 2) == _link_names(own, 2)
     assert _link_names(begun, 3) != _link_names(own, 3)
     assert inputs_of(old_teller) == asked
@@ -95,10 +95,10 @@ def test_a_chain_that_stopped_at_the_others_hop_stops_there_too(store: Store) ->
     mute = make_runners(
         store, SmallDescriber(lambda *_: ""), only={"describer": {"fingerprint": "mute"}}
     )
-    own = _play(mute, {})
+    own = _grow(mute, {})
     new, new_teller = _runners(store, "new")
     (absent,) = recall(remember(mute.describer.bound))
-    begun = _play(new, {1: RoleRunner(absent, store)})
+    begun = _grow(new, {1: RoleRunner(absent, store)})
     assert [(c.failure, c.failed_at) for c in begun] == [(c.failure, c.failed_at) for c in own]
     assert {c.failed_at for c in begun} == {1}
     assert inputs_of(new_teller) == 0
@@ -110,7 +110,7 @@ def test_what_is_not_stored_is_not_made_up(store: Store) -> None:
     (absent,) = recall(remember(old.describer.bound))
     before = len(store)
     with pytest.raises(NotInStoreError, match="a step of the baseline's describer is not in the"):
-        _play(new, {1: RoleRunner(absent, store)})
+        _grow(new, {1: RoleRunner(absent, store)})
     assert len(store) == before
 
 
@@ -118,23 +118,23 @@ def test_a_lost_image_of_a_remembered_model_is_missed(store: Store) -> None:
     """It cannot be made again, so its step counts as not stored; a fixed role's image can."""
     generator, fresh = SmallGenerator(), SmallGenerator()
     old = make_runners(store, None, generator, every={"fingerprint": "old"})
-    new = make_runners(store, _teller("new"), fresh, every={"fingerprint": "new"})
+    new = make_runners(store, _describer_named("new"), fresh, every={"fingerprint": "new"})
     described = {1: old.describer}
-    lost = _play(old, {})[0].links[2]
+    lost = _grow(old, {})[0].links[2]
     store.image_path(lost.digest).unlink()
     (absent,) = recall(remember(old.generator.bound))
     with pytest.raises(NotInStoreError):
-        _play(new, described | {2: RoleRunner(absent, store)})
+        _grow(new, described | {2: RoleRunner(absent, store)})
     assert (inputs_of(generator), inputs_of(fresh)) == (2 * COUNT, 0)
 
 
 def test_a_lost_image_of_a_fixed_role_is_drawn_again(store: Store) -> None:
     """The generator is there, and draws from the remembered describer's text."""
     (old, _), (new, _) = _runners(store, "old"), _runners(store, "new")
-    own = _play(old, {})
+    own = _grow(old, {})
     store.image_path(own[0].links[2].digest).unlink()
     (absent,) = recall(remember(old.describer.bound))
-    begun = _play(new, {1: RoleRunner(absent, store)})
+    begun = _grow(new, {1: RoleRunner(absent, store)})
     assert _link_names(begun, 2) == _link_names(own, 2)
     assert store.get_image(own[0].links[2].digest) is not None
 

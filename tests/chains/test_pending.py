@@ -1,4 +1,4 @@
-"""Chains as far as the store has them, and the steps that they still need, found without a model."""
+"""Chains as far as the store has them, and the steps that they still need, actual without a model."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_steps_in_the_store_are_found_to_the_last_generation(
 
     pending = look_ahead(plan, samples(COUNT), models, None)
 
-    found = [(link.digest, link.key) for p in pending for link in p.chain.links]
+    actual = [(link.digest, link.key) for p in pending for link in p.chain.links]
     for chain in pending:
         stored, missing = _keys(chain)
         assert (len(stored), len(missing)) == (grown, plan.generations - grown)
@@ -80,10 +80,10 @@ def test_steps_in_the_store_are_found_to_the_last_generation(
         assert list(chain.digests[: grown + 1]) == [link.digest for link in chain.chain.links]
         roles = [runner for runner, _ in (*chain.stored, *chain.missing)]
         assert roles == [models.runner(plan, g) for g in range(1, plan.generations + 1)]
-    assert len(found) == COUNT * (grown + 1)
+    assert len(actual) == COUNT * (grown + 1)
     whole = ChainGroup(plan, samples(COUNT), _models(store)).chains
     kept = [(link.digest, link.key) for chain in whole for link in chain.links[: grown + 1]]
-    assert found == kept
+    assert actual == kept
     if grown < plan.generations:  # the next step starts from what is there: its key is known
         nexts = [chain.missing[0][1] for chain in pending]
         assert nexts == [chain.links[grown + 1].key for chain in whole]
@@ -111,10 +111,10 @@ def test_samples_that_start_alike_need_the_same_steps(store: Store) -> None:
     (first,) = samples(1)
     twin = replace(first, id="twin")
 
-    one, other = look_ahead(PLAN, [first, twin], models, None)
+    pending, twin_pending = look_ahead(PLAN, [first, twin], models, None)
 
-    assert _keys(one) == _keys(other)
-    assert one.digests == other.digests
+    assert _keys(pending) == _keys(twin_pending)
+    assert pending.digests == twin_pending.digests
 
 
 def test_a_failed_chain_needs_no_more(store: Store) -> None:

@@ -17,7 +17,7 @@ PATIENCE = 10.0  # seconds until a test gives up on another thread
 
 
 @pytest.fixture
-def keeper() -> Iterator[Executor]:
+def writer() -> Iterator[Executor]:
     """One thread that stores."""
     with ThreadPoolExecutor(1) as threads:
         yield threads
@@ -37,7 +37,7 @@ def squares(items: Sequence[int], inputs: Sequence[int]) -> Callable[[], list[in
 @given(count=st.integers(0, 20), size=st.integers(1, 7), ahead=st.booleans())
 def test_every_item_is_worked_off_once_and_in_order(count: int, size: int, ahead: bool) -> None:
     """Whatever the batches are, and on whichever thread inputs are read."""
-    with ThreadPoolExecutor(1) as keeper:
+    with ThreadPoolExecutor(1) as writer:
         sizes: list[int] = []
 
         def call(items: Sequence[int], inputs: Sequence[int]) -> Callable[[], list[int]]:
@@ -45,12 +45,12 @@ def test_every_item_is_worked_off_once_and_in_order(count: int, size: int, ahead
             sizes.append(len(items))
             return squares(items, inputs)
 
-        stored = in_batches(range(count), lambda: size, keeper, read=int, call=call, ahead=ahead)
-        assert [one for part in stored for one in part()] == [i * i for i in range(count)]
+        stored = in_batches(range(count), lambda: size, writer, read=int, call=call, ahead=ahead)
+        assert [item for part in stored for item in part()] == [i * i for i in range(count)]
     assert sizes == [size] * (count // size) + [count % size] * (count % size > 0)
 
 
-def test_the_next_inputs_are_read_while_the_model_works(keeper: Executor) -> None:
+def test_the_next_inputs_are_read_while_the_model_works(writer: Executor) -> None:
     """The first call does not end before an input of the second batch was read, on another thread."""
     read_by: dict[int, int] = {}
     later = threading.Event()
@@ -65,11 +65,11 @@ def test_the_next_inputs_are_read_while_the_model_works(keeper: Executor) -> Non
         assert later.wait(PATIENCE)
         return squares(items, inputs)
 
-    in_batches(range(4), lambda: 2, keeper, read=read, call=call, ahead=True)
+    in_batches(range(4), lambda: 2, writer, read=read, call=call, ahead=True)
     assert read_by[3] != threading.get_ident()
 
 
-def test_results_are_stored_while_the_model_works_on_the_next(keeper: Executor) -> None:
+def test_results_are_stored_while_the_model_works_on_the_next(writer: Executor) -> None:
     """The second call does not end before the results of the first are being stored."""
     storing = threading.Event()
 
@@ -79,17 +79,17 @@ def test_results_are_stored_while_the_model_works_on_the_next(keeper: Executor) 
 
         def store() -> list[int]:
             storing.set()
-            assert threading.get_ident() != asking
+            assert threading.get_ident() != main_thread
             return list(inputs)
 
         return store
 
-    asking = threading.get_ident()
-    stored = in_batches(range(4), lambda: 2, keeper, read=int, call=call, ahead=False)
+    main_thread = threading.get_ident()
+    stored = in_batches(range(4), lambda: 2, writer, read=int, call=call, ahead=False)
     assert [part() for part in stored] == [[0, 1], [2, 3]]
 
 
-def test_no_more_than_two_batches_wait_to_be_stored(keeper: Executor) -> None:
+def test_no_more_than_two_batches_wait_to_be_stored(writer: Executor) -> None:
     """The model waits for the disk rather than fill the memory with results."""
     go_on = threading.Event()
     called: list[int] = []
@@ -98,31 +98,31 @@ def test_no_more_than_two_batches_wait_to_be_stored(keeper: Executor) -> None:
         called.append(items[0])
         return lambda: go_on.wait(PATIENCE)
 
-    asking = threading.Thread(
+    main_thread = threading.Thread(
         target=in_batches,
-        args=(range(8), lambda: 1, keeper),
+        args=(range(8), lambda: 1, writer),
         kwargs={"read": int, "call": call, "ahead": False},
     )
-    asking.start()
+    main_thread.start()
     time.sleep(0.2)
     assert called == [0, 1, 2]
     go_on.set()
-    asking.join(PATIENCE)
+    main_thread.join(PATIENCE)
     assert called == list(range(8))
 
 
-def test_the_model_is_called_by_the_thread_that_asks(keeper: Executor) -> None:
+def test_the_model_is_called_by_the_thread_that_asks(writer: Executor) -> None:
     """Libraries keep states by thread: generators, inference mode, devices."""
     threads = set()
 
     def call(items: Sequence[int], inputs: Sequence[int]) -> None:
         threads.add(threading.get_ident())
 
-    in_batches(range(6), lambda: 2, keeper, read=slowly, call=call, ahead=True)
+    in_batches(range(6), lambda: 2, writer, read=slowly, call=call, ahead=True)
     assert threads == {threading.get_ident()}
 
 
-def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(keeper: Executor) -> None:
+def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(writer: Executor) -> None:
     """The exception comes as it is; the results of the batches before are stored."""
     kept: list[int] = []
 
@@ -135,7 +135,7 @@ def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(keeper: Exec
         return lambda: kept.extend(inputs)
 
     with pytest.raises(OSError, match="3"):
-        in_batches(range(6), lambda: 2, keeper, read=read, call=call, ahead=True)
+        in_batches(range(6), lambda: 2, writer, read=read, call=call, ahead=True)
     assert kept == [0, 1]
 
 
@@ -149,8 +149,8 @@ def test_reading_all_keeps_order_and_exceptions(seconds: float) -> None:
             raise KeyError(item)
         return -item
 
-    found = read_all(range(8), read)
-    assert [one if isinstance(one, int) else type(one) for one in found] == [
+    actual = read_all(range(8), read)
+    assert [item if isinstance(item, int) else type(item) for item in actual] == [
         KeyError if item % 3 == 1 else -item for item in range(8)
     ]
     assert read_all([], read) == []

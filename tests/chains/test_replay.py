@@ -17,9 +17,10 @@ from pytest_cepbench.chains import (
     ChainPlan,
     RoleRunner,
     load_link,
+    look_ahead,
     trace,
 )
-from pytest_cepbench.chains.replay import replay_chains
+from pytest_cepbench.chains.growth import replay_chains
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError, ImageError
@@ -72,11 +73,11 @@ def test_they_are_traced_like_any_others(store: Store, tmp_path: Path) -> None:
     chains = _read(_written(tmp_path), store)
     encoder = SmallEncoder()
     runner = RoleRunner(bound("encoder", encoder), store)
-    first = [one.similarities for one in trace(chains, (1, 2, 3, 4), runner, store)]
-    assert all(len(set(one)) >= 3 for one in first)
+    first = [item.similarities for item in trace(chains, (1, 2, 3, 4), runner, store)]
+    assert all(len(set(item)) >= 3 for item in first)
     again = RoleRunner(bound("encoder", SmallEncoder()), store)
-    found = trace(_read(tmp_path / "made", store), (1, 2, 3, 4), again, store)
-    assert [one.similarities for one in found] == first
+    actual = trace(_read(tmp_path / "made", store), (1, 2, 3, 4), again, store)
+    assert [item.similarities for item in actual] == first
     assert again.tally.inputs == 0
 
 
@@ -109,18 +110,18 @@ def test_what_is_missing_or_spoilt_is_a_failure_of_that_chain(
     elif spoil == "black picture":
         picture.write_bytes(encoded(Image.new("RGB", (8, 6)), "PNG"))
     for _ in range(2):  # as it is remembered, too
-        before, found, after = _read(root, store)
+        before, actual, after = _read(root, store)
         assert (before.failure, after.failure) == (None, None)
-        assert found.failure is not None
-        assert (found.failure.kind, found.failed_at) == (kind, generation)
-        assert detail in found.failure.detail
-        assert len(found.links) == generation
+        assert actual.failure is not None
+        assert (actual.failure.kind, actual.failed_at) == (kind, generation)
+        assert detail in actual.failure.detail
+        assert len(actual.links) == generation
 
 
 def test_a_black_picture_is_remembered_and_looked_at_again_when_it_changes(
     store: Store, tmp_path: Path
 ) -> None:
-    """The store keeps what a file was found to be only while the file stays the same."""
+    """The store keeps what a file was actual to be only while the file stays the same."""
     root = _written(tmp_path)
     picture = root / "image-first" / "gen-2" / "s01.png"
     picture.write_bytes(encoded(Image.new("RGB", (8, 6)), "PNG"))
@@ -146,7 +147,7 @@ def test_texts_that_a_layout_never_holds_are_links_not_recorded(
         ]  # fmt: skip
         assert (chain.links[1].kind, chain.links[1].text) == ("text", None)
     runner = RoleRunner(bound("encoder", SmallEncoder()), store)
-    assert all(0 not in one.similarities for one in trace(chains, (2, 4), runner, store))
+    assert all(0 not in item.similarities for item in trace(chains, (2, 4), runner, store))
 
 
 def test_text_first_chains_start_from_the_data_sets_texts(store: Store, tmp_path: Path) -> None:
@@ -189,3 +190,18 @@ def test_a_group_of_replayed_chains_asks_no_model(store: Store, tmp_path: Path) 
     group = ChainGroup(PLAN, samples(3), ChainModels(None, None, store), replay)
     assert [chain.failure for chain in group.chains] == [None] * 3
     assert inputs_of() == 0
+
+
+def test_replayed_chains_take_no_steps(store: Store, tmp_path: Path) -> None:
+    """What is known of them are their artifacts; texts that are not recorded have no digest."""
+    for seed, name in enumerate(CAPTIONS):
+        for iteration in (0, 1):
+            _picture(tmp_path / "made", f"{name}_{iteration}.png", 10 * iteration + seed)
+    replay = open_replay(str(tmp_path / "made"), None, {})
+
+    pending = look_ahead(PLAN, samples(3), ChainModels(None, None, store), replay)
+
+    assert [(chain.stored, chain.missing) for chain in pending] == [((), ())] * 3
+    assert [[digest is None for digest in chain.digests] for chain in pending] == [
+        [False, True, False, True, False]
+    ] * 3

@@ -51,8 +51,8 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
         ]
     with Store(tmp_path / "replies") as store:
         describer, generator, models = _models(store, _replying, _drawing)
-        found = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), models).chains]
-    assert found == expected
+        actual = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), models).chains]
+    assert actual == expected
     assert describer.tally.usage == Usage(6, 0, 180, 24, 0, 3.0)
     assert generator.tally.usage == Usage(12, 6, 0, 0, 6)
     assert list(describer.tally.remarks) == [REMARK]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.protocols import CODE, Battle
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
 from tests.chains.roles import (
@@ -61,23 +63,23 @@ def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
     detector = SmallDetector()
     with Store(tmp_path) as store:
         runner = _detector(store, detector, batch_size=2)
-        found = runner.detect(_looks(runner, 5))
+        actual = runner.detect(_looks(runner, 5))
     assert [len(call) for call in detector.calls] == [2, 2, 1]
-    assert found == [find_all(_picture(i), ["a cup"]) for i in range(5)]
+    assert actual == [find_all(_picture(i), ["a cup"]) for i in range(5)]
     with Store(tmp_path) as store:
         again = _detector(store, SmallDetector())
-        assert again.detect(_looks(again, 5)) == found
+        assert again.detect(_looks(again, 5)) == actual
         assert (again.tally.loads, again.tally.inputs, again.tally.hits) == (0, 0, 5)
 
 
 def test_other_queries_are_another_question(store: Store) -> None:
-    """What was found for a cup says nothing of a bus."""
+    """What was actual for a cup says nothing of a bus."""
     detector = SmallDetector()
     runner = _detector(store, detector)
     runner.detect(_looks(runner, 1))
-    (found,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
-    assert isinstance(found, Detections)
-    assert {one.query for one in found.found} == {"a cup", "a bus"}
+    (actual,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
+    assert isinstance(actual, Detections)
+    assert {item.query for item in actual.found} == {"a cup", "a bus"}
     assert detector.calls == [[("a cup",)], [("a cup", "a bus")]]
 
 
@@ -95,12 +97,12 @@ def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) ->
     for _ in range(2):
         with Store(tmp_path) as store:
             runner = _detector(store, SmallDetector(answer))
-            (found,) = runner.detect(_looks(runner, 1))
-            assert isinstance(found, Detections)
-            assert list(found.found) == expected
-            assert {type(number) for one in found.found for number in (one.score, *one.box)} == {
-                float
-            }
+            (actual,) = runner.detect(_looks(runner, 1))
+            assert isinstance(actual, Detections)
+            assert list(actual.found) == expected
+            assert {
+                type(number) for item in actual.found for number in (item.score, *item.box)
+            } == {float}
 
 
 def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -> None:
@@ -113,11 +115,11 @@ def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -
         return find_all(image, queries)
 
     runner = _detector(store, SmallDetector(answer))
-    found = runner.detect(_looks(runner, 3))
-    assert [isinstance(one, Failure) for one in found] == [False, True, False]
-    assert found[1] == Failure("exception", "RuntimeError: cannot take this")
+    actual = runner.detect(_looks(runner, 3))
+    assert [isinstance(item, Failure) for item in actual] == [False, True, False]
+    assert actual[1] == Failure("exception", "RuntimeError: cannot take this")
     healthy = _detector(store, SmallDetector())
-    assert not any(isinstance(one, Failure) for one in healthy.detect(_looks(healthy, 3)))
+    assert not any(isinstance(item, Failure) for item in healthy.detect(_looks(healthy, 3)))
     assert healthy.tally.inputs == 1
 
 
@@ -182,3 +184,77 @@ def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
     short = _encoder(store, TruncatingEncoder(0), fingerprint="short")
     short.encode("image", [Step("key", 0, lambda: _picture(0))])
     assert short.cut_texts(TEXTS) == {}
+
+
+@dataclass
+class _PreferLonger:
+    """A judge that prefers the longer answer."""
+
+    seeded: bool = False
+    batches: list[int] = field(default_factory=list)
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
+        """A letter for each battle."""
+        self.batches.append(len(battles))
+        return ["A" if len(b.first) > len(b.second) else "B" for b in battles]
+
+
+@pytest.mark.parametrize(("seeded", "judged"), [(False, 2), (True, 3)])
+def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: int) -> None:
+    """Unless the seed decides; an answer that changes sides is another battle."""
+    judge = _PreferLonger(seeded)
+    runner = RoleRunner(bound("judge", judge), store)  # type: ignore[arg-type] # a judge
+    battle = Battle(["question", _picture(0)], ["short"], ["a longer", _picture(1)])
+    swapped = Battle(battle.question, battle.second, battle.first)
+
+    for _ in range(2):
+        assert runner.judge([battle, swapped, battle], [1, 1, 2]) == ["B", "A", "B"]
+    assert judge.batches == [judged]
+    assert (runner.tally.inputs, runner.tally.hits) == (judged, 6 - judged)
+
+
+def test_answers_of_other_code_are_named(tmp_path: Path) -> None:
+    """The user's code changed under one fingerprint: each other version is said once."""
+    for code in ("code v1", "code v2", "code v3"):
+        with Store(tmp_path) as store:
+            runner = _detector(store, SmallDetector(), provenance={CODE: code})
+            runner.detect(_looks(runner, int(code[-1])))
+            warnings = runner.warnings
+    assert [warning.partition(" and come")[0] for warning in warnings] == [
+        "the detector's answers were made by code v1",
+        "the detector's answers were made by code v2",
+    ]
+    assert all("it is code v3 now" in warning for warning in warnings)
+
+
+def test_results_that_name_no_code_are_not_named(tmp_path: Path) -> None:
+    """A shared store may hold any text as provenance; results of old runs hold none."""
+    for text in ('{"batch": "1"}', "no JSON", "[1]", '{"code": 1}', "[" * 10_000):
+        with Store(tmp_path / str(len(text))) as store:
+            runner = _detector(store, SmallDetector(), provenance={CODE: "code v1"})
+            runner.detect(_looks(runner, 1))
+            store.index.write("UPDATE results SET provenance = ?", [(text,)])
+            again = _detector(store, SmallDetector(), provenance={CODE: "code v2"})
+            again.detect(_looks(again, 1))
+            assert again.warnings == []
+
+
+def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
+    """Of results that this run made and that it actual in the store, each provenance once."""
+
+    def warn(provenances: Sequence[Mapping[str, str]]) -> list[str]:
+        return [f"{fields['device']} {fields['batch']}" for fields in provenances]
+
+    for count, device in ((2, "cpu"), (3, "cuda")):
+        with Store(tmp_path) as store:
+            runner = _detector(store, SmallDetector(), provenance={"device": device}, warn=warn)
+            runner.detect(_looks(runner, count))
+    assert runner.warnings == ["cpu 2", "cuda 1"]
+
+
+def test_a_thousand_provenances_are_kept(store: Store) -> None:
+    """A server that calls itself otherwise in each answer fills no memory."""
+    runner = _detector(store, SmallDetector(), warn=lambda fields: [str(len(fields))])
+    runner.detect(_looks(runner, 1))
+    runner._add_provenances(f'{{"n": "{number}"}}' for number in range(2000))
+    assert runner.warnings == ["1000"]

@@ -25,8 +25,8 @@ from tests.artifacts.files import noise
 @given(st.text(st.characters(codec=None)))
 def test_a_text_passes_unless_it_is_blank(text: str) -> None:
     """Nothing is trimmed or mended: what a model said goes on, unless it said nothing."""
-    found = admit_text(text)
-    assert found == text if text.strip() else isinstance(found, Failure)
+    admitted = admit_text(text)
+    assert admitted == text if text.strip() else isinstance(admitted, Failure)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_images_come_in_three_forms() -> None:
         *(pixels / f(255) for f in (np.float32, np.float64)),
     ]
     for form in forms:
-        found = admit_image(form)
-        assert isinstance(found, ImageArtifact)
-        np.testing.assert_array_equal(found.pixels, pixels)
+        admitted = admit_image(form)
+        assert isinstance(admitted, ImageArtifact)
+        np.testing.assert_array_equal(admitted.pixels, pixels)
 
 
 def test_floats_beyond_the_range_are_clipped() -> None:
     """Decoders overshoot a little."""
-    found = admit_image(np.array([[[-0.2, 0.5, 1.3]]]))
-    assert isinstance(found, ImageArtifact)
-    assert found.pixels.tolist() == [[[0, 128, 255]]]
+    admitted = admit_image(np.array([[[-0.2, 0.5, 1.3]]]))
+    assert isinstance(admitted, ImageArtifact)
+    assert admitted.pixels.tolist() == [[[0, 128, 255]]]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -112,29 +112,29 @@ def test_a_black_picture_is_a_failure() -> None:
 )
 def test_impossible_shapes_are_failures(value: Any) -> None:
     """Nothing is guessed of a picture that is not (height, width, 3)."""
-    found = admit_image(value)
-    assert isinstance(found, Failure)
-    assert found.kind == "bad-image"
-    assert str(value.shape) in found.detail
+    admitted = admit_image(value)
+    assert isinstance(admitted, Failure)
+    assert admitted.kind == "bad-image"
+    assert str(value.shape) in admitted.detail
 
 
 @given(hnp.arrays(np.float32, (3, 4), elements=st.floats(width=32)))
 def test_each_vector_is_judged_by_itself(array: Any) -> None:
     """A row with NaN or of zeros is a failure; the others of the batch are not."""
-    for row, found in zip(array, admit_vectors(array, 3), strict=True):
+    for row, admitted in zip(array, admit_vectors(array, 3), strict=True):
         if np.isfinite(row).all() and row.any():
-            np.testing.assert_array_equal(found, row)
+            np.testing.assert_array_equal(admitted, row)
         else:
-            assert isinstance(found, Failure)
-            assert found.kind == "nan-vector"
+            assert isinstance(admitted, Failure)
+            assert admitted.kind == "nan-vector"
 
 
 def test_numbers_of_any_type_become_float32() -> None:
     """Integers and wide floats are taken; what float32 cannot hold has no direction."""
     for kind in (np.int64, np.uint8, np.float16, np.float64):
-        (found,) = admit_vectors(np.array([[1, 2]], kind), 1)
-        assert isinstance(found, np.ndarray)
-        assert found.dtype == np.float32
+        (admitted,) = admit_vectors(np.array([[1, 2]], kind), 1)
+        assert isinstance(admitted, np.ndarray)
+        assert admitted.dtype == np.float32
     assert admit_vectors(np.array([[1e300, 1.0], [1e-300, 0.0]]), 2) == [
         Failure("nan-vector", "features are NaN or infinite"),
         Failure("nan-vector", "features are all zero"),
@@ -161,36 +161,36 @@ def test_detections_pass_with_built_in_numbers_in_the_order_of_confidence() -> N
     """Detectors give numpy's floats in any order; the store's text and the rules want neither."""
     box: Any = np.array([0, 1, 2, 3.5], np.float32)
     dog = Detection("dog", np.float32(0.75), box, Mask(1, 2, (1, 1)), "red")  # type: ignore[arg-type] # as users do
-    (found,) = admit_detections((Detections((CAT, dog)),), [["cat", "dog"]])
-    assert found == Detections(
+    (admitted,) = admit_detections((Detections((CAT, dog)),), [["cat", "dog"]])
+    assert admitted == Detections(
         (Detection("dog", 0.75, (0.0, 1.0, 2.0, 3.5), Mask(1, 2, (1, 1)), "red"), CAT)
     )
-    (first, _) = found.found
+    (first, _) = admitted.found
     assert {type(first.score), *map(type, first.box)} == {float}
 
 
 def test_each_image_is_judged_by_itself() -> None:
     """A failure stays itself, and an empty answer is an answer."""
     failed = Failure("exception", "no")
-    given = [failed, Detections(), Detections((CAT,))]
-    assert admit_detections(given, [["cat"]] * 3) == given
+    results = [failed, Detections(), Detections((CAT,))]
+    assert admit_detections(results, [["cat"]] * 3) == results
 
 
 @pytest.mark.parametrize("place", [np.nan, np.inf, 9.0])
 def test_a_box_that_is_none_fails_its_image(place: float) -> None:
     """A buffer that is used again turns a good box bad after it was made: NaN, or inside out."""
     buffer: Any = np.array([0.0, 0.0, 4.0, 4.0])
-    one = Detections((Detection("cat", 0.5, buffer),))
+    bad = Detections((Detection("cat", 0.5, buffer),))
     buffer[1] = place
-    found, other = admit_detections([one, Detections((CAT,))], [["cat"], ["cat"]])
-    assert isinstance(found, Failure)
-    assert found.kind == "bad-boxes"
-    assert "left, top, right, bottom" in found.detail
+    admitted, other = admit_detections([bad, Detections((CAT,))], [["cat"], ["cat"]])
+    assert isinstance(admitted, Failure)
+    assert admitted.kind == "bad-boxes"
+    assert "left, top, right, bottom" in admitted.detail
     assert other == Detections((CAT,))
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (None, "one result for each image, this one returned 1 for 2"),
         ([Detections()], "returned 1 for 2 images"),
@@ -204,7 +204,7 @@ def test_a_box_that_is_none_fails_its_image(place: float) -> None:
     ],
     ids=range(9),
 )  # fmt: skip
-def test_a_detector_returns_detections(value: object, said: str) -> None:
+def test_a_detector_returns_detections(value: object, message: str) -> None:
     """Anything else is a wrong plug-in, not a failed sample, and it is told what came."""
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         admit_detections(value, [["dog"], ["cat", "dog"]])

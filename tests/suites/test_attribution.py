@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.chains.baseline_model import remember
+from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices

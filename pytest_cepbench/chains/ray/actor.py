@@ -6,7 +6,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from hashlib import file_digest
@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.digest import FileStamp
-from pytest_cepbench.chains.batching import in_words
-from pytest_cepbench.chains.ray.cluster import import_paths
+from pytest_cepbench.chains.ray.cluster import node_preparation
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
     ActorReady,
@@ -34,13 +32,12 @@ from pytest_cepbench.chains.ray.messages import (
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.chains.validation import (
     admit_detections,
-    admit_image,
+    admit_drawing,
     admit_reply,
     admit_text,
     admit_vectors,
     admit_winner,
 )
-from pytest_cepbench.errors import CepError
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import parse_spec
@@ -50,7 +47,6 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     CountsTokens,
     Model,
-    Reply,
 )
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.torch_runtime import release_memory
@@ -74,7 +70,7 @@ def create_actor(setup: ActorSetup, allocation: Allocation, placement: Any) -> A
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     strategy: Any = "SPREAD" if placement is None else PlacementGroupSchedulingStrategy(placement)
-    kind: Any = ray.remote(actor_class(import_paths(), str(Path.cwd())))
+    kind: Any = ray.remote(actor_class(node_preparation()))
     return kind.options(
         num_cpus=allocation.cpus,
         num_gpus=allocation.gpus,
@@ -90,7 +86,7 @@ def bind_on_node(setup: ActorSetup, node_id: str) -> ActorReady | ActorFault:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    task: Any = ray.remote(binding_task(actor_class(import_paths(), str(Path.cwd()))))
+    task: Any = ray.remote(binding_task(actor_class(node_preparation())))
     on_node = task.options(num_cpus=0, scheduling_strategy=strategy)
     reply: ActorReady | ActorFault = ray.get(on_node.remote(asdict(setup)))
     return reply
@@ -109,23 +105,14 @@ def binding_task(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return bind_setup
 
 
-def actor_class(paths: list[str], folder: str) -> type:
-    """A class that Ray sends by value: only on its node it finds out where to import from.
-
-    paths: to import from, behind the node's own. folder: to change to, where it exists.
-    """
+def actor_class(prepare: Callable[[], None]) -> type:
+    """A class that Ray sends by value: `prepare` makes our package importable on the node."""
 
     class Actor:
         def __init__(self, fields: Any) -> None:
-            import os
-            import sys
-
             import ray
 
-            if os.path.isdir(folder):  # noqa: PTH112 - what is sent imports little
-                os.chdir(folder)
-            known = sys.path
-            known.extend(p for p in paths if p not in known and os.path.exists(p))  # noqa: PTH110
+            prepare()
             from pytest_cepbench.chains.ray.actor import ChainActor
             from pytest_cepbench.chains.ray.messages import ActorSetup
 
@@ -176,8 +163,7 @@ class ChainActor:
         """Resolve the spec and load the model; an exception becomes a fault."""
         started = time.perf_counter()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")
+            with warnings.catch_warnings(action="default"):
                 bound = self._bound()
                 self._model = bound.load()
                 self._unread = bound.files
@@ -236,15 +222,13 @@ def stamp_of(path: Path, stamp: FileStamp) -> str:
 
 
 def _answer(model: Any, request: ActorRequest) -> ActorReply:
-    method = _METHODS[request.method]
     inputs = [_role_input(value) for value in request.inputs]
     started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")  # as in process: a library's deprecation is no failed step
-        value = method(model, inputs, *request.rest)
+    with warnings.catch_warnings(action="default"):  # as `CallCounts.timed`, and why
+        value = _call(model, request.method, inputs, *request.rest)
         lengths = None
         if request.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
-            lengths = _text_lengths(model, inputs)
+            lengths = _call(model, "text_lengths", inputs)
     return ActorReply(value, lengths, time.perf_counter() - started)
 
 
@@ -256,9 +240,23 @@ def _role_input(value: Any) -> Any:
     return Image.fromarray(value) if isinstance(value, np.ndarray) else value
 
 
-def _describe(model: Any, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[Any]:
-    texts = model.describe(images, prompt, seeds)
-    return [admit_reply(text, _plain_text) for text in texts]
+def _call(model: Any, method: str, inputs: list[Any], *rest: Any) -> Any:
+    """Call a method of the model; its outputs checked, and as types that the driver has."""
+    outputs = getattr(model, method)(inputs, *rest)
+    match method:
+        case "describe":
+            return [admit_reply(text, _plain_text) for text in outputs]
+        case "generate":
+            return [admit_reply(admit_drawing(image), _pixels) for image in outputs]
+        case "detect":
+            return admit_detections(outputs, rest[0])
+        case "judge":
+            return [admit_reply(verdict, admit_winner) for verdict in outputs]
+        case "text_lengths":
+            return list(outputs[0]), outputs[1]
+    admit_vectors(outputs, len(inputs))  # raises where they are none
+    with np.errstate(over="ignore"):
+        return np.asarray(outputs).astype(np.float32)
 
 
 def _plain_text(text: object) -> str | Failure:
@@ -266,58 +264,5 @@ def _plain_text(text: object) -> str | Failure:
     return admitted if isinstance(admitted, Failure) else str.__str__(admitted)
 
 
-def _generate(model: Any, texts: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
-    return [_plain_image(image) for image in model.generate(texts, seeds)]
-
-
-def _plain_image(image: object) -> object:
-    """Pixels, a failure, or a reply around one; an exception of an image is a transient failure."""
-    try:
-        return admit_reply(image, _pixels)
-    except CepError:
-        raise
-    except Exception as error:  # noqa: BLE001 - an image of a user's model may raise anything
-        return Reply(Failure("exception", in_words(error)), passing=True)
-
-
-def _pixels(image: object) -> npt.NDArray[np.uint8] | Failure:
-    admitted = admit_image(image)
-    return admitted.pixels if isinstance(admitted, ImageArtifact) else admitted
-
-
-def _encode_images(model: Any, images: Sequence[Any]) -> npt.NDArray[np.float32]:
-    return _rows(model.encode_images(images), len(images))
-
-
-def _encode_texts(model: Any, texts: Sequence[Any]) -> npt.NDArray[np.float32]:
-    return _rows(model.encode_texts(texts), len(texts))
-
-
-def _rows(value: object, expected: int) -> npt.NDArray[np.float32]:
-    admit_vectors(value, expected)  # raises where they are none
-    with np.errstate(over="ignore"):
-        return np.asarray(value).astype(np.float32)
-
-
-def _detect(model: Any, images: Sequence[Any], queries: Sequence[Sequence[str]]) -> list[Any]:
-    return list(admit_detections(model.detect(images, queries), queries))
-
-
-def _judge(model: Any, battles: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
-    return [admit_reply(verdict, admit_winner) for verdict in model.judge(battles, seeds)]
-
-
-def _text_lengths(model: Any, texts: Sequence[Any]) -> tuple[list[int], int]:
-    lengths, most = model.text_lengths(texts)
-    return list(lengths), most
-
-
-_METHODS: Mapping[str, Callable[..., Any]] = {
-    "describe": _describe,
-    "generate": _generate,
-    "encode_images": _encode_images,
-    "encode_texts": _encode_texts,
-    "detect": _detect,
-    "judge": _judge,
-    "text_lengths": _text_lengths,
-}
+def _pixels(image: object) -> object:
+    return image.pixels if isinstance(image, ImageArtifact) else image

@@ -10,9 +10,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +66,13 @@ class Cluster:
     address: of its head.
     own: whether it was started for this run.
     borrowed: whether this process was connected before, and stays so.
-    undo: put this process back as it was before it was connected, the last one first.
+    undo: puts this process back as it was before it was connected.
     """
 
     address: str
     own: bool = False
     borrowed: bool = False
-    undo: list[Callable[[], Any]] = field(default_factory=list, repr=False)
+    undo: ExitStack = field(default_factory=ExitStack, repr=False)
     _seen: set[str] = field(default_factory=set, repr=False)
 
     def nodes(self) -> list[Node]:
@@ -108,7 +107,7 @@ class Cluster:
 
             with silenced_ray():
                 ray.shutdown()
-        _put_back(self.undo)
+        self.undo.close()
 
     def __str__(self) -> str:
         nodes = self.nodes()
@@ -126,17 +125,14 @@ def connect(address: str | None) -> Cluster:
     A connection that the process has already is used. Raises MissingDependencyError without Ray,
     SpecError for an address that does not answer, and where versions differ.
     """
-    undo = _set_variables()
-    try:
+    with ExitStack() as undo:  # of what fails below
+        _set_variables(undo)
         ray = _import_ray()
         if ray.is_initialized():
             cluster = Cluster(ray.get_runtime_context().gcs_address, borrowed=True)
         else:
             cluster = _connect(ray, address or os.environ.get("RAY_ADDRESS") or None, undo)
-    except BaseException:
-        _put_back(undo)
-        raise
-    cluster.undo = undo
+        cluster.undo = undo.pop_all()
     try:
         _check_nodes(cluster.nodes())
     except BaseException:
@@ -158,18 +154,16 @@ def _import_ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str | None, undo: list[Callable[[], Any]]) -> Cluster:
+def _connect(ray: Any, address: str | None, undo: ExitStack) -> Cluster:
     own = address in (None, "local")
-    if not own:
-        assert address is not None
+    options: dict[str, Any] = {"address": address}
+    if own:
+        options = {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
+        options["_metrics_export_port"] = None
+    elif address is not None:
         probe_address(address)
-    options: dict[str, Any] = (
-        {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
-        | {"_metrics_export_port": None}
-        if own
-        else {"address": address}
-    )
-    undo.append(_keep_signal_handler())
+    if threading.current_thread() is threading.main_thread():  # Ray replaces the handler
+        undo.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     try:
         with silenced_ray():
             ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
@@ -251,13 +245,6 @@ def explain_connection_error(address: str | None, error: Exception) -> str:
 # -- versions ------------------------------------------------------------------------------------
 
 
-def import_paths() -> list[str]:
-    """The folders that this process imports from: offered to actors, behind their own."""
-    return list(
-        dict.fromkeys([str(Path.cwd()), *(str(Path(path).absolute()) for path in sys.path)])
-    )
-
-
 def check_versions(node: str, version: str, python: str) -> None:
     """Raise SpecError where a node has another pytest-cepbench, or another minor version of Python.
 
@@ -277,12 +264,11 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    task = ray.remote(version_task(import_paths(), str(Path.cwd())))
+    task = ray.remote(version_task(node_preparation()))
     with silenced_ray():
         replies = [
             task.options(
-                num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
             ).remote()
             for node in nodes
         ]
@@ -295,23 +281,16 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
             check_versions(node.name, version, python)
 
 
-def version_task(paths: list[str], folder: str) -> Callable[[], tuple[str, str]]:
+def version_task(prepare: Callable[[], None]) -> Callable[[], tuple[str, str]]:
     """A function that reports the versions of a node: of pytest-cepbench, and of Python.
 
     It is sent by value and imports its modules itself, for the node may lack our package.
-    paths: to import from, behind the node's own. folder: to change to, where it exists.
     """
 
     def report_versions() -> tuple[str, str]:
-        import os as node_os
         import platform
-        import sys as node_sys
-        from pathlib import Path as NodePath
 
-        if NodePath(folder).is_dir():
-            node_os.chdir(folder)
-        known = node_sys.path
-        known.extend(path for path in paths if path not in known and NodePath(path).exists())
+        prepare()
         try:
             from pytest_cepbench import __version__ as version
         except ImportError as error:
@@ -319,6 +298,33 @@ def version_task(paths: list[str], folder: str) -> Callable[[], tuple[str, str]]
         return version, platform.python_version()
 
     return report_versions
+
+
+def import_paths() -> list[str]:
+    """The folders that this process imports from."""
+    return list(
+        dict.fromkeys([str(Path.cwd()), *(str(Path(path).absolute()) for path in sys.path)])
+    )
+
+
+def node_preparation() -> Callable[[], None]:
+    """What a process on a node does first: go to this process's folder, and import as it does.
+
+    Both only where the node has such folders; its own come first. Sent by value, so it uses nothing
+    of this module.
+    """
+    paths, folder = import_paths(), str(Path.cwd())
+
+    def prepare() -> None:
+        import os as node_os
+        import sys as node_sys
+
+        if node_os.path.isdir(folder):  # noqa: PTH112 - what is sent imports little
+            node_os.chdir(folder)
+        known = node_sys.path
+        known.extend(p for p in paths if p not in known and node_os.path.exists(p))  # noqa: PTH110
+
+    return prepare
 
 
 # -- this process --------------------------------------------------------------------------------
@@ -331,8 +337,7 @@ def silenced_ray() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logger.setLevel(level)
@@ -345,27 +350,11 @@ def _silence_raylet_logs() -> None:
         worker.print_worker_logs = lambda *_, **__: None  # type: ignore[union-attr]
 
 
-def _set_variables() -> list[Callable[[], Any]]:
-    """Set the environment variables that Ray needs, and return what undoes it."""
-    undo: list[Callable[[], Any]] = []
+def _set_variables(undo: ExitStack) -> None:
+    """Set the environment variables that Ray needs."""
     for name, value in _RAY_VARIABLES.items():
         if name not in os.environ:
             os.environ[name] = value
-            undo.append(partial(os.environ.pop, name, None))
+            undo.callback(os.environ.pop, name, None)
     if "RAY_AUTH_MODE" not in os.environ:  # Ray sets it for clusters with a token
-        undo.append(partial(os.environ.pop, "RAY_AUTH_MODE", None))
-    return undo
-
-
-def _put_back(undo: list[Callable[[], Any]]) -> None:
-    """Call each of `undo` once, the last one first."""
-    while undo:
-        undo.pop()()
-
-
-def _keep_signal_handler() -> Callable[[], Any]:
-    """What puts back the handler of SIGTERM, which Ray replaces."""
-    if threading.current_thread() is not threading.main_thread():
-        return lambda: None
-    handler = signal.getsignal(signal.SIGTERM)
-    return lambda: signal.signal(signal.SIGTERM, handler)
+        undo.callback(os.environ.pop, "RAY_AUTH_MODE", None)

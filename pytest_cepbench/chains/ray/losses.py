@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Lock
 
+from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.ray.messages import ActorRequest
 from pytest_cepbench.errors import MeasurementError
-
-MOST_DEATHS = 2
-"""Processes that may die over a batch before it is given up; as with shards and workers."""
 
 
 @dataclass
@@ -71,17 +69,11 @@ class LossLog:
         by_role = ", ".join(f"{count} {role}" for role, count in roles.items())
         batches = sum(lost.batches for lost in actors)
         noun = "actor" if len(actors) == 1 else "actors"
-        outcome = (
-            f"{batches} batches on their way were asked for again"
-            if batches > 1
-            else "a batch on its way was asked for again"
-            if batches
-            else "no batch was lost"
-        )
-        if not node:
-            start = f"{len(actors)} {noun} ({by_role}) lost before they were ready"
-        else:
-            start = f"node {node} lost {len(actors)} {noun} ({by_role})"
+        outcome = f"{batches} batches on their way were asked for again"
+        if batches < 2:
+            outcome = "a batch on its way was asked for again" if batches else "no batch was lost"
+        lost = f"{len(actors)} {noun} ({by_role})"
+        start = f"node {node} lost {lost}" if node else f"{lost} lost before they were ready"
         return f"{start}: {reason}; {outcome}"
 
 
@@ -99,12 +91,12 @@ class PoisonBatches:
     def check(self, request: ActorRequest) -> bool:
         """Whether a process died while it had the batch.
 
-        Raises MeasurementError for a batch over which MOST_DEATHS of them died.
+        Raises MeasurementError for a batch over which MOST_CRASHES of them died.
         """
         if not self._deaths:
             return False
         deaths = self._deaths[_digest_of(request)]
-        if deaths >= MOST_DEATHS:
+        if deaths >= MOST_CRASHES:
             msg = (
                 f"infrastructure: {deaths} actors of the {self.name} died while they worked on the "
                 f"same batch of {len(request.inputs)}: give them more memory, or smaller batches "
@@ -123,8 +115,7 @@ def is_process_death(error: BaseException | None) -> bool:
     """Whether an actor's process ended, by itself or by Ray; false where its node did."""
     import ray
 
-    kinds = (ray.exceptions.ActorDiedError, ray.exceptions.OutOfMemoryError)
-    return isinstance(error, kinds)
+    return isinstance(error, ray.exceptions.ActorDiedError | ray.exceptions.OutOfMemoryError)
 
 
 def loss_reason(error: BaseException | None, *, by_node: bool) -> str:

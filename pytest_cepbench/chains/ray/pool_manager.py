@@ -58,14 +58,14 @@ _MOST_LOSSES = 8  # of a batch, with whole nodes counted: the cluster is being t
 
 _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 
-_ENGINE = (
-    "a cluster of Ray"  # enters notes on batch sizes: on a cluster they differ from in process
-)
-
 
 @dataclass(eq=False)
 class ActorPool:
-    """The actors of one model, as any thread may ask them. supervisor: starts and replaces them."""
+    """The actors of one model, as any thread may ask them.
+
+    Not `ray.util.ActorPool`: that is for one thread, and knows nothing of actors that die.
+    supervisor: starts and replaces them.
+    """
 
     supervisor: Supervisor
     _poison: PoisonBatches = field(init=False)
@@ -111,7 +111,7 @@ class ActorPool:
             if isinstance(reply, ActorFault):
                 raise exception_of(reply)
             assert isinstance(reply, ActorReply)
-            self.supervisor.usage.seconds += reply.seconds
+            self.supervisor.seconds += reply.seconds
             return reply
 
     def close(self) -> None:
@@ -126,34 +126,34 @@ class ActorPool:
 
     def _take(self, stopped: Callable[[], bool], slots: int = 1) -> SupervisedActor:
         """The actor that has least to do, as soon as one has so many slots for batches."""
+        supervisor, exclusive = self.supervisor, slots == PREFETCH
         with self._changed:
-            exclusive = slots == PREFETCH
             self._exclusive += exclusive
             try:
-                return self._wait_for_actor(stopped, slots)
+                while True:
+                    supervisor.update()
+                    if supervisor.fault is not None:
+                        self._changed.notify_all()
+                        raise supervisor.fault
+                    self._check_stop(stopped)
+                    free = [actor for actor in supervisor.live if actor.busy + slots <= PREFETCH]
+                    if free and (exclusive or not self._exclusive):
+                        break
+                    supervisor.check_patience()
+                    self._changed.wait(_WAIT_SECONDS)
             finally:
                 self._exclusive -= exclusive
+            actor = min(free, key=lambda actor: actor.busy)
+            actor.busy += slots
+            # To the end, so that those with equally little to do take turns.
+            supervisor.live.remove(actor)
+            supervisor.live.append(actor)
+            return actor
 
-    def _wait_for_actor(self, stopped: Callable[[], bool], slots: int) -> SupervisedActor:
-        supervisor = self.supervisor
-        while True:
-            supervisor.update()
-            if supervisor.fault is not None:
-                self._changed.notify_all()
-                raise supervisor.fault
-            if supervisor.closed or stopped():
-                msg = "the run stops"
-                raise StoppedError(msg)
-            free = [actor for actor in supervisor.live if actor.busy + slots <= PREFETCH]
-            if free and (slots == PREFETCH or not self._exclusive):
-                actor = min(free, key=lambda actor: actor.busy)
-                actor.busy += slots
-                # To the end, so that those with equally little to do take turns.
-                supervisor.live.remove(actor)
-                supervisor.live.append(actor)
-                return actor
-            supervisor.check_patience()
-            self._changed.wait(_WAIT_SECONDS)
+    def _check_stop(self, stopped: Callable[[], bool]) -> None:
+        if self.supervisor.closed or stopped():
+            msg = "the run stops"
+            raise StoppedError(msg)
 
     def _give_back(self, actor: SupervisedActor, slots: int = 1) -> None:
         with self._changed:
@@ -168,9 +168,7 @@ class ActorPool:
             try:
                 return ray.get(ref, timeout=_WAIT_SECONDS)
             except ray.exceptions.GetTimeoutError:
-                if self.supervisor.closed or stopped():
-                    msg = "the run stops"
-                    raise StoppedError(msg) from None
+                self._check_stop(stopped)
             except ray.exceptions.RayTaskError as error:
                 msg = f"{self.supervisor.name}: {format_actor_error(error)}"
                 raise ModelError(msg) from error
@@ -208,8 +206,7 @@ class PoolManager:
     losses: LossLog = field(default_factory=LossLog)
     _planned: list[Place] = field(default_factory=list)
     _allocations: dict[str, Allocation] = field(default_factory=dict)
-    _bound: dict[Place, BoundRole] = field(default_factory=dict)
-    _faults: dict[Place, CepError] = field(default_factory=dict)
+    _bound: dict[Place, BoundRole | CepError] = field(default_factory=dict)
     _pools: dict[str, ActorPool] = field(default_factory=dict)
     _served: dict[Place, SerializedModel] = field(default_factory=dict)
     _groups: dict[Place, list[Any]] | None = None
@@ -245,28 +242,28 @@ class PoolManager:
         """
         place = (role, spec)
         with self._lock:
-            if place in self._faults:
-                raise self._faults[place]
-            try:
-                bound = self._bound.get(place) or self._bind(place, force=force)
-            except CepError as error:
-                self._faults[place] = error.with_traceback(None)
-                raise
-            self._bound[place] = bound
+            if place not in self._bound:
+                try:
+                    self._bound[place] = self._bind(place, force=force)
+                except CepError as error:
+                    self._bound[place] = error.with_traceback(None)
+            bound = self._bound[place]
+        if isinstance(bound, CepError):
+            raise bound
         if place in self._served:
             return replace(bound, load=lambda: self._load_served(place, stopped))
-        return replace(bound, load=lambda: self._load(place, stopped, force=force))
+        return replace(bound, load=lambda: self._load(place, bound, stopped, force=force))
 
     def usage(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code; of all actors and servers."""
         loads: Counter[str] = Counter()
         supervisors = [pool.supervisor for pool in list(self._pools.values())]
         for supervisor in supervisors:
-            loads[supervisor.bound.role] += supervisor.usage.loads
+            loads[supervisor.bound.role] += supervisor.loads
         served = list(self._served.items())
         for (role, _), model in served:
             loads[role] += model.loads
-        seconds = sum(supervisor.usage.seconds for supervisor in supervisors)
+        seconds = sum(supervisor.seconds for supervisor in supervisors)
         return +loads, seconds + sum(model.seconds for _, model in served)
 
     def close(self) -> None:
@@ -290,7 +287,8 @@ class PoolManager:
             ready.bound,
             grows=False,  # how much room there is shows in the actor alone
             lasting=True,
-            build=f"{ready.bound.build} on {_ENGINE}",
+            # Enters notes on batch sizes: on a cluster others fit than in this process.
+            build=f"{ready.bound.build} on a cluster of Ray",
             provenance={**ready.bound.provenance, "engine": "ray"},
         )
 
@@ -320,23 +318,19 @@ class PoolManager:
     def _setup(self, place: Place, *, force: bool) -> ActorSetup:
         role, spec = place
         allocation = self._allocations.get(role)
-        devices = sum(node.gpus for node in self.cluster.nodes())
-        requested = self.requests.get(role, ResourceRequest()).gpus
-        if allocation is not None:
-            gpus = allocation.gpus
-        elif requested is not None:
-            gpus = requested
-        else:
-            gpus = 1.0 if devices else 0.0
         threads = allocation.threads if allocation else None
+        gpus = allocation.gpus if allocation else self.requests.get(role, ResourceRequest()).gpus
+        if gpus is None:
+            gpus = 1.0 if any(node.gpus for node in self.cluster.nodes()) else 0.0
         return ActorSetup(role, spec.text, force, threads, gpus, dict(self._digests))
 
     # -- loading ---------------------------------------------------------------------------------
 
-    def _load(self, place: Place, stopped: Callable[[], bool], *, force: bool) -> Model:
+    def _load(
+        self, place: Place, bound: BoundRole, stopped: Callable[[], bool], *, force: bool
+    ) -> Model:
         self._begin()
         with self._lock:
-            bound = self._bound[place]
             name = bound.shares or f"{place[0]} {place[1]}"
             if name not in self._pools:
                 self._pools[name] = self._pool(place, bound, force=force)

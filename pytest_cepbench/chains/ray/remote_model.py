@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import Battle, FloatArray, ImageLike, Reply
+from pytest_cepbench.models.protocols import Battle
 
 _LOCK_SECONDS = 0.2  # between looks at whether the run stops
 
@@ -22,7 +21,7 @@ _LOCK_SECONDS = 0.2  # between looks at whether the run stops
 class RemoteModel:
     """A model of a pool's actors, with every role's methods; the actors refuse those it lacks.
 
-    For one thread at a time.
+    For one thread at a time. Methods are as in the Protocols of the roles.
     ask: sends a batch and waits for its reply.
     """
 
@@ -30,59 +29,43 @@ class RemoteModel:
         self._ask = ask
         self._last: tuple[list[Any], ActorReply] | None = None
 
-    def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> Sequence[str | Failure | Reply]:
+    def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> Any:
         """As `Describer`."""
-        texts: Sequence[str | Failure | Reply] = self._call(
-            "describe", _pixels(images), prompt, list(seeds)
-        )
-        return texts
+        return self._call("describe", _pixels(images), prompt, list(seeds))
 
-    def generate(
-        self, texts: Sequence[str], seeds: Sequence[int]
-    ) -> Sequence[ImageLike | Failure | Reply]:
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
         """As `Generator`; images are (height, width, 3) uint8."""
-        images: Sequence[ImageLike | Failure | Reply] = self._call(
-            "generate", list(texts), list(seeds)
-        )
-        return images
+        return self._call("generate", list(texts), list(seeds))
 
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+    def encode_images(self, images: Sequence[Any]) -> Any:
         """As `Encoder`."""
-        vectors: FloatArray = self._call("encode_images", _pixels(images))
-        return vectors
+        return self._call("encode_images", _pixels(images))
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+    def encode_texts(self, texts: Sequence[str]) -> Any:
         """As `Encoder`."""
-        vectors: FloatArray = self._call("encode_texts", list(texts))
-        return vectors
+        return self._call("encode_texts", list(texts))
 
-    def detect(
-        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
-    ) -> Sequence[Detections | Failure]:
+    def detect(self, images: Sequence[Any], queries: Sequence[Sequence[str]]) -> Any:
         """As `Detector`."""
-        detections: Sequence[Detections | Failure] = self._call(
-            "detect", _pixels(images), [list(words) for words in queries]
-        )
-        return detections
+        return self._call("detect", _pixels(images), [list(words) for words in queries])
 
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> Sequence[Any]:
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> Any:
         """As `Judge`."""
-        plain = [
-            Battle(_plain(battle.question), _plain(battle.first), _plain(battle.second))
-            for battle in battles
-        ]
-        verdicts: Sequence[Any] = self._call("judge", plain, list(seeds))
-        return verdicts
+        parts = ((battle.question, battle.first, battle.second) for battle in battles)
+        sent = [Battle(*map(_pixels, pieces)) for pieces in parts]
+        return self._call("judge", sent, list(seeds))
 
     def _call(self, method: str, inputs: list[Any], *rest: Any) -> Any:
         reply = self._ask(ActorRequest(method, inputs, rest))
         self._last = (inputs, reply)
         return reply.value
 
-    def _lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """Tokens of texts: with the last reply where it was for these texts, else asked for."""
+
+class CountingModel(RemoteModel):
+    """A remote model that says how long texts are."""
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """As `CountsTokens`: from the last reply where it was for these texts, else asked for."""
         if self._last is not None:
             inputs, reply = self._last
             if reply.lengths is not None and inputs == list(texts):
@@ -91,19 +74,8 @@ class RemoteModel:
         return lengths
 
 
-class CountingModel(RemoteModel):
-    """A remote model that says how long texts are."""
-
-    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """As `CountsTokens`."""
-        return self._lengths(texts)
-
-
-def _pixels(images: Sequence[Image.Image]) -> list[Any]:
-    return [np.asarray(image) for image in images]
-
-
-def _plain(pieces: Sequence[Any]) -> list[Any]:
+def _pixels(pieces: Sequence[Any]) -> list[Any]:
+    """Images as arrays, texts as they are."""
     return [np.asarray(piece) if isinstance(piece, Image.Image) else piece for piece in pieces]
 
 
@@ -149,7 +121,7 @@ class SerializedModel:
 
 
 class ApiProxy:
-    """The roles of a model behind a server, one call at a time.
+    """The roles of a model behind a server, one call at a time; methods as in their Protocols.
 
     stopped: whether to stop waiting.
     """

@@ -1,9 +1,13 @@
 """The actors of one model: started, checked when ready, replaced when lost.
 
-Ray's own restarts are off. With `max_restarts` a new process would work on before its weights are
-compared with those of the run; with `max_task_retries` Ray repeats a batch without saying so: a
-node's loss could not be told from a batch that kills its process, neighbours of such a batch would
-be given up with it, and the report could not name what was lost.
+Ray places the actors in the placement groups of `resources`. Its own restarts are off:
+
+- With `max_task_retries` Ray repeats a batch without saying so. A batch that kills its process would
+  kill one after the other, and those of other batches with it, before it could be given up; and a
+  lost node could not be told from such a batch.
+- With `max_restarts` a new process takes calls before its weights are compared with the run's. It
+  waits for resources like those that it had, where a run without accelerators rather shares the
+  cores of another node; and the report could not name what was lost, and where.
 """
 
 from __future__ import annotations
@@ -15,25 +19,10 @@ from typing import Any
 from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.chains.ray.actor import create_actor
 from pytest_cepbench.chains.ray.cluster import Cluster, check_versions
-from pytest_cepbench.chains.ray.losses import (
-    LossLog,
-    LostActor,
-    format_actor_error,
-    loss_reason,
-)
-from pytest_cepbench.chains.ray.messages import (
-    ActorFault,
-    ActorReady,
-    ActorSetup,
-    exception_of,
-)
+from pytest_cepbench.chains.ray.losses import LossLog, LostActor, format_actor_error, loss_reason
+from pytest_cepbench.chains.ray.messages import ActorFault, ActorReady, ActorSetup, exception_of
 from pytest_cepbench.chains.ray.resources import Allocation
-from pytest_cepbench.errors import (
-    CepError,
-    DeviceMemoryError,
-    ModelError,
-    SpecError,
-)
+from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError, SpecError
 from pytest_cepbench.models.protocols import BoundRole
 
 PATIENCE = 300.0
@@ -80,14 +69,6 @@ class SupervisedActor:
         return f" on node {self.node}" if self.node else ""
 
 
-@dataclass
-class ActorUsage:
-    """What the actors of a pool did. loads: models loaded. seconds: in the models' code."""
-
-    loads: int = 0
-    seconds: float = 0.0
-
-
 @dataclass(eq=False)
 class Supervisor:
     """The actors of one model, and those that are being started; for one thread at a time.
@@ -99,7 +80,8 @@ class Supervisor:
     groups: Ray's placement groups, one for each actor; None lets Ray place them.
     live: actors that are ready.
     fault: why the pool cannot work, once that is known.
-    usage: of all actors so far.
+    loads: models loaded, by all actors so far.
+    seconds: in the models' code, likewise.
     counts: whether the model says how long texts are.
     closed: whether no actor is started any more.
     """
@@ -112,7 +94,8 @@ class Supervisor:
     groups: list[Any] | None = None
     live: list[SupervisedActor] = field(default_factory=list)
     fault: Exception | None = None
-    usage: ActorUsage = field(default_factory=ActorUsage)
+    loads: int = 0
+    seconds: float = 0.0
     counts: bool = False
     closed: bool = False
     _pending: list[SupervisedActor] = field(default_factory=list)
@@ -158,9 +141,7 @@ class Supervisor:
             # Its place went with a node: better crowd another node's cores than stop.
             if not any(actor.place == _NO_PLACE for actor in self._pending):
                 self._pending.append(self._start_actor(_NO_PLACE, initial=False))
-            if empty < PATIENCE:
-                return
-        if not self._pending:
+        elif not self._pending:
             msg = f"infrastructure: no actor of the {self.name} is left, and none can be started"
             raise ModelError(msg)
         if empty > PATIENCE:
@@ -184,11 +165,8 @@ class Supervisor:
         if actor not in self.live:
             return
         self.live.remove(actor)
-        reason = loss_reason(error, by_node=by_node)
-        actor.loss = self.losses.add(self.bound.role, actor.node, reason)
         ray.kill(actor.handle)  # where it is only out of reach, it is not to work on
-        if not self.closed and self._failed_starts < _MOST_FAILED_STARTS:
-            self._pending.append(self._start_actor(actor.place, initial=False))
+        self._start_again(actor, error, by_node=by_node, most=_MOST_FAILED_STARTS)
         self._empty_since = time.monotonic()
 
     def is_lost_with_node(self, actor: SupervisedActor, error: BaseException | None) -> bool:
@@ -226,8 +204,8 @@ class Supervisor:
         self.live.append(actor)
         self._failed_starts = 0
         self.counts = reply.counts
-        self.usage.loads += 1
-        self.usage.seconds += reply.seconds
+        self.loads += 1
+        self.seconds += reply.seconds
         self.setup = replace(self.setup, digests={**self.setup.digests, **reply.digests})
 
     def _reject(self, actor: SupervisedActor, error: Exception) -> None:
@@ -250,10 +228,16 @@ class Supervisor:
         """Note that an actor died before it was ready, and start another one."""
         self._pending.remove(actor)
         by_node = self.is_lost_with_node(actor, error)
-        reason = loss_reason(error, by_node=by_node)
-        actor.loss = self.losses.add(self.bound.role, actor.node, reason)
         self._failed_starts += not by_node
         most = _MOST_FAILED_STARTS * self.allocation.actors
+        self._start_again(actor, error, by_node=by_node, most=most)
+
+    def _start_again(
+        self, actor: SupervisedActor, error: BaseException | None, *, by_node: bool, most: int
+    ) -> None:
+        """Note the loss, and start another actor in its place unless so many starts failed."""
+        reason = loss_reason(error, by_node=by_node)
+        actor.loss = self.losses.add(self.bound.role, actor.node, reason)
         if not self.closed and self._failed_starts < most:
             self._pending.append(self._start_actor(actor.place, initial=False))
 

@@ -15,7 +15,15 @@ import pytest
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.digest import FileStamp
-from pytest_cepbench.chains.ray.actor import ChainActor, actor_class, binding_task, stamp_of
+from pytest_cepbench.chains.ray.actor import (
+    ChainActor,
+    actor_class,
+    bind_on_node,
+    binding_task,
+    create_actor,
+    stamp_of,
+)
+from pytest_cepbench.chains.ray.cluster import node_preparation
 from pytest_cepbench.chains.ray.messages import (
     ActorFault,
     ActorReady,
@@ -24,6 +32,7 @@ from pytest_cepbench.chains.ray.messages import (
     ActorSetup,
     exception_of,
 )
+from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Battle, Reply, RoleName, Usage
 from tests.artifacts.files import noise
@@ -102,8 +111,12 @@ def test_descriptions_are_checked_and_plain() -> None:
     with pytest.warns(DeprecationWarning, match="old call"):  # and no failed batch
         reply = _answer(actor, "describe", [PIXELS, BLACK], "say", [3, 4])
 
-    told, blank = reply.value
-    assert (type(told.value), told.value, told.usage) == (str, "say (8, 6) 3", Usage(requests=1))
+    reply_text, blank = reply.value
+    assert (type(reply_text.value), reply_text.value, reply_text.usage) == (
+        str,
+        "say (8, 6) 3",
+        Usage(requests=1),
+    )
     assert isinstance(blank, Failure)
     assert blank.kind == "empty-text"
     assert reply.lengths is None
@@ -210,17 +223,76 @@ def test_the_class_that_is_sent_finds_the_package_itself(
     context = type("Context", (), {"get_node_id": lambda _: "id7"})
     monkeypatch.setattr(ray, "get_runtime_context", context)
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.chdir(Path.cwd())
     before = list(sys.path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), str(tmp_path / "gone"), *before])
+    prepare = node_preparation()
+    monkeypatch.setattr(sys, "path", list(before))
+    monkeypatch.chdir("/")
     fields = {"role": "encoder", "spec": f"{MODELS}:model", "force": False, "threads": None}
 
-    paths = [before[-1], str(tmp_path), str(tmp_path / "gone")]
-    actor = actor_class(paths, str(tmp_path))(fields | {"gpus": 0.0, "digests": {}})
+    actor = actor_class(prepare)(fields | {"gpus": 0.0, "digests": {}})
 
     assert actor.where() == ("id7", "10.0.0.7")
     assert Path.cwd() == tmp_path
-    assert sys.path == [*before, str(tmp_path)]
+    assert sys.path == [*before, str(tmp_path), str(tmp_path / "mine")]
     assert actor.bind().bound.role == "encoder"
     assert actor.load().node == "10.0.0.7"
     assert actor.answer(ActorRequest("encode_texts", ["a"])).value.shape == (1, 2)
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, placed: bool) -> None:
+    """With its resources; Ray restarts nothing by itself (see `supervisor`)."""
+    ray = pytest.importorskip("ray")
+    options: dict[str, Any] = {}
+
+    class Kind:
+        """A class that Ray was given."""
+
+        def options(self, **chosen: Any) -> Kind:
+            """As Ray's."""
+            options.update(chosen)
+            return self
+
+        def remote(self, fields: dict[str, Any]) -> dict[str, Any]:
+            """The handle: what was sent."""
+            return fields
+
+    monkeypatch.setattr(ray, "remote", lambda _: Kind())
+    group = object() if placed else None
+
+    sent: Any = create_actor(_setup("encoder"), Allocation(2, 0.5, 1.5, None), group)
+
+    assert ActorSetup(**sent) == _setup("encoder")
+    strategy = options.pop("scheduling_strategy")
+    assert (strategy.placement_group if placed else strategy) == (group if placed else "SPREAD")
+    assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_restarts": 0, "max_task_retries": 0}
+
+
+def test_a_model_is_bound_on_the_node_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There alone, without a core of its own: cores are for the models."""
+    ray = pytest.importorskip("ray")
+    options: dict[str, Any] = {}
+
+    class Task:
+        """A task of Ray's."""
+
+        def options(self, **chosen: Any) -> Task:
+            """As Ray's."""
+            options.update(chosen)
+            return self
+
+        def remote(self, fields: dict[str, Any]) -> str:
+            """What was sent."""
+            return f"{fields['role']} is bound"
+
+    monkeypatch.setattr(ray, "remote", lambda _: Task())
+    monkeypatch.setattr(ray, "get", lambda reply: reply)
+
+    reply: Any = bind_on_node(_setup("encoder"), "a" * 56)
+
+    assert reply == "encoder is bound"
+    strategy = options.pop("scheduling_strategy")
+    assert (strategy.node_id, strategy.soft, options) == ("a" * 56, False, {"num_cpus": 0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -24,19 +25,23 @@ from pytest_cepbench.chains.ray.cluster import (
     explain_connection_error,
     import_paths,
     list_nodes,
+    node_preparation,
     probe_address,
     silenced_ray,
     version_task,
 )
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.system_limits import usable_cores
 
 PYTHON = sys.version.split()[0]
 MAJOR, MINOR = sys.version_info[:2]
+FIRST, SECOND = "a" * 56, "b" * 56  # ids of nodes, as Ray has them
 
 
 @contextmanager
-def _answering(reply: bytes) -> Iterator[int]:
-    """A port where one connection is answered."""
+def _answering(reply: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """A port where one connection is answered, and what was sent there."""
+    received: list[bytes] = []
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -44,35 +49,46 @@ def _answering(reply: bytes) -> Iterator[int]:
         def answer() -> None:
             connection, _ = listener.accept()
             with connection:
-                connection.recv(64)
+                received.append(connection.recv(64))
                 connection.sendall(reply)
 
         thread = threading.Thread(target=answer)
         thread.start()
-        yield listener.getsockname()[1]
+        yield listener.getsockname()[1], received
         thread.join()
 
 
 def test_a_server_of_http_2_may_be_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It greets with a frame of settings."""
+    """It is greeted as gRPC's clients do, and greets with a frame of settings: no error."""
     monkeypatch.delenv("RAY_USE_TLS", raising=False)
-    with _answering(b"\0\0\0\4\0\0\0\0\0") as port:
+    with _answering(b"\0\0\0\4\0\0\0\0\0") as (port, received):
         probe_address(f"127.0.0.1:{port}")
+    assert [greeting[:14] for greeting in received] == [b"PRI * HTTP/2.0"]
 
 
-def test_another_server_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it answers, unless what it says is encrypted."""
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n", b"\0\0\0\5\0\0\0\0\0", b""])
+def test_another_server_is_no_cluster(monkeypatch: pytest.MonkeyPatch, reply: bytes) -> None:
+    """Whatever else it answers, or nothing."""
     monkeypatch.delenv("RAY_USE_TLS", raising=False)
     with (
-        _answering(b"HTTP/1.1 400 Bad Request\r\n") as port,
+        _answering(reply) as (port, _),
         pytest.raises(SpecError, match=r"what answers there is no Ray cluster; its port is 6379"),
     ):
         probe_address(f"127.0.0.1:{port}")
-    monkeypatch.setenv("RAY_USE_TLS", "1")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        probe_address(f"127.0.0.1:{listener.getsockname()[1]}")
+
+
+def test_a_silent_server_is_a_cluster_only_where_it_is_encrypted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With TLS nothing is asked of it: what it says cannot be read."""
+    monkeypatch.setattr(module, "_PROBE_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.delenv("RAY_USE_TLS", raising=False)
+        with pytest.raises(SpecError, match="what answers there is no Ray cluster"):
+            probe_address(address)
+        monkeypatch.setenv("RAY_USE_TLS", "1")
+        probe_address(address)
 
 
 @pytest.mark.parametrize("address", ["host", "host:", ":6379", "host:0", "host:65536", "host:x"])
@@ -142,19 +158,22 @@ def test_the_same_versions_do() -> None:
 
 def test_a_node_reports_its_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the driver's folder, with its paths behind the node's own, where these exist."""
-    monkeypatch.chdir(Path.cwd())  # put back
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = list(sys.path)
-    there, known = tmp_path / "there", before[-1]
-    there.mkdir()
+    before, driver = list(sys.path), tmp_path / "driver"
+    (driver / "there").mkdir(parents=True)
+    monkeypatch.chdir(driver)
+    monkeypatch.setattr(sys, "path", [before[-1], str(driver / "there"), str(driver / "gone")])
+    prepare = node_preparation()
+    monkeypatch.setattr(sys, "path", list(before))
+    monkeypatch.chdir(tmp_path)
 
-    versions = version_task([known, str(there), str(tmp_path / "gone")], str(tmp_path))()
+    assert version_task(prepare)() == (__version__, PYTHON)
+    assert Path.cwd() == driver
+    assert sys.path == [*before, str(driver), str(driver / "there")]
 
-    assert versions == (__version__, PYTHON)
-    assert Path.cwd() == tmp_path
-    assert sys.path == [*before, str(there)]
-    version_task([], str(tmp_path / "gone"))()
-    assert Path.cwd() == tmp_path
+    monkeypatch.chdir(tmp_path)
+    driver.rename(tmp_path / "renamed")
+    prepare()
+    assert Path.cwd() == tmp_path  # the node has no such folder
 
 
 def test_a_node_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +181,7 @@ def test_a_node_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pytest_cepbench", None)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    version, python = version_task([], "/no/such/folder")()
+    version, python = version_task(lambda: None)()
 
     assert version.startswith("not importable: ")
     assert python == PYTHON
@@ -261,6 +280,107 @@ def test_a_process_is_put_back_as_it_was(
     with pytest.raises(SpecError, match="other versions"):
         module.connect(None)
     assert dict(os.environ) == before
+
+
+@pytest.fixture
+def started(
+    set_nodes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> list[dict[str, Any]]:
+    """The options with which Ray was asked to connect; its nodes have this process's versions."""
+    ray = pytest.importorskip("ray")
+    calls: list[dict[str, Any]] = []
+
+    def init(**options: Any) -> None:
+        calls.append(options)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as Ray does, with a handler of its own
+        if options["address"] == "auto":
+            msg = "no such cluster"
+            raise ConnectionError(msg)
+
+    set_nodes("b")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: calls.append({"address": "left"}))
+    monkeypatch.setattr(
+        ray, "get_runtime_context", lambda: type("Context", (), {"gcs_address": "h:1"})
+    )
+    monkeypatch.setattr(module, "_silence_raylet_logs", lambda: None)
+    monkeypatch.setattr(module, "_check_nodes", lambda _: None)
+    return calls
+
+
+@pytest.mark.parametrize("address", [None, "local", "variable", "h:6379"])
+def test_a_cluster_is_started_unless_there_is_an_address(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    """That of the option, else of the variable; a started one has this process's cores."""
+    monkeypatch.setattr(module, "probe_address", lambda _: None)
+    if address == "variable":
+        monkeypatch.setenv("RAY_ADDRESS", "v:6379")
+        address = None
+        expected: str | None = "v:6379"
+    else:
+        expected = "h:6379" if address == "h:6379" else None
+    handler, environment = signal.getsignal(signal.SIGTERM), dict(os.environ)
+
+    cluster = module.connect(address)
+
+    (options,) = started
+    assert (cluster.own, cluster.borrowed, cluster.address) == (expected is None, False, "h:1")
+    assert options["address"] == (expected or "local")
+    assert options.get("num_cpus") == (None if expected else usable_cores())
+    cluster.close()
+    assert started[1:] == [{"address": "left"}]
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert dict(os.environ) == environment
+
+
+def test_a_cluster_that_cannot_be_joined_leaves_no_trace(started: list[dict[str, Any]]) -> None:
+    """Whatever Ray raises is an error with a remedy, and the process is as it was."""
+    handler, environment = signal.getsignal(signal.SIGTERM), dict(os.environ)
+    with pytest.raises(SpecError, match=r"'auto': no cluster runs on this machine"):
+        module.connect("auto")
+    assert started[-1] == {"address": "left"}
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert dict(os.environ) == environment
+
+
+def test_every_node_is_asked_for_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On that node and no other; one that starts no process is named."""
+    ray = pytest.importorskip("ray")
+    replies: dict[str, Any] = {FIRST: (__version__, PYTHON), SECOND: (__version__, PYTHON)}
+
+    class Task:
+        """A task of Ray's."""
+
+        def options(self, *, num_cpus: float, scheduling_strategy: Any) -> Task:
+            """As Ray's; the node has to have no core left."""
+            assert num_cpus == 0
+            assert not scheduling_strategy.soft
+            self.node_id = scheduling_strategy.node_id
+            return self
+
+        def remote(self) -> str:
+            """The node."""
+            return str(self.node_id)
+
+    def get(node_id: str, timeout: float) -> Any:
+        assert timeout > 1
+        if isinstance(replies[node_id], Exception):
+            raise replies[node_id]
+        return replies[node_id]
+
+    monkeypatch.setattr(ray, "remote", lambda _: Task())
+    monkeypatch.setattr(ray, "get", get)
+    nodes = [Node(FIRST, "node1", 1, 0), Node(SECOND, "node2", 1, 0)]
+    module._check_nodes(nodes)
+    replies[SECOND] = ("0.0.0", PYTHON)
+    with pytest.raises(SpecError, match=r"^node node2 has pytest-cepbench 0\.0\.0 on"):
+        module._check_nodes(nodes)
+    replies[FIRST] = ray.exceptions.GetTimeoutError("no\n reply")
+    with pytest.raises(SpecError, match=r"^node node1 starts no process: no reply"):
+        module._check_nodes(nodes)
 
 
 def test_ray_is_silent_for_a_while() -> None:

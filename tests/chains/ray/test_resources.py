@@ -45,6 +45,13 @@ def test_two_encoders_count_twice() -> None:
     assert pools["encoder"].gpus == 0.25
 
 
+def test_actors_have_the_cores_of_the_poorest_device() -> None:
+    """A node has its cores divided among its devices, and those among the roles."""
+    pools = allocate(ROLES, {}, _nodes((2, 2), (8, 2), (9, 0)))
+
+    assert {(pool.actors, pool.gpus, pool.cpus) for pool in pools.values()} == {(4, 0.333, 0.333)}
+
+
 def test_without_accelerators_cores_are_divided() -> None:
     """One for each core; where there are many, several cores to a place, and so many threads."""
     few = allocate(ROLES, {}, _nodes((1, 0), (1, 0)))
@@ -54,7 +61,7 @@ def test_without_accelerators_cores_are_divided() -> None:
     assert (many["encoder"].actors, many["encoder"].cpus, many["encoder"].threads) == (16, 1.0, 4)
 
 
-def test_a_requestedleaves_the_rest_to_the_others() -> None:
+def test_a_request_leaves_the_rest_to_the_others() -> None:
     """What one role asks for is gone; the others share the devices that are left."""
     pools = allocate(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
 
@@ -115,8 +122,9 @@ def test_parts_of_a_core_are_places() -> None:
     assert (pools["encoder"].actors, pools["encoder"].cpus) == (2, 0.25)
     assert pools["encoder"].threads == 1
 
-    pools = allocate(["encoder"], {}, _nodes((0, 0)))
-    assert (pools["encoder"].actors, pools["encoder"].cpus) == (1, 0.0)
+    for nothing in (_nodes((0, 0)), []):
+        pools = allocate(["encoder"], {}, nothing)
+        assert (pools["encoder"].actors, pools["encoder"].cpus) == (1, 0.0)
 
 
 def test_more_actors_than_devices_have_less_of_each() -> None:
@@ -179,10 +187,7 @@ def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.Mo
         ("generator", parse_spec("d")),
         ("detector", parse_spec("e")),
     ]
-    requests = {
-        "generator": ResourceRequest(1, 1.0, 2.0),
-        "detector": ResourceRequest(2, 0.0, 0.0),
-    }
+    requests = {"generator": ResourceRequest(1, 1.0, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
     pools = allocate([role for role, _ in places], requests, _nodes((8, 3)))
 
     groups = reserve(places, pools)
@@ -194,3 +199,5 @@ def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.Mo
     assert groups["generator", parse_spec("d")] == [({"GPU": 1.0, "CPU": 2.0},)]
     assert groups["detector", parse_spec("e")] == [None, None]
     assert bundle(0.0, 0.5) == {"CPU": 0.5}
+    alone = reserve(places[:1], allocate(["describer"], {}, _nodes((8, 3))))
+    assert [len(own) for own in alone.values()] == [3]

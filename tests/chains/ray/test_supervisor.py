@@ -10,23 +10,13 @@ import pytest
 
 pytest.importorskip("ray")
 
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-)
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from pytest_cepbench.chains.ray import supervisor as module
 from pytest_cepbench.chains.ray.messages import ActorFault, fault_of
 from pytest_cepbench.chains.ray.supervisor import Supervisor, first_mismatch
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
-from tests.chains.ray.local_actors import (
-    BOUND,
-    NOT_YET,
-    READY,
-    LocalCluster,
-    local,
-    task_error,
-)
+from tests.chains.ray.local_actors import BOUND, NOT_YET, READY, LocalCluster, local, task_error
 
 __all__ = ["local"]
 
@@ -62,7 +52,7 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
         ("group2", 0.5),
     ]
     assert len(supervisor.live) == 2
-    assert (supervisor.usage.loads, supervisor.usage.seconds) == (2, 1.0)
+    assert (supervisor.loads, supervisor.seconds) == (2, 1.0)
     counted = supervisor.counts
     assert supervisor.setup.digests == {"stamp": "digest"}
     assert [(actor.node_id, actor.node) for actor in supervisor.live] == [("id1", "node1")] * 2
@@ -70,7 +60,7 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
     supervisor.update()
     supervisor.update()
     assert len(supervisor.live) == 3
-    assert supervisor.usage.loads == 3
+    assert supervisor.loads == 3
     assert (counted, supervisor.counts) == (True, False)
     assert len(local.actors) == 3
 

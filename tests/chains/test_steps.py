@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.baseline_model import recall, remember
+from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
@@ -62,12 +62,12 @@ def test_keys_survive(
 )
 def test_every_part_counts(kept: Store, change: dict[str, Any]) -> None:
     """Another model has other words and other keys, whichever part differs."""
-    one, other = (
+    model, other = (
         bound("describer", SmallDescriber()),
         bound("describer", SmallDescriber(), **change),
     )
-    assert remember(one) != remember(other)
-    keys = {RoleRunner(model, kept).key("p", 7, "image", "d") for model in (one, other)}
+    assert remember(model) != remember(other)
+    keys = {RoleRunner(each, kept).key("p", 7, "image", "d") for each in (model, other)}
     assert len(keys) == 2
 
 
@@ -81,7 +81,7 @@ def test_a_remembered_model_cannot_be_loaded() -> None:
 def test_both_roles_of_a_unified_model_can_be_remembered() -> None:
     """In a list; each role is recalled."""
     text = json.dumps([STEP, STEP | {"role": "generator"}])
-    assert [one.role for one in recall(text)] == ["describer", "generator"]
+    assert [item.role for item in recall(text)] == ["describer", "generator"]
 
 
 @pytest.mark.parametrize(
