@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import Bounds, Differences, Method, mean_bounds
+from pytest_cepbench.gate.policy import BoundsName
+from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
 from tests.gate.statistics.build import SCORE, differences, raised, sample
 
-METHODS: list[Method] = ["auto", "t", "bca", "exact"]
+METHODS: list[BoundsName] = ["auto", "t", "bca", "exact"]
 ALPHA = st.sampled_from([0.2, 0.05, 0.05 / 14])
 NOISE = np.random.default_rng(3).normal(size=40) / 16
 
@@ -29,7 +30,7 @@ def known(bounds: Bounds) -> tuple[float, float]:
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), st.integers(0, 64).map(lambda i: i / 64), ALPHA)
 def test_raising_all_scores_never_lowers_a_bound(
-    method: Method, d: Differences, rise: float, alpha: float
+    method: BoundsName, d: Differences, rise: float, alpha: float
 ) -> None:
     """A candidate that is better on every sample by the same amount never has a worse verdict."""
     before = mean_bounds(d, alpha, method=method)
@@ -43,7 +44,7 @@ def test_raising_all_scores_never_lowers_a_bound(
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), ALPHA, st.floats(0.5, 2))
 def test_the_mean_lies_between_its_bounds(
-    method: Method, d: Differences, alpha: float, span: float
+    method: BoundsName, d: Differences, alpha: float, span: float
 ) -> None:
     """And they lie within what a mean can be at all."""
     bounds = mean_bounds(d, alpha, method=method, span=span)
@@ -56,7 +57,7 @@ def test_the_mean_lies_between_its_bounds(
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences())
-def test_a_smaller_error_has_wider_bounds(method: Method, d: Differences) -> None:
+def test_a_smaller_error_has_wider_bounds(method: BoundsName, d: Differences) -> None:
     """Certainty costs width; with the same resamples for BCa."""
     wide, narrow = (known(mean_bounds(d, alpha, method=method)) for alpha in (0.01, 0.1))
     assert wide[0] <= narrow[0] + 1e-12
@@ -67,7 +68,7 @@ def test_a_smaller_error_has_wider_bounds(method: Method, d: Differences) -> Non
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), st.randoms(), ALPHA)
 def test_the_order_of_pairs_does_not_matter(
-    method: Method, d: Differences, random: Any, alpha: float
+    method: BoundsName, d: Differences, random: Any, alpha: float
 ) -> None:
     """Whatever the method, the bounds are the same up to rounding."""
     order = list(range(d.n))
@@ -82,7 +83,7 @@ def test_the_order_of_pairs_does_not_matter(
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(st.lists(SCORE, min_size=1, max_size=12), st.integers(2, 3))
 def test_repeated_pairs_of_a_cluster_narrow_nothing(
-    method: Method, scores: list[float], times: int
+    method: BoundsName, scores: list[float], times: int
 ) -> None:
     """Every sample measured again with the same result is no further sample."""
     names = np.repeat(np.arange(len(scores)), times)
@@ -95,7 +96,7 @@ def test_repeated_pairs_of_a_cluster_narrow_nothing(
 @pytest.mark.parametrize("method", ["auto", "t", "exact"])
 @given(st.lists(SCORE, min_size=20, max_size=24, unique=True))
 def test_the_upper_bound_is_the_lower_one_in_the_mirror(
-    method: Method, scores: list[float]
+    method: BoundsName, scores: list[float]
 ) -> None:
     """Turning every difference around turns the bounds around, where they are no lumps and not few."""
     one = known(mean_bounds(sample(scores), 0.05, method=method))
@@ -112,7 +113,7 @@ def test_the_upper_bound_is_the_lower_one_in_the_mirror(
         ([0.5 - 0.3, 0.3 - 0.1, 0.9 - 0.7], "all 3 differences are 0.2"),
     ],
 )
-def test_no_spread_is_no_certainty(method: Method, values: list[float], said: str) -> None:
+def test_no_spread_is_no_certainty(method: BoundsName, values: list[float], said: str) -> None:
     """A single unit, all equal, equal but for rounding: exact bounds that say so, by any method."""
     bounds = mean_bounds(sample(values), 0.05, method=method)
     rest = 0.05 ** (1 / len(values))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import spread_bounds
-from pytest_cepbench.gate.statistics.spread_bounds import bca_steps
+from pytest_cepbench.gate.statistics import bounds
+from pytest_cepbench.gate.statistics.bounds import bca_steps
 from tests.gate.statistics.build import Array, sample
 
 
@@ -66,7 +66,7 @@ def test_memory_is_bounded_and_the_draws_are_not_changed_by_it(
     """Drawn a few at a time, the resamples are the same."""
     residuals: Array = sample(np.random.default_rng(1).normal(size=30)).residuals
     whole = bca_steps(residuals, 0.05)
-    monkeypatch.setattr(spread_bounds, "_AT_ONCE", 1000)
+    monkeypatch.setattr(bounds, "_AT_ONCE", 1000)
     assert bca_steps(residuals, 0.05) == whole
 
 
