@@ -24,8 +24,8 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
-from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
 Announce = Callable[[str], None]
 
