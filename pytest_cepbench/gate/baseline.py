@@ -236,9 +236,9 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
 
 
 def _toml(value: str | float) -> str:
-    if isinstance(value, float):
-        return repr(rounded(value))
-    return str(value) if isinstance(value, int) else _quote(value)
+    if isinstance(value, str):
+        return _quote(value)
+    return str(value) if isinstance(value, int) else repr(rounded(value))
 
 
 def _quote(text: str) -> str:
