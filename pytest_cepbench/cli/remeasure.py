@@ -32,7 +32,7 @@ from pytest_cepbench.studies.remeasurement import (
     prepare_remeasurement,
 )
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
-from pytest_cepbench.suites.suite_file_edit import amended_text
+from pytest_cepbench.suites.definition import amended_text
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
 

@@ -14,7 +14,7 @@ from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_basel
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.shards import Work
+from pytest_cepbench.suites.shards import ShardQueue
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def evaluate_case(
         partial = depth is not None
         shards = enlisted_shards(evaluator)
         evaluator.offer(suite_file, case, depth)
-        shards.ready(suite_file, case, depth)
+        shards.compute(suite_file, case, depth)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
@@ -111,15 +111,15 @@ def evaluate_case(
     return evaluated
 
 
-def enlisted_shards(evaluator: Evaluator) -> Work:
+def enlisted_shards(evaluator: Evaluator) -> ShardQueue:
     """The shards of the run, with those of every collected case."""
     shards = evaluator.shards
-    if not shards.enlisted:
+    if not shards.cases:
         for assigned in evaluator.assigned.values():
             path, case = assigned.suite_file, assigned.case
             first = planned_looks(evaluator, path, case, assigned.policy)[0]
             depth = evaluator.suite_run(path).depth(case, first)
-            shards.enlist(path, case, depth)
+            shards.add(path, case, depth)
             evaluator.offer(path, case, depth)
     return shards
 

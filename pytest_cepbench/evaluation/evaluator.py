@@ -27,7 +27,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
 from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.shards import Work
+from pytest_cepbench.suites.shards import ShardQueue
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.ray_engine import RayEngine
@@ -152,20 +152,20 @@ class Evaluator:
         )
 
     @property
-    def shards(self) -> Work:
+    def shards(self) -> ShardQueue:
         """The shards of the run, as this process sees them."""
         return self._shards.get()
 
-    def _make_shards(self) -> Work:
+    def _make_shards(self) -> ShardQueue:
         context, local = self.context, self.engine is None
-        return Work(
+        return ShardQueue(
             self.store,
             self.suite_run,
             context.run_id,
             context.folder,
             processes=context.workers if local else max(2, context.workers),
             stopped=self.stop.is_set,
-            let_go=self.models.residency.unload_all,
+            release_models=self.models.residency.unload_all,
             swap=self.models.residency.swap,
             packs=local,
             progress=self.progress,
@@ -225,7 +225,7 @@ class Evaluator:
         if count:
             shards.processes = count + 1
             models = identities_of(runner.bound for runner in self.runners)
-            self._helpers.start(count, shards.needed, models)
+            self._helpers.start(count, shards.cases, models)
 
     def plan_pools(self) -> str | None:
         """Divide the cluster among the models of the collected cases; in a line. Raises SpecError."""
@@ -287,7 +287,7 @@ class Evaluator:
         new = [remark for remark in remarks if remark not in self._shown_remarks]
         self._shown_remarks.update(new)
         shards = self._shards.opened
-        return [*([] if shards is None else shards.told()), *new]
+        return [*([] if shards is None else shards.take_remarks()), *new]
 
     def publish(self, seconds: float | None, waiting: Callable[[int], None] | None) -> list[str]:
         """Wait until all results are published; returns what went wrong with that.

@@ -29,7 +29,7 @@ from pytest_cepbench.models.torch_runtime import set_threads, threads_set_by_use
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.estimate import forecast
-from pytest_cepbench.suites.shards import Work
+from pytest_cepbench.suites.shards import ShardQueue
 
 MOST_PROCESSES = 4
 """Processes of a run, the first one included. Each imports torch, and has threads of its own."""
@@ -75,7 +75,7 @@ def count_helpers(
     settings: RunSettings,
     suites: SuiteCache,
     models: ModelPool,
-    shards: Work,
+    shards: ShardQueue,
     suite_run: Callable[[Path], SuiteRun],
 ) -> int:
     """How many helper processes to start: as many as the settings say, else as many as pay.
@@ -94,7 +94,7 @@ def count_helpers(
     if most < 1 or threads_set_by_user() or settings.publish or settings.residency == "swap":
         return 0
     cases: dict[Path, list[tuple[Case, int | None]]] = {}
-    for path, case, samples in shards.needed:
+    for path, case, samples in shards.cases:
         cases.setdefault(path, []).append((case, samples))
     try:
         if not all(_is_small(suites, models, path) for path in cases):

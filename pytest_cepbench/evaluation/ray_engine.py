@@ -19,7 +19,7 @@ from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.shards import Work
+from pytest_cepbench.suites.shards import ShardQueue
 
 MOST_THREADS = 64
 """More threads than these have one interpreter's lock to share, and nothing to gain."""
@@ -161,10 +161,10 @@ class RayEngine:
                     self._offered.wait(1.0)
                 fresh, seen = self._offers[seen:], len(self._offers)
             for path, case, most in fresh:
-                helper.shards.enlist(path, case, most)
+                helper.shards.add(path, case, most)
             # The thread that judges the case meets the same error, and reports it.
             with suppress(Exception):
-                helper.shards.help()
+                helper.shards.compute_others()
 
 
 class _ThreadModels:
@@ -182,7 +182,7 @@ class _ThreadModels:
         self._runs: dict[Path, SuiteRun] = {}
         self.progress = Progress()
         self.models = ModelPool(store, progress=self.progress, place=place)
-        self.shards = Work(
+        self.shards = ShardQueue(
             store,
             self._suite_run,
             context.run_id,

@@ -19,7 +19,7 @@ def help_others(evaluator: Evaluator) -> None:
         # The process that judges the case meets the same error and reports it; here it would end
         # the worker.
         with suppress(Exception), interrupted(evaluator.stop.is_set):
-            enlisted_shards(evaluator).help()
+            enlisted_shards(evaluator).compute_others()
     except KeyboardInterrupt:
         if not evaluator.stop.is_set():
             raise  # the engineer's own

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from math import isfinite
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import msgspec
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
 from pytest_cepbench.files import parse_toml, read_text
-from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement
+from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement, rounded
 
 FORMAT = 2
 """Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
@@ -30,10 +30,6 @@ SUFFIX = ".toml"
 
 ANCHORS = "anchors"
 """Folder of anchors beside the baselines of a suite."""
-
-_HEAD = """\
-# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.
-"""
 
 _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded scores once more
 
@@ -115,23 +111,21 @@ def record_of(measurement: Measurement) -> Baseline:
 def dump_baseline(baseline: Baseline) -> str:
     """The text of a baseline file; the same baseline always gives the same text."""
     lines = [
-        _HEAD.rstrip("\n"),
+        "# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.",
         f"format = {FORMAT}",
         f"case = {_quote(baseline.case)}",
         f"metric = {_quote(baseline.metric)}",
-        f"value = {_number(baseline.value)}",
+        f"value = {_toml(baseline.value)}",
         f"n = {baseline.n}",
         f"higher_is_better = {json.dumps(baseline.higher_is_better)}",
     ]
     if baseline.shares:
         lines.append("shares = true")
     if baseline.floor is not None:
-        lines.append(f"floor = {_number(baseline.floor)}")
+        lines.append(f"floor = {_toml(baseline.floor)}")
     for name, table in _tables(baseline):
         lines += ["", f"[{name}]"]
-        for field, value in table.items():
-            shown = _number(value) if isinstance(value, float) else _quote_or_int(value)
-            lines.append(f"{_quote(field)} = {shown}")
+        lines += [f"{_quote(field)} = {_toml(value)}" for field, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -143,10 +137,9 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if baseline.noise is not None:
         yield "noise", msgspec.structs.asdict(baseline.noise)
     yield "failures", dict(sorted(baseline.failures.items()))
-    if baseline.sizes:
-        yield "sizes", dict(sorted(baseline.sizes.items()))
-    if baseline.clusters:
-        yield "clusters", dict(sorted(baseline.clusters.items()))
+    for name in ("sizes", "clusters"):
+        if table := getattr(baseline, name):
+            yield name, dict(sorted(table.items()))
     for kind, parts in (("scores", baseline.scores), ("blocks", baseline.blocks)):
         for category in sorted(parts):
             yield f"{kind}.{_quote(category)}", dict(sorted(parts[category].items()))
@@ -212,8 +205,9 @@ def _refuse_newer(table: Any, where: str) -> None:
         raise BaselineError(msg)
 
 
-def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
+def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0911 - one return a check
     """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
+    noise, floor = baseline.noise, baseline.floor
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
@@ -234,24 +228,17 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:
         return f"says n = {baseline.n} and holds the scores of {measurement.n}"
     if not abs(baseline.value - value) <= _SLACK:
         return f"says value = {baseline.value} and its scores give {value}"
-    floor = baseline.floor
     if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
-    return None if baseline.noise is None else _noise_contradiction(baseline.noise)
+    if noise and not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
+        return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
+    return None
 
 
-def _noise_contradiction(noise: Noise) -> str | None:
-    if all(isfinite(sd) and sd >= 0 for sd in (noise.sd, noise.value_sd)):
-        return None
-    return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
-
-
-def _number(value: float) -> str:
-    return repr(round(value, DECIMALS) + 0.0)  # + 0.0 turns -0.0 into 0.0
-
-
-def _quote_or_int(value: str | int) -> str:
-    return str(value) if isinstance(value, int) else _quote(value)
+def _toml(value: str | float) -> str:
+    if isinstance(value, str):
+        return _quote(value)
+    return str(value) if isinstance(value, int) else repr(rounded(value))
 
 
 def _quote(text: str) -> str:

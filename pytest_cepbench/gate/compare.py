@@ -1,17 +1,23 @@
-"""Comparison of a measurement with its baseline, and the verdict."""
+"""Comparison of a measurement with its baseline: their samples paired, and the verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.gate.measurement import DECIMALS, Measurement
-from pytest_cepbench.gate.pairing import Pair, pair
+from pytest_cepbench.gate.measurement import (
+    DECIMALS,
+    Measurement,
+    Scores,
+    mean_of_scores,
+    rounded,
+)
 from pytest_cepbench.gate.policy import Pairing, Policy
 from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, remarks_on_comparing
-from pytest_cepbench.gate.statistics import Bounds, mean_bounds, smallest_visible
+from pytest_cepbench.gate.statistics import Differences, mean_bounds, smallest_visible
 from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9
@@ -19,6 +25,11 @@ _NO_SPREAD = 1e-9
 
 _SAME = 0.1
 """Of the tolerance: how far each score of the same weights may move, on another machine, say."""
+
+_SAMPLE_FIELDS = ("samples", "data", "clauses")
+"""Fields of an identity that differ where there are other samples, and only there."""
+
+_NAMED = 3
 
 
 class Loser(NamedTuple):
@@ -85,7 +96,16 @@ def judge(
         return Judgement(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
-    judgement = _judge(measurement, baseline, policy, anchor, pairing, partial=partial)
+
+    def compare(reference: Baseline, rules: Policy) -> Judgement:
+        return _compare(measurement, reference, rules, pairing=pairing, partial=partial)
+
+    if anchor is None or anchor.scores == baseline.scores:
+        judgement = compare(baseline, policy)
+    else:
+        half = replace(policy, alpha=policy.alpha / 2)
+        since_anchor = compare(anchor, replace(half, tolerance=policy.since_anchor))
+        judgement = _both(compare(baseline, half), since_anchor, policy)
     return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
@@ -111,25 +131,6 @@ def _limited_by_headroom(
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
 
 
-def _judge(
-    measurement: Measurement,
-    baseline: Baseline,
-    policy: Policy,
-    anchor: Baseline | None,
-    pairing: Pairing,
-    *,
-    partial: bool,
-) -> Judgement:
-    """Against both, as far as their numbers tell."""
-    if anchor is None or anchor.scores == baseline.scores:
-        return _compare(measurement, baseline, policy, pairing, partial=partial)
-    half = replace(policy, alpha=policy.alpha / 2)
-    last = _compare(measurement, baseline, half, pairing, partial=partial)
-    allowed = replace(half, tolerance=policy.since_anchor)
-    first = _compare(measurement, anchor, allowed, pairing, partial=partial)
-    return _both(last, first, policy)
-
-
 def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
     """The verdict against the last baseline, unless the drop since the anchor says worse."""
     together = replace(last, since_anchor=first)
@@ -153,25 +154,28 @@ def _compare(
     measurement: Measurement,
     baseline: Baseline,
     policy: Policy,
-    pairing: Pairing,
     *,
+    pairing: Pairing,
     partial: bool,
 ) -> Judgement:
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
     except IncomparableError as error:
         return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=error.reasons)
-    difference = _rounded(both.differences.mean)
+    difference = rounded(both.differences.mean)
     judgement = Judgement(
         Verdict.INCONCLUSIVE,
         both.baseline_value,
         difference,
         units=both.differences.units if both.bounded else 0,
-        statements=_dropped(both),
         losers=_losers(both),
     )
+    if both.dropped:
+        left_out = f"{both.dropped} samples that only one of the two has were left out"
+        judgement = _add(judgement, left_out)
     if not policy.statistical:
-        return replace(judgement, verdict=_by_threshold(difference, policy.tolerance))
+        held = rounded(difference + policy.tolerance) >= 0
+        return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
     judgement = _with_bounds(judgement, both, measurement, policy)
     if _same_model(measurement, baseline) and both.largest_change <= _SAME * policy.tolerance:
         statement = "the same model as the baseline's gave the same scores"
@@ -179,19 +183,19 @@ def _compare(
             statement += (
                 f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
             )
-        return replace(
-            judgement, verdict=Verdict.HELD, statements=(*judgement.statements, statement)
-        )
+        return replace(_add(judgement, statement), verdict=Verdict.HELD)
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         remark = power_remark(both.differences.sd, judgement.units, policy)
-        judgement = replace(judgement, statements=(*judgement.statements, *filter(None, [remark])))
+        judgement = _add(judgement, remark)
     return replace(judgement, verdict=verdict)
 
 
-def _by_threshold(difference: float, tolerance: float) -> Verdict:
-    held = round(difference + tolerance, DECIMALS) >= 0
-    return Verdict.HELD if held else Verdict.REGRESSED
+def _add(judgement: Judgement, statement: str | None) -> Judgement:
+    """With one more statement, where there is one."""
+    if not statement:
+        return judgement
+    return replace(judgement, statements=(*judgement.statements, statement))
 
 
 def verdict_of(
@@ -206,11 +210,11 @@ def verdict_of(
     """
     if low is None or high is None:
         return Verdict.INCONCLUSIVE
-    if _rounded(low) > tolerance:
+    if rounded(low) > tolerance:
         return Verdict.IMPROVED
-    if _rounded(low) > -tolerance:
+    if rounded(low) > -tolerance:
         return Verdict.HELD
-    if _rounded(difference) < -tolerance and _rounded(high) < 0:
+    if rounded(difference) < -tolerance and rounded(high) < 0:
         return Verdict.REGRESSED
     return Verdict.INCONCLUSIVE
 
@@ -218,10 +222,11 @@ def verdict_of(
 def _with_bounds(
     judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
 ) -> Judgement:
+    judgement = replace(judgement, alpha=policy.alpha)
     if not both.bounded:
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
-        return replace(judgement, alpha=policy.alpha, statements=(*judgement.statements, reason))
-    bounds: Bounds = mean_bounds(
+        return _add(judgement, reason)
+    bounds = mean_bounds(
         both.differences,
         policy.alpha,
         method=policy.bounds,
@@ -230,38 +235,21 @@ def _with_bounds(
     )
     visible, spread = None, both.differences.sd
     if spread > _NO_SPREAD and bounds.units > 1:
-        visible = smallest_visible(spread, bounds.units, policy.alpha, policy.tolerance)
-    statements = (*judgement.statements, *([bounds.statement] if bounds.statement else []))
+        visible = rounded(smallest_visible(spread, bounds.units, policy.alpha, policy.tolerance))
     return replace(
-        judgement,
-        low=_known(bounds.low),
-        high=_known(bounds.high),
-        alpha=policy.alpha,
+        _add(judgement, bounds.statement),
+        low=None if bounds.low is None else rounded(bounds.low),
+        high=None if bounds.high is None else rounded(bounds.high),
         method=bounds.method,
         units=bounds.units,
-        visible=_known(visible),
-        statements=statements,
+        visible=visible,
     )
-
-
-def _rounded(value: float) -> float:
-    return round(value, DECIMALS) + 0.0  # + 0.0 turns -0.0 into 0.0
-
-
-def _known(value: float | None) -> float | None:
-    return None if value is None else _rounded(value)
 
 
 def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
     """True where weights and settings are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
-
-
-def _dropped(both: Pair) -> tuple[str, ...]:
-    if not both.dropped:
-        return ()
-    return (f"{both.dropped} samples that only one of the two has were left out",)
 
 
 def _losers(both: Pair) -> tuple[Loser, ...]:
@@ -272,3 +260,136 @@ def _losers(both: Pair) -> tuple[Loser, ...]:
         if (difference := both.sign * (score - both.before[category][sample])) < 0
     ]
     return tuple(sorted(lost, key=lambda loser: (loser.difference, loser.sample)))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A measurement and its baseline over the same samples.
+
+    before, now: scores by category and sample.
+    sign: 1 where higher is better, else -1.
+    differences: what statistics are made of.
+    blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
+    bounded: whether bounds can be made.
+    dropped: how many samples only one of the two has.
+    """
+
+    before: Scores
+    now: Scores
+    sign: float
+    differences: Differences
+    blocks: bool
+    bounded: bool
+    dropped: int = 0
+
+    @property
+    def largest_change(self) -> float:
+        """Largest change of a score, in either direction; 0.0 where none has changed."""
+        return max(
+            abs(round(score - self.before[category][sample], DECIMALS))
+            for category, part in self.now.items()
+            for sample, score in part.items()
+        )
+
+    @property
+    def baseline_value(self) -> float:
+        """The baseline's value over these samples."""
+        return round(mean_of_scores(self.before), DECIMALS)
+
+
+def pair(
+    measurement: Measurement,
+    baseline: Baseline,
+    pairing: Pairing = "exact",
+    *,
+    partial: bool = False,
+) -> Pair:
+    """A measurement and its baseline, sample by sample.
+
+    pairing: whether samples that only one of them has make them incomparable, or are left out.
+    partial: whether the measurement is known to be of a part of its samples (a look that is not the
+    last); the baseline has all of them then.
+    Raises IncomparableError with everything that differs.
+    """
+    reasons = [*_differing(measurement, baseline, pairing)]
+    shared: dict[str, list[str]] = {}
+    dropped = 0
+    for category in sorted(baseline.scores.keys() | measurement.scores.keys()):
+        before = baseline.scores.get(category, {}).keys()
+        now = measurement.scores.get(category, {}).keys()
+        common = before & now
+        gone, new = (set() if partial and common else before - now), now - before
+        if (gone or new) and (pairing == "exact" or not common or measurement.sizes):
+            reasons.append(_unpaired(category, gone, new, len(common)))
+        dropped += len(gone) + len(new)
+        shared[category] = sorted(common)
+    if reasons:
+        raise IncomparableError(tuple(reasons))
+    before_scores = {c: {s: baseline.scores[c][s] for s in ids} for c, ids in shared.items()}
+    now_scores = {c: {s: measurement.scores[c][s] for s in ids} for c, ids in shared.items()}
+    sign = 1.0 if measurement.higher_is_better else -1.0
+    blocks = bool(measurement.sizes)
+    differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
+    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped)
+
+
+def _differences(
+    measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
+) -> tuple[Differences, bool]:
+    """Differences that bounds are made of, and True where bounds can be made."""
+    signed = _signed_differences(before, now, sign)
+    if not measurement.sizes:
+        return Differences.of(signed, measurement.clusters), True
+    pseudo = _signed_differences(baseline.blocks, measurement.blocks, sign)
+    alike = all(
+        name in pseudo and baseline.blocks[name].keys() == measurement.blocks[name].keys()
+        for name in signed
+    )
+    if not alike:
+        return Differences.of(signed), False
+    center = sign * (mean_of_scores(now) - mean_of_scores(before))
+    return Differences.of(
+        blocks_apart({name: pseudo[name] for name in signed}), center=center
+    ), True
+
+
+def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
+    """The same under names of their own: a block's name says nothing beyond its category."""
+    return {
+        category: {f"{category}\0{block}": value for block, value in part.items()}
+        for category, part in parts.items()
+    }
+
+
+def _signed_differences(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
+    return {
+        name: {
+            sample: round(sign * (value - before[name][sample]), DECIMALS)
+            for sample, value in part.items()
+            if sample in before[name]
+        }
+        for name, part in now.items()
+        if name in before
+    }
+
+
+def _differing(measurement: Measurement, baseline: Baseline, pairing: Pairing) -> Iterator[str]:
+    """One sentence for each field of the identity that differs."""
+    left_out = _SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
+    for name in sorted(baseline.identity.keys() | measurement.identity.keys()):
+        before = baseline.identity.get(name, "(none)")
+        now = measurement.identity.get(name, "(none)")
+        if before != now and name not in left_out:
+            yield f"{name}: baseline {before}, now {now}"
+    if baseline.higher_is_better != measurement.higher_is_better:
+        yield "direction: the baseline counts the other direction as better"
+
+
+def _unpaired(category: str, gone: set[str], new: set[str], common: int) -> str:
+    only = ", ".join(sorted(gone | new)[:_NAMED])
+    reason = (
+        f"samples of {category}: {len(gone)} only in the baseline, {len(new)} only now ({only})"
+    )
+    if not common:
+        return f"{reason}; not one is in both"
+    return f"{reason}; the other {common} alone are compared with --cep-pairing=common"

@@ -15,9 +15,16 @@ from pytest_cepbench.metrics import mean_of_categories
 DECIMALS = 6
 """Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""
 
-
 _LARGEST = 1e12
 """No score of ours is larger, and sums of squares of larger ones lose their decimals."""
+
+Scores = Mapping[str, Mapping[str, float]]
+"""Category -> sample id -> score."""
+
+
+def rounded(value: float) -> float:
+    """A number as scores are kept."""
+    return round(float(value), DECIMALS) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,8 @@ class CaseKey:
         return f"{slug.lower()}-{blake2b(name, digest_size=5).hexdigest()}"
 
 
-def mean_of_scores(scores: Mapping[str, Mapping[str, float]]) -> float:
-    """Unweighted mean of the categories' means. scores: category -> sample id -> score."""
+def mean_of_scores(scores: Scores) -> float:
+    """Unweighted mean of the categories' means."""
     return mean_of_categories({name: np.array(list(p.values())) for name, p in scores.items()})
 
 
@@ -84,13 +91,13 @@ class Measurement:
     key: CaseKey
     label: str
     higher_is_better: bool
-    scores: Mapping[str, Mapping[str, float]]
+    scores: Scores
     identity: Mapping[str, str]
     model: Mapping[str, str]
     failures: Mapping[str, int] = field(default_factory=dict)
     curve: tuple[float, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    blocks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    blocks: Scores = field(default_factory=dict)
     shares: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -98,26 +105,17 @@ class Measurement:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        rounded = {
-            category: {sample: round(float(score), DECIMALS) for sample, score in part.items()}
-            for category, part in self.scores.items()
-        }
-        values = [score for part in rounded.values() for score in part.values()]
+        values = [score for part in self.scores.values() for score in part.values()]
         pseudo = [value for part in self.blocks.values() for value in part.values()]
         numbers = np.abs([*values, *pseudo])
-        if not values or not all(rounded.values()) or not (numbers <= _LARGEST).all():
+        if not values or not all(self.scores.values()) or not (numbers <= _LARGEST).all():
             msg = f"{self.key}: a measurement needs a finite score for every sample"
             raise ValueError(msg)
-        object.__setattr__(self, "scores", rounded)
-        blocks = {
-            category: {block: round(float(value), DECIMALS) for block, value in part.items()}
-            for category, part in self.blocks.items()
-        }
-        object.__setattr__(self, "blocks", blocks)
+        object.__setattr__(self, "scores", _rounded_parts(self.scores))
+        object.__setattr__(self, "blocks", _rounded_parts(self.blocks))
         object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
         if self.floor is not None:
-            floor = round(float(self.floor), DECIMALS) + 0.0  # + 0.0 turns -0.0 into 0.0
-            object.__setattr__(self, "floor", floor)
+            object.__setattr__(self, "floor", rounded(self.floor))
 
     @cached_property
     def value(self) -> float:
@@ -130,3 +128,10 @@ class Measurement:
         if self.sizes:
             return sum(self.sizes.values())
         return sum(len(part) for part in self.scores.values())
+
+
+def _rounded_parts(parts: Scores) -> Scores:
+    return {
+        category: {name: rounded(value) for name, value in part.items()}
+        for category, part in parts.items()
+    }

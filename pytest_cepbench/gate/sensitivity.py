@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 
 from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
@@ -46,10 +46,8 @@ def reach(sd: float, units: int, policy: Policy) -> Reach:
     if sd == 0:
         return Reach(0.0, 1)
     visible = smallest_visible(sd, units, policy.alpha) if units > 1 else inf
-    needed = None
-    if policy.tolerance > 0:
-        needed = samples_needed(sd, policy.tolerance, policy.alpha)
-    return Reach(visible, needed)
+    tolerance = policy.tolerance
+    return Reach(visible, samples_needed(sd, tolerance, policy.alpha) if tolerance > 0 else None)
 
 
 @dataclass(frozen=True)
@@ -142,26 +140,30 @@ def power_remark(sd: float, units: int, policy: Policy) -> str | None:
     sd: of a unit's difference.
     units: how many were compared.
     """
-    if sd <= 0 or units < 2 or not policy.statistical:
+    short = _beyond_tolerance(sd, units, policy) if policy.statistical else None
+    if short is None:
         return None
-    known = reach(sd, units, policy)
-    if not isfinite(known.visible) or known.visible <= policy.tolerance:
-        return None
-    more = f": about {known.needed} would do" if known.needed else ""
+    more = f": about {short.needed} would do" if short.needed else ""
     return (
-        f"{units} independent samples show a drop of {known.visible:.4f} with {POWER:.0%} power, "
+        f"{units} independent samples show a drop of {short.visible:.4f} with {POWER:.0%} power, "
         f"and the tolerance is {policy.tolerance:g}{more}"
     )
 
 
 def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:
     """A sentence where the tolerance is smaller than what can be seen; else None."""
-    known = reach(noise.sd, units, policy)
-    if not isfinite(known.visible) or known.visible <= policy.tolerance:
+    short = _beyond_tolerance(noise.sd, units, policy)
+    if short is None:
         return None
-    more = f": {known.needed} units would show it" if known.needed else ""
+    more = f": {short.needed} units would show it" if short.needed else ""
     return (
         f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can "
-        f"show above this model's own noise ({known.visible:.4f} with {POWER:.0%} power at alpha "
+        f"show above this model's own noise ({short.visible:.4f} with {POWER:.0%} power at alpha "
         f"{policy.alpha:.2g}){more}"
     )
+
+
+def _beyond_tolerance(sd: float, units: int, policy: Policy) -> Reach | None:
+    """The reach of so many units where it is known and does not show a drop of the tolerance."""
+    known = reach(sd, units, policy)
+    return known if policy.tolerance < known.visible < inf else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Literal
 
 
@@ -47,25 +48,23 @@ class Presentation:
 
 _MEND = "mend what is named above and run again; what was computed is kept"
 
+_passed = partial(Presentation, "passed", color="green", exit_code=0)
+_failed = partial(Presentation, "failed", "F", exit_code=1)
+_error = partial(Presentation, "error", "E")
+
 PRESENTATIONS = {
-    Verdict.IMPROVED: Presentation(
-        outcome="passed",
+    Verdict.IMPROVED: _passed(
         letter="+",
-        color="green",
-        exit_code=0,
         meaning="better by more than the tolerance, and not by noise",
         next_step="raise the baseline with --snapshot-update, so that a later drop is seen from here",
     ),
-    Verdict.HELD: Presentation(
-        outcome="passed",
+    Verdict.HELD: _passed(
         letter=".",
-        color="green",
-        exit_code=0,
         meaning="a drop larger than the tolerance is excluded",
         next_step="nothing",
     ),
     Verdict.INCONCLUSIVE: Presentation(
-        outcome="inconclusive",
+        "inconclusive",
         letter="?",
         color="yellow",
         exit_code=0,
@@ -73,57 +72,38 @@ PRESENTATIONS = {
         next_step="gate more samples or seeds, let --cep-inconclusive=more draw them as they are "
         "needed, or allow a larger tolerance",
     ),
-    Verdict.REGRESSED: Presentation(
-        outcome="failed",
-        letter="F",
+    Verdict.REGRESSED: _failed(
         color="red",
-        exit_code=1,
         meaning="the drop is larger than the tolerance",
         next_step="look at the chains in the HTML report; if the change is meant, accept it with "
         "--snapshot-update",
     ),
-    Verdict.NO_BASELINE: Presentation(
-        outcome="failed",
-        letter="F",
+    Verdict.NO_BASELINE: _failed(
         color="yellow",
-        exit_code=1,
         meaning="nothing has been accepted yet to compare with",
         next_step="run again with --snapshot-update to accept these numbers, and commit the file",
     ),
-    Verdict.INCOMPARABLE: Presentation(
-        outcome="error",
-        letter="E",
+    Verdict.INCOMPARABLE: _error(
         color="yellow",
         exit_code=1,
         meaning="the baseline was made from something else",
         next_step="run with what the baseline was made from, or accept a new one with "
         "--snapshot-update",
     ),
-    Verdict.ERROR: Presentation(
-        outcome="error",
-        letter="E",
-        color="red",
-        exit_code=1,
-        meaning="the measurement could not be made",
-        next_step=_MEND,
+    Verdict.ERROR: _error(
+        color="red", exit_code=1, meaning="the measurement could not be made", next_step=_MEND
     ),
-    Verdict.INCOMPLETE: Presentation(
-        outcome="error",
-        letter="E",
+    Verdict.INCOMPLETE: _error(
         color="red",
-        exit_code=3,
+        exit_code=3,  # pytest's "internal error": such a run says nothing of the model
         meaning="cases that should have been judged were not",
         next_step=_MEND,
     ),
 }
-"""Every verdict has a row; 3 is pytest's "internal error": such a run says nothing of the model."""
+"""A row for every verdict."""
 
-
-REFUSED = Presentation(
-    outcome="failed",
-    letter="F",
+REFUSED = _failed(
     color="red",
-    exit_code=1,
     meaning="it is not accepted as a baseline, and no other case of the run is",
     next_step="look at the chains in the HTML report: the models may not be able to read these samples, "
     "or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the same",

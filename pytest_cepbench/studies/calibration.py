@@ -11,8 +11,8 @@ from statistics import stdev
 
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
+from pytest_cepbench.gate.compare import blocks_apart
 from pytest_cepbench.gate.measurement import DECIMALS
-from pytest_cepbench.gate.pairing import blocks_apart
 from pytest_cepbench.gate.sensitivity import Reach, reach, tolerance_remark
 from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.suites import (
@@ -24,8 +24,8 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
-from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
 Announce = Callable[[str], None]
 

@@ -29,9 +29,9 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.measures.base import GROWERS
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended
 
 _SEEDS = 1_000_000
 

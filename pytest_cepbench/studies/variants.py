@@ -14,7 +14,8 @@ from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.studies.study_spec import StudySpec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
-from pytest_cepbench.suites.measures.measure_options import FailuresTable, SimilarityTable
+from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
+from pytest_cepbench.suites.measures.failures import FailuresTable
 
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import NamedTuple
 
-from pytest_cepbench.chains import Modality, RoleRunner
+from pytest_cepbench.chains import Chain, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
+from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.hybrid_chains import HybridChains, first_difference, make_hybrids
-from pytest_cepbench.suites.measures.base import GROWERS
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.measures import Measure, Measured
+from pytest_cepbench.suites.measures.base import GROWERS, grower
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _NOTHING = 5e-7
@@ -21,12 +25,24 @@ _NOTHING = 5e-7
 _MOST_OTHERS = 3
 
 
+class HopLocation(NamedTuple):
+    """The step of a chain that a role makes.
+
+    start: of its chains.
+    role: whose step it is.
+    generation: from 1 on.
+    """
+
+    start: Modality
+    role: str
+    generation: int
+
+
 @dataclass(frozen=True)
 class Hop:
     """One hop of a role that differs from the baseline's.
 
-    start: of its chains.
-    generation: from 1 on.
+    start, role, generation: as in `HopLocation`.
     cost: what was lost there, in the metric's own unit; above 0 for a loss, whichever direction of
     the metric is better.
     """
@@ -170,13 +186,13 @@ def _describe_hops(hops: Sequence[Hop], drop: float, samples: int, *, both: bool
         return f"Nothing was lost {over}{gained}."
     worst = max(hops, key=lambda hop: hop.cost)
     others = sorted((h for h in hops if h.cost and h is not worst), key=lambda h: -abs(h.cost))
-    said = (
+    sentence = (
         f"Lost {drop:.4f} {over}: {worst.cost:.4f} ({worst.cost / drop:.0%}) by the {worst.role} "
         f"at {_where(worst, both=both)}"
     )
     for hop in others[:_MOST_OTHERS]:
-        said += f", {hop.cost:.4f} at {_where(hop, both=both)}"
-    return f"{said}{', less elsewhere' if len(others) > _MOST_OTHERS else ''}."
+        sentence += f", {hop.cost:.4f} at {_where(hop, both=both)}"
+    return f"{sentence}{', less elsewhere' if len(others) > _MOST_OTHERS else ''}."
 
 
 def _where(hop: Hop, *, both: bool) -> str:
@@ -190,8 +206,8 @@ def _describe_roles(run: SuiteRun, hybrids: HybridChains, hops: Sequence[Hop]) -
     }
     by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
     same = ", ".join(role for role in run.assignments.roles if role not in hybrids.baseline_models)
-    said = [f"By role: {by_role}."] if len(costs) > 1 else []
-    return " ".join([*said, f"The baseline's own: {same}."] if same else said)
+    sentences = [f"By role: {by_role}."] if len(costs) > 1 else []
+    return " ".join([*sentences, f"The baseline's own: {same}."] if same else sentences)
 
 
 def _describe_differences(differences: Mapping[int | None, int]) -> str:
@@ -208,3 +224,105 @@ def _describe_left_out(count: int) -> str:
     if not count:
         return ""
     return f"Left out: {count} whose chains by the baseline are not in the store."
+
+
+# -- chains that begin with stored results of the baseline's model, continued by the candidate's ---
+
+
+@dataclass(frozen=True)
+class HybridChains:
+    """A case's chains with some of their first hops from the baseline's model.
+
+    chain_data: the candidate's own chains.
+    plans: of the chains that the case reads, as far as it reads them.
+    hops: those of the roles that differ, in the order in which they are put back.
+    baseline_models: the baseline's models by role; their results come from the store alone.
+    """
+
+    case: Case
+    measure: Measure
+    chain_data: ChainData
+    plans: Mapping[Modality, ChainPlan]
+    hops: tuple[HopLocation, ...]
+    baseline_models: Mapping[str, RoleRunner]
+
+    def hybrid(self, swapped: int, samples: Sequence[Sample]) -> ChainData:
+        """The samples' chains with so many of the first hops from the baseline."""
+        stand_ins = {
+            (h.start, h.generation): self.baseline_models[h.role] for h in self.hops[:swapped]
+        }
+        return self.chain_data.recast(samples, self.plans, stand_ins)
+
+    def chains(self, swapped: int, samples: Sequence[Sample]) -> list[Chain]:
+        """The chains of a hybrid, of every start that the case reads.
+
+        Raises NotInStoreError where the store lacks one of the baseline's hops.
+        """
+        chain_data = self.hybrid(swapped, samples)
+        return [
+            chain for start in self.plans for chain in chain_data.chains(start, samples).values()
+        ]
+
+    def in_store(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples whose chains by the baseline's model are in the store."""
+        try:
+            self.chains(len(self.hops), samples)
+        except NotInStoreError:
+            if len(samples) == 1:
+                return []
+            return [sample for sample in samples if self.in_store([sample])]
+        return list(samples)
+
+    def values(self, samples: Sequence[Sample], *, whole: bool) -> list[float]:
+        """The case's value over the samples by every hybrid, from the candidate's own on.
+
+        whole: as the case pools its categories, which is also how scores of whole sets are pooled;
+        else the mean over the samples.
+        Raises MeasurementError where a hybrid cannot be measured, or only by other means than the
+        candidate (sets of images that are smaller).
+        """
+        measured = [self._measure(swapped, samples) for swapped in range(len(self.hops) + 1)]
+        if any(hybrid.identity != measured[0].identity for hybrid in measured):
+            msg = (
+                "chains that only in part are the baseline's stop at other hops, and sets of "
+                "other sizes are not compared"
+            )
+            raise MeasurementError(msg)
+        if whole or not self.measure.per_sample:
+            return [mean_of_scores(hybrid.scores) for hybrid in measured]
+        # A sample in several categories has the same score in each: it counts once.
+        return [
+            mean_of_scores({"": {s: x for part in hybrid.scores.values() for s, x in part.items()}})
+            for hybrid in measured
+        ]
+
+    def _measure(self, swapped: int, samples: Sequence[Sample]) -> Measured:
+        chain_data = self.hybrid(swapped, samples)
+        present = tuple(c for c in self.case.categories if chain_data.dataset.in_category(c))
+        return self.measure.measure(replace(self.case, categories=present), chain_data)
+
+
+def make_hybrids(
+    case: Case, measure: Measure, chain_data: ChainData, baseline_models: Mapping[str, RoleRunner]
+) -> HybridChains:
+    """The hybrids of a case; parameters as the fields of `HybridChains`."""
+    plans: dict[Modality, ChainPlan] = {}
+    for required in measure.required_features(case):
+        start, last = required.plan.start, required.generations[-1]
+        if start not in plans or plans[start].generations < last:
+            plans[start] = replace(required.plan, generations=last)
+    hops = tuple(
+        HopLocation(start, grower(plan, generation), generation)
+        for start, plan in plans.items()
+        for generation in range(1, plan.generations + 1)
+        if grower(plan, generation) in baseline_models
+    )
+    return HybridChains(case, measure, chain_data, plans, hops, baseline_models)
+
+
+def first_difference(chain: Chain, other: Chain) -> int | None:
+    """The first generation whose artifacts differ, or that one of two chains of a sample lacks."""
+    for generation, (mine, theirs) in enumerate(zip_longest(chain.links, other.links)):
+        if mine is None or theirs is None or mine.digest != theirs.digest:
+            return generation
+    return None

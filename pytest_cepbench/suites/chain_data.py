@@ -1,15 +1,8 @@
-"""The chains of a suite, with their traces and features: each is made at most once."""
+"""The chains of a suite, with their traces and features: each is made once, shard by shard."""
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -35,9 +28,20 @@ from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.store import Store, Vector
-from pytest_cepbench.suites.shard_layout import Cell, ShardLayout
 
 V = TypeVar("V")
+
+SHARD = 64
+"""Most samples that are grown together, and that one process takes at a time. Shards lie within a
+category and at fixed places in it, so batches, and with them the last bits of results, do not
+depend on how many processes there are."""
+
+PACK = 32
+"""Most samples of small categories that are grown together, where small models run on the CPU: calls
+of those take nearly as long for few inputs as for many."""
+
+Cell = tuple[int, int]
+"""Where a shard lies: the number of its category, and its own therein."""
 
 
 class ChainData:
@@ -163,8 +167,8 @@ class ChainData:
             able = [c for c in chains if c.sample.id in names and c.has(generation)]
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
-        read_from = [group.read(read) for group in self._groups_of(start, shard)]
-        by_sample = {pair[0].sample.id: pair for pairs in read_from for pair in pairs}
+        pairs = [pair for group in self._groups_of(start, shard) for pair in group.read(read)]
+        by_sample = {chain.sample.id: (chain, vector) for chain, vector in pairs}
         return [by_sample[sample.id] for sample in shard if sample.id in by_sample]
 
     def store_features(
@@ -303,3 +307,58 @@ def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, s
         f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
         f"{runner.bound.spec} reads, and were {so}"
     )
+
+
+class ShardLayout:
+    """The shards of a data set.
+
+    packed: cell -> the samples of small categories that are grown together there.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._places = _places(samples)
+        self.packed: dict[Cell, list[Sample]] = {}
+
+    def pack(self, samples: Iterable[Sample]) -> None:
+        """Grow neighbouring categories together as far as they are small, where small models run.
+
+        samples: all that the run needs. Called before any chain is grown, with the same samples in
+        every process of the run: batches depend on it.
+        """
+        homes: dict[int, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            homes.setdefault(self._places[sample.id][0], []).append(sample)
+        pack: list[Sample] = []
+        for home, own in homes.items():
+            if not pack or len(pack) + len(own) > PACK:
+                pack = self.packed[home, 0] = []
+                first = home
+            if len(own) > PACK:
+                del self.packed[first, 0]
+                pack = []
+                continue
+            for sample in own:
+                self._places[sample.id] = (first, len(pack))
+                pack.append(sample)
+
+    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
+        """The samples by their place, in an order that depends on the samples alone."""
+        shards: dict[Cell, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            home, number = self._places[sample.id]
+            shards.setdefault((home, number // SHARD), []).append(sample)
+        return shards
+
+
+def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
+    """The number of each sample's category, and its own number therein, by sample id."""
+    homes: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    places = {}
+    for sample in samples:
+        name = sample.categories[0]
+        home = homes.setdefault(name, len(homes))
+        number = counts.get(name, 0)
+        places[sample.id] = (home, number)
+        counts[name] = number + 1
+    return places

@@ -36,8 +36,8 @@ LOADERS: Mapping[str, Loader] = {
 def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None) -> Dataset:
     """The suite's data set.
 
-    places: data set name -> path, from `--cep-data`. most: samples of each category, from
-    `--cep-samples`; all of them when None.
+    places: data set name -> path, from `--cep-data`.
+    most: samples of each category, from `--cep-samples`; all of them when None.
     Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
     loader, SuiteError for a loader or an option that does not exist.
     """

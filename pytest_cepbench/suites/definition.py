@@ -1,9 +1,10 @@
-"""The TOML file of a suite, read strictly: what is not known is refused by name."""
+"""The TOML file of a suite: read strictly, what is not known refused by name, and edited in place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,13 +13,13 @@ import msgspec
 from pytest_cepbench.chains import CaptionRules, ChainPlan, Modality
 from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import BoundsName, GateName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
-from pytest_cepbench.suites.measures.measure_options import number_problems
-from pytest_cepbench.suites.suite_keys import explain_mismatch
+from pytest_cepbench.suites.measures.base import number_problems
+from pytest_cepbench.suites.measures.measure_registry import explain_mismatch
 
 FILE_NAME = "suite.toml"
 
@@ -259,8 +260,8 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
     if chain.iterations is not None and chain.generations is not None:
         yield "chain.iterations and chain.generations are two names of one length: give one"
     if chain.length < 1:
-        given = "iterations" if chain.generations is None else "generations"
-        yield f"chain.{given} = {getattr(chain, given)}: at least 1 is expected"
+        key = "iterations" if chain.generations is None else "generations"
+        yield f"chain.{key} = {getattr(chain, key)}: at least 1 is expected"
     if chain.seeds < 1:
         yield f"chain.seeds = {chain.seeds}: at least 1 is expected"
     if PLACEHOLDER not in prompts.generate:
@@ -270,3 +271,66 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
         yield "prompts.describe is missing: the chains of this suite are described"
     if prompts.max_words is not None and prompts.max_words < 1:
         yield f"prompts.max_words = {prompts.max_words}: at least 1 is expected"
+
+
+# -- a number of the file, changed in place: comments and layout stay as they are -------------------
+
+
+@dataclass(frozen=True)
+class SuiteNumber:
+    """A number of a suite. table, key: where it stands in the file."""
+
+    table: Literal["chain", "data"]
+    key: str
+    value: int
+
+    def __str__(self) -> str:
+        return f"[{self.table}] {self.key} = {self.value}"
+
+
+def amended(suite: Suite, setting: SuiteNumber) -> Suite:
+    """The suite with another value of a setting."""
+    part = getattr(suite.table, setting.table)
+    changed = msgspec.structs.replace(part, **{setting.key: setting.value})
+    table = msgspec.structs.replace(suite.table, **{setting.table: changed})
+    return msgspec.structs.replace(suite, table=table)
+
+
+def amended_text(suite: Suite, setting: SuiteNumber) -> str:
+    """The text of the suite's file with another value of a setting.
+
+    Raises SuiteError where the file is not what the suite was read from any more, or is written in
+    a way in which the number cannot be set without touching more.
+    """
+    try:
+        text = read_text(suite.file)
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"suite file {str(suite.file)!r} cannot be read: {error}"
+        raise SuiteError(msg) from error
+    made = _with_number(text, setting)
+    try:
+        changed = msgspec.convert(parse_toml(made), SuiteTable)
+    except (msgspec.MsgspecError, ValueError):
+        changed = None
+    if changed != amended(suite, setting).table:
+        msg = (
+            f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} "
+            "in it by hand, run it, and accept the results of that run"
+        )
+        raise SuiteError(msg)
+    return made
+
+
+def _with_number(text: str, setting: SuiteNumber) -> str:
+    head = re.compile(rf"^[ \t]*\[[ \t]*{setting.table}[ \t]*\][ \t]*(#.*)?\r?$", re.MULTILINE)
+    line = f"{setting.key} = {setting.value}"
+    header = head.search(text)
+    if header is None:
+        return f"{text.rstrip()}\n\n[{setting.table}]\n{line}\n"
+    end = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
+    body = text[header.end() : end.start() if end else len(text)]
+    number = re.compile(rf"^([ \t]*{setting.key}[ \t]*=[ \t]*)[-+\d_]+", re.MULTILINE)
+    changed, count = number.subn(rf"\g<1>{setting.value}", body, count=1)
+    if not count:
+        changed = f"\n{line}{body}"
+    return text[: header.end()] + changed + (text[end.start() :] if end else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey, Policy
@@ -22,7 +22,7 @@ class Overrides:
     """Settings that override the suite's; None where one is not set.
 
     gate, tolerance, alpha: as in `Policy`.
-    sources: setting -> who said it.
+    sources: setting -> where it was set.
     """
 
     gate: GateName | None = None
@@ -31,15 +31,17 @@ class Overrides:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def over(self, other: Overrides) -> Overrides:
-        """These, and where they say nothing, the others."""
-        values = {
-            name: (getattr(overrides, name), overrides.sources.get(name, ""))
-            for name in ("gate", "tolerance", "alpha")
+        """These, and the others where they set nothing."""
+        layers = {
+            name: overrides
             for overrides in (other, self)
+            for name in ("gate", "tolerance", "alpha")
             if getattr(overrides, name) is not None
         }
-        sources = {name: source for name, (_, source) in values.items()}
-        return Overrides(**{name: value for name, (value, _) in values.items()}, sources=sources)
+        return Overrides(
+            **{name: getattr(layer, name) for name, layer in layers.items()},
+            sources={name: layer.sources.get(name, "") for name, layer in layers.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,9 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
         ("[gate]", gate),
     ]
 
-    def said(setting: str) -> tuple[Any, str]:
-        asked = getattr(overrides, setting, None)
-        if asked is not None:
-            return asked, overrides.sources.get(setting, "")
+    def value_and_source(setting: str) -> tuple[Any, str]:
+        if getattr(overrides, setting, None) is not None:
+            return getattr(overrides, setting), overrides.sources.get(setting, "")
         for source, layer in layers:
             value = getattr(layer, setting, None)
             if value is not None:
@@ -81,22 +82,22 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
                 return value, source if set_here else ""
         return None, ""
 
-    settings = ("gate", "tolerance", "anchor_tolerance", "alpha", "bounds")
-    settled = {setting: said(setting) for setting in settings}
-    weight = said("weight")[0]
+    names = ("gate", "tolerance", "anchor_tolerance", "alpha", "bounds", "weight")
+    settings = {name: value_and_source(name) for name in names}
+    weight, _ = settings.pop("weight")
     policy = Policy(
-        **{setting: value for setting, (value, _) in settled.items()},
+        **{name: value for name, (value, _) in settings.items()},
         primary=is_primary(suite, key),
-        origins={setting: source for setting, (_, source) in settled.items() if source},
+        origins={name: source for name, (_, source) in settings.items() if source},
     )
     own = case is not None and case.alpha is not None and overrides.alpha is None
-    return SettingSource(policy, 1.0 if weight is None else cast("float", weight), own)
+    return SettingSource(policy, 1.0 if weight is None else weight, own)
 
 
 def is_primary(suite: Suite, key: CaseKey) -> bool:
     """True for a case that can fail a run."""
-    named = suite.table.gate.primary
-    return named is None or any(_matches(pattern, key) for pattern in named)
+    patterns = suite.table.gate.primary
+    return patterns is None or any(_matches(pattern, key) for pattern in patterns)
 
 
 def _matches(pattern: str, key: CaseKey) -> bool:

@@ -37,10 +37,11 @@ class RoleAssignment:
 class RoleChoices:
     """The models that the user named.
 
-    model: spec of the model under test, if any. role: which role it is to play, if said, or
-    "unified" for describer and generator.
-    roles: specs given for single roles. encoders: specs given for the named encoders of suites.
-    What follows from these is found out once: for a hub id, looking costs a question to the hub.
+    model: spec of the model under test, if any.
+    role: which role it is to play, or "unified" for describer and generator; None to detect it.
+    roles: specs for single roles.
+    encoders: specs for the named encoders of suites.
+    The properties are computed once: for a hub id, detection costs a request to the hub.
     """
 
     model: str | None = None
@@ -57,16 +58,15 @@ class RoleChoices:
     def replay(self) -> str | None:
         """The spec of chains made elsewhere, where `--model` names them.
 
-        Raises SpecError where roles are given that nobody would play then.
+        Raises SpecError where a role is given that no model would play then.
         """
         if self.model_spec is None or self.model_spec.scheme != REPLAY:
             return None
-        for role in ("describer", "generator"):
-            if role in self.roles:
-                msg = f"--model={self.model} brings its chains with it: drop --{role}"
-                raise SpecError(msg)
+        wrong = [f"--{role}" for role in ("describer", "generator") if role in self.roles]
         if self.role is not None:
-            msg = f"--model={self.model} brings its chains with it: drop --cep-role"
+            wrong.append("--cep-role")
+        if wrong:
+            msg = f"--model={self.model} brings its chains with it: drop {wrong[0]}"
             raise SpecError(msg)
         return self.model
 
@@ -86,8 +86,8 @@ class RoleChoices:
     def played(self) -> tuple[RoleName, ...]:
         """The roles that `--model` plays, as far as a suite needs them.
 
-        What was said; else both roles of a unified model that are free; else the first role that it
-        can play and that is free. Raises RoleError when it can play none, SpecError and
+        The given role; else both roles of a unified model that are free; else the first role that
+        it can play and that is free. Raises RoleError when it can play none, SpecError and
         CheckpointError for a wrong spec.
         """
         if self.role == "unified":

@@ -22,10 +22,13 @@ _CHUNK = 1 << 20
 class ModelPool:
     """The models of one process.
 
-    runners: those bound so far, by role and spec. threads: CPU threads that a model may use. swap:
-    whether they take turns on a device. progress: told of every result. place: binds a role
-    elsewhere than in this process. begin: called once, before the first model is loaded. agree: told
-    of every model that is bound; raises where it must not play.
+    runners: those bound so far, by role and spec.
+    threads: CPU threads that a model may use.
+    swap: whether they take turns on a device.
+    progress: counts every result.
+    place: binds a role elsewhere than in this process.
+    begin: called once, before the first model is loaded.
+    agree: called with every model that is bound; raises where it must not be used.
     """
 
     def __init__(
@@ -43,24 +46,22 @@ class ModelPool:
         self.residency = DeviceSwap(swap=swap, begin=begin)
         self._progress = progress
         self.runners: dict[tuple[RoleName, ModelSpec], RoleRunner] = {}
-        self._holdings: dict[str, ModelHandle] = {}
-        self._place = place
+        self._handles: dict[str, ModelHandle] = {}
+        self._place = place or self._bind
         self._agree = agree
         self.context = BindContext(self._hash_file, threads)
 
     def runner(self, assignment: RoleAssignment) -> RoleRunner:
         """The runner of a role; raises what binding raises."""
         place = (assignment.role, assignment.spec)
-        known = self.runners.get(place)
-        if known is None:
-            bound = self._bind(assignment) if self._place is None else self._place(assignment)
+        if place not in self.runners:
+            bound = self._place(assignment)
             self._agree(bound)
-            holding = self._holdings.get(bound.shares) if bound.shares else None
-            holding = holding or ModelHandle(bound, self.residency)
+            handle = self._handles.get(bound.shares) or ModelHandle(bound, self.residency)
             if bound.shares:
-                self._holdings[bound.shares] = holding
-            known = self.runners[place] = RoleRunner(bound, self.store, holding, self._progress)
-        return known
+                self._handles[bound.shares] = handle
+            self.runners[place] = RoleRunner(bound, self.store, handle, self._progress)
+        return self.runners[place]
 
     def _bind(self, assignment: RoleAssignment) -> BoundRole:
         return bind(assignment.spec, assignment.role, self.context, force=assignment.force)
@@ -70,7 +71,7 @@ class ModelPool:
         gone = self.runners.pop(place)
         shares = gone.bound.shares
         if not any(runner.bound.shares == shares for runner in self.runners.values()):
-            self._holdings.pop(shares, None)
+            self._handles.pop(shares, None)
         return gone.tally
 
     def _hash_file(self, path: Path) -> str:
@@ -79,11 +80,11 @@ class ModelPool:
 
 def describe_role(bound: BoundRole) -> str:
     """A role's identity in one line, for baselines: what it is, which weights, which parameters."""
-    given = {name: value for name, value in sorted(bound.params.items()) if value is not None}
-    params = ",".join(f"{name}={value}" for name, value in given.items())
-    return f"{bound.what} {bound.adapter} {bound.short_fingerprint}" + (
-        f" {params}" if params else ""
-    )
+    params = [
+        f"{name}={value}" for name, value in sorted(bound.params.items()) if value is not None
+    ]
+    parts = (bound.what, bound.adapter, bound.short_fingerprint, ",".join(params))
+    return " ".join(parts) if params else " ".join(parts[:3])
 
 
 def _sha256_of(path: Path) -> str:

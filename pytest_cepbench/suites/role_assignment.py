@@ -1,15 +1,21 @@
-"""The assignment of models to a suite's roles: from the command line, else from the suite."""
+"""The assignment of models to a suite's roles: from the command line, else from the suite.
+
+A spec of a suite's file that begins with ./ or ../ counts from the folder of that file.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import urlencode
 
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.errors import (
     MissingDependencyError,
     SpecError,
+    SuiteError,
     SuiteNotApplicableError,
     unknown_name,
 )
@@ -21,15 +27,8 @@ from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
-from pytest_cepbench.suites.relative_specs import check_located, locate
 
-_ARTICLES: Mapping[RoleName, str] = {
-    "describer": "a",
-    "generator": "a",
-    "encoder": "an",
-    "detector": "a",
-    "judge": "a",
-}
+_RELATIVE = ("./", "../")
 
 
 @dataclass(frozen=True)
@@ -65,21 +64,33 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     folder that it names and that is not there, the errors of `RoleChoices`, and SuiteNotApplicableError
     where the model under test has nothing to do, or a preset is named that the suite does not have.
     """
-    known = _known_roles(suite, choices)
+    written = _written_specs(suite)
+    source = f"suite {suite.name}"
+    named = {
+        name: RoleAssignment(_role(name), locate(suite, text), source)
+        for name, (_, text) in written.items()
+    } | dict(choices.assigned)
+    known = {name: _expand_preset(suite, assignment) for name, assignment in named.items()}
     specs = {name: assignment.spec for name, assignment in known.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
-    named = ("replay",) if choices.replay is not None else choices.played
-    gated = tuple(role for role in named if role in (*needed, "replay"))
+    played = ("replay",) if choices.replay is not None else choices.played
+    gated = tuple(role for role in played if role in (*needed, "replay"))
     if not gated:
-        msg = f"the {' and '.join(named)} under test has no role in suite {suite.name!r}"
+        msg = f"the {' and '.join(played)} under test has no role in suite {suite.name!r}"
         if choices.model is None:
             msg += ": name with --model what is to be gated"
         raise SuiteNotApplicableError(msg)
     for name in needed:
         if name not in known:
             raise SpecError(_missing_model(suite, name))
-        check_located(suite, name, choices)
+        spec = named[name].spec
+        if spec.scheme == PRESET and "model" not in spec.params:
+            _check_located(
+                suite, name, f"presets.{spec.target}.model", suite.table.presets[spec.target].model
+            )
+        elif name not in choices.assigned:
+            _check_located(suite, name, *written[name])
     roles = {name: known[name] for name in needed}
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
@@ -96,16 +107,19 @@ def check_installed(suite: Suite, assignments: Assignments) -> None:
             raise SpecError(msg) from error
 
 
-def _known_roles(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
-    roles: dict[str, RoleAssignment] = {}
-    for role in ROLE_NAMES:
-        default = getattr(suite.table.roles, role)
-        if default is not None:
-            roles[role] = RoleAssignment(role, locate(suite, default), f"suite {suite.name}")
-    for name, spec in suite.table.encoders.items():
-        roles[name] = RoleAssignment("encoder", locate(suite, spec), f"suite {suite.name}")
-    roles |= choices.assigned
-    return {name: _expand_preset(suite, assignment) for name, assignment in roles.items()}
+def _role(name: str) -> RoleName:
+    """The role of a model by its name in the suite: its own, or an encoder's."""
+    return next((role for role in ROLE_NAMES if role == name), "encoder")
+
+
+def _written_specs(suite: Suite) -> dict[str, tuple[str, str]]:
+    """Key and text of each spec in the suite's file, by the name of the role."""
+    defaults = {role: getattr(suite.table.roles, role) for role in ROLE_NAMES}
+    written: dict[str, tuple[str, str]] = {
+        role: (f"roles.{role}", text) for role, text in defaults.items() if text is not None
+    }
+    written |= {name: (f"encoders.{name}", text) for name, text in suite.table.encoders.items()}
+    return written
 
 
 def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) -> list[str]:
@@ -126,10 +140,10 @@ def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) ->
 
 def _missing_model(suite: Suite, name: str) -> str:
     if name in ROLE_NAMES:
-        role: RoleName = next(role for role in ROLE_NAMES if role == name)
+        article = "an" if name == "encoder" else "a"
         return (
-            f"suite {suite.name!r} needs {_ARTICLES[role]} {role}: give one with "
-            f"--{role}=FOLDER_OR_HUB_ID (or as --model, to gate it)"
+            f"suite {suite.name!r} needs {article} {name}: give one with "
+            f"--{name}=FOLDER_OR_HUB_ID (or as --model, to gate it)"
         )
     return (
         f"suite {suite.name!r} needs the encoder {name!r}: give one with "
@@ -139,31 +153,61 @@ def _missing_model(suite: Suite, name: str) -> str:
 
 def _expand_preset(suite: Suite, assignment: RoleAssignment) -> RoleAssignment:
     """The assignment, where its spec names a preset with the model and settings of that."""
-    spec = assignment.spec
+    spec, presets = assignment.spec, suite.table.presets
     if spec.scheme != PRESET:
         return assignment
-    return RoleAssignment(
-        assignment.role,
-        _preset_spec(suite, spec),
-        f"{assignment.source} {assignment.spec}",
-        assignment.force,
-    )
-
-
-def _preset_spec(suite: Suite, spec: ModelSpec) -> ModelSpec:
-    presets = suite.table.presets
     if spec.target not in presets:
         msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
         raise SuiteNotApplicableError(msg)
     preset = presets[spec.target]
-    given = dict(spec.params)
-    named = given.pop("model", None)
+    params = dict(spec.params)
+    named = params.pop("model", None)
     model = locate(suite, preset.model) if named is None else parse_spec(named)
-    written = {name: _write(value) for name, value in preset.parameters.items()}
-    params = {**written, **model.params, **given}
+    written = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in preset.parameters.items()
+    }
+    params = {**written, **model.params, **params}
     body = f"{model.scheme}:{model.target}" if model.scheme else model.target
-    return parse_spec(f"{body}?{urlencode(params)}" if params else body)
+    expanded = parse_spec(f"{body}?{urlencode(params)}" if params else body)
+    return replace(assignment, spec=expanded, source=f"{assignment.source} {spec}")
 
 
-def _write(value: str | float | bool) -> str:  # noqa: FBT001 - a TOML value
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def locate(suite: Suite, text: str) -> ModelSpec:
+    """A spec of a suite's file, parsed as it would be typed where pytest was started.
+
+    Only the folder of a spec that begins with ./ or ../ is put in other words: from the working
+    directory where it lies below that, else from the root.
+    """
+    if not text.startswith(_RELATIVE):
+        return parse_spec(text)
+    folder, rest = _split_located(suite, text)
+    here = Path.cwd()
+    path = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    return parse_spec(f"{path}{rest}")
+
+
+def _check_located(suite: Suite, role: str, key: str, text: str) -> None:
+    """Raise SuiteError where the suite names a folder for a role and there is none."""
+    if not text.startswith(_RELATIVE):
+        return
+    folder, _ = _split_located(suite, text)
+    if not folder.exists():
+        option = f"--{role}=" if role in ROLE_NAMES else f"--encoder {role}="
+        msg = (
+            f"suite {suite.name!r}: {key} = {text!r} in {str(suite.file)!r} counts from the folder of "
+            f"that file, and {str(folder)!r} is not there: put the checkpoint there, or name another "
+            f"with {option}FOLDER_OR_HUB_ID"
+        )
+        raise SuiteError(msg)
+
+
+def _split_located(suite: Suite, spec: str) -> tuple[Path, str]:
+    """The folder that a spec names, and its parameters as they are written."""
+    # Of the folder links are followed, since that is what its author saw; the last name is kept.
+    start = suite.folder.resolve()
+    whole = Path(os.path.normpath(start / spec))
+    if whole.exists():  # a folder whose name happens to hold '?'
+        return whole, ""
+    body, mark, params = spec.partition("?")
+    return Path(os.path.normpath(start / body)), f"{mark}{params}"

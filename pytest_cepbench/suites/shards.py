@@ -8,7 +8,7 @@ then find them in the store.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,12 +27,15 @@ from pytest_cepbench.suites.suite_run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked
 
-_HELPING = "cases of other workers"
+_OTHER_CASES = "cases of other workers"
 
 
 @dataclass(frozen=True)
-class Task:
-    """A shard, read for one case. name: of the lock, which all cases of its chains share."""
+class ShardTask:
+    """A shard, read for one case.
+
+    name: of the lock, which all cases of its chains share.
+    """
 
     run: SuiteRun
     case: Case
@@ -52,14 +55,21 @@ class Task:
 
 
 @dataclass
-class Work:
+class ShardQueue:
     """The shards of one run, as one process sees them.
 
-    run_of: gives the measuring of a suite. run_id: shared by the processes of the run. folder: where
-    they leave word for one another. processes: how many they are. stopped: whether to help no more.
-    let_go: takes all models off their devices. swap: whether models take turns there, so that each
-    should do all it can before the next. packs: whether small categories are grown together, for which
-    all processes have to know the same cases from the beginning. remarks: what had to be done about memory, for people.
+    run_of: gives the measuring of a suite.
+    run_id: shared by the processes of the run.
+    folder: where they note for one another what is done.
+    processes: how many they are.
+    stopped: whether to compute no more for other cases.
+    release_models: takes all models off their devices.
+    swap: whether models take turns there, so that each should do all it can before the next.
+    packs: whether small categories are grown together, for which all processes have to know the
+    same cases from the beginning.
+    remarks: what had to be done about memory, for people.
+    cases: of the run: the suite's file, the case, and the samples of each category that it looks
+    at first.
     """
 
     store: Store
@@ -68,53 +78,63 @@ class Work:
     folder: Path
     processes: int = 1
     stopped: Callable[[], bool] = lambda: False
-    let_go: Callable[[], None] = lambda: None
+    release_models: Callable[[], None] = lambda: None
     swap: bool = False
     packs: bool = False
     progress: Progress = field(default_factory=Progress)
     remarks: list[str] = field(default_factory=list)
-    _enlisted: list[tuple[Path, Case, int | None]] = field(default_factory=list)
-    _all: list[Task] | None = field(default=None)
+    cases: list[tuple[Path, Case, int | None]] = field(default_factory=list)
+    _tasks: list[ShardTask] | None = field(default=None)
     _packed: bool = field(default=False)
     _done: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
     _waited: dict[str, float] = field(default_factory=dict)
 
-    def enlist(self, path: Path, case: Case, most: int | None) -> None:
+    def add(self, path: Path, case: Case, most: int | None) -> None:
         """A case that the run judges. most: samples of each category that it looks at first."""
-        self._enlisted.append((path, case, most))
-        self._all = None
+        self.cases.append((path, case, most))
+        self._tasks = None
 
     def forget(self) -> None:
         """Forget which shards were done: what failed there in passing is to be tried again."""
-        self._all = None
+        self._tasks = None
         self._done.clear()
         self._given_up.clear()
 
-    @property
-    def enlisted(self) -> bool:
-        """Whether the cases of the run are known."""
-        return bool(self._enlisted)
+    def take_remarks(self) -> list[str]:
+        """What had to be done about memory since this was asked last."""
+        remarks, self.remarks[:] = list(self.remarks), []
+        return remarks
 
-    @property
-    def needed(self) -> Sequence[tuple[Path, Case, int | None]]:
-        """What was enlisted."""
-        return tuple(self._enlisted)
-
-    def ready(self, path: Path, case: Case, most: int | None = None) -> None:
+    def compute(self, path: Path, case: Case, most: int | None = None) -> None:
         """Have all made that a case needs and the store does not hold, by this process or another.
 
         most: samples of each category; all where None. Raises what growing and reading chains raise,
         and MeasurementError for a shard that kills the processes which work on it.
         """
         self._pack()
-        tasks = list(_tasks(self.run_of(path), case, most))
+        tasks = _tasks_of(self.run_of(path), case, most)
         samples = sum(len(task.samples) for task in tasks)
-        self.progress.begin(_title(case), samples, sum(task.steps for task in tasks))
+        title = f"{case.key.suite} {case.key.part} {case.label}"
+        self.progress.begin(title, samples, sum(task.steps for task in tasks))
         try:
             if self.swap:
                 self._grow_share(tasks)
             self._finish(tasks)
+        finally:
+            self.progress.end()
+
+    def compute_others(self) -> None:
+        """Compute shards that no process has locked, until none is left or the run is stopped.
+
+        An error is left to the case that needs the shard: it will meet the same.
+        """
+        self.progress.begin(_OTHER_CASES, 0, 0)
+        try:
+            if self.swap and not self.stopped():
+                self._grow_share(())
+            while not self.stopped() and self._compute_one():
+                pass
         finally:
             self.progress.end()
 
@@ -124,46 +144,27 @@ class Work:
             return
         self._packed = True
         wanted: dict[SuiteRun, dict[str, Sample]] = {}
-        for path, case, most in self._enlisted:
-            with suppress(CepError):  # as in `help`
+        for path, case, most in self.cases:
+            with suppress(CepError):  # as in `compute_others`
                 run = self.run_of(path)
                 samples = run.looked_at(case, most)
                 wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
         for run, needed in wanted.items():
             run.chain_data.pack(needed.values())
 
-    def told(self) -> list[str]:
-        """What had to be done about memory since this was asked last."""
-        told, self.remarks[:] = list(self.remarks), []
-        return told
-
-    def help(self) -> None:
-        """Take on what nobody has, until nothing is left or the run is stopped.
-
-        What goes wrong is left to the case that needs it: it will meet the same.
-        """
-        self.progress.begin(_HELPING, 0, 0)
-        try:
-            if self.swap and not self.stopped():
-                self._grow_share(())
-            while not self.stopped() and self._help_once():
-                pass
-        finally:
-            self.progress.end()
-
-    def _finish(self, tasks: Sequence[Task]) -> None:
+    def _finish(self, tasks: Sequence[ShardTask]) -> None:
         waiting = [task for task in tasks if not self._settled(task)]
         while waiting:
             left = [task for task in waiting if not self._settled(task)]
-            if len(left) == len(waiting) and (self.stopped() or not self._help_once()):
+            if len(left) == len(waiting) and (self.stopped() or not self._compute_one()):
                 self.progress.waiting = True
-                left = [task for task in left if not self._taken_over(task)]
+                left = [task for task in left if not self._take_over(task)]
                 time.sleep(_WAIT)
             waiting = left
             self.progress.waiting = False
 
-    def _settled(self, task: Task) -> bool:
-        """Whether a task of the running case is done, here and now or before."""
+    def _settled(self, task: ShardTask) -> bool:
+        """True where a task of the running case is done, just now or before."""
         if self._is_done(task):
             self.progress.add(task.steps)
         elif not self._take(task):
@@ -171,7 +172,7 @@ class Work:
         self.progress.samples += len(task.samples)
         return True
 
-    def _take(self, task: Task) -> bool:
+    def _take(self, task: ShardTask) -> bool:
         """Do a task, unless another process has it."""
         lock = self.store.locks.acquire(task.name, self.run_id)
         if lock is None:
@@ -182,8 +183,8 @@ class Work:
         self._note_done(task)
         return True
 
-    def _taken_over(self, task: Task) -> bool:
-        """Do what another process has and does not get on with: its lock guards no data."""
+    def _take_over(self, task: ShardTask) -> bool:
+        """Do what another process has locked and makes no progress with: its lock guards no data."""
         since = self._waited.setdefault(task.name, time.monotonic())
         waited = time.monotonic() - since
         if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
@@ -198,7 +199,7 @@ class Work:
         )
         return True
 
-    def _check_crashes(self, lock: WorkLock, task: Task) -> None:
+    def _check_crashes(self, lock: WorkLock, task: ShardTask) -> None:
         if lock.crashes >= MOST_CRASHES:
             lock.keep = True
             msg = (
@@ -208,19 +209,19 @@ class Work:
             )
             raise MeasurementError(msg)
 
-    def _do(self, task: Task, *, alone: bool) -> None:
+    def _do(self, task: ShardTask, *, alone: bool) -> None:
         """Grow and read; where not even one input fits, once more with the machine for itself."""
         locks = self.store.locks
         try:
-            with locks.exclusive() if alone else locks.shared(self.let_go):
+            with locks.exclusive() if alone else locks.shared(self.release_models):
                 task.run.read(task.case, task.samples)
         except DeviceMemoryError as error:
             if alone:
                 raise
-            words = str(error)
+            problem = str(error)
         else:
             return
-        self.let_go()  # not before the error and the tensors in its traceback are gone
+        self.release_models()  # not before the error and the tensors in its traceback are gone
         try:
             with locks.exclusive():
                 task.run.read(task.case, task.samples)
@@ -228,11 +229,11 @@ class Work:
             msg = f"infrastructure, tried once more alone: {error}"
             raise DeviceMemoryError(msg) from error
         self.remarks.append(
-            f"infrastructure: {words}; it went well alone, with the models let go of"
+            f"infrastructure: {problem}; it went well alone, with the models off their devices"
         )
 
-    def _help_once(self) -> bool:
-        """Do one task that nobody has; False where there is none."""
+    def _compute_one(self) -> bool:
+        """Do one task of another case that no process has locked; False where there is none."""
         for task in self._others():
             if task.id in self._given_up or self._is_done(task):
                 continue
@@ -244,25 +245,24 @@ class Work:
                 self._given_up.add(task.id)
         return False
 
-    def _others(self) -> list[Task]:
-        """All tasks of the run: those whose models are at hand first, the longest first among them.
+    def _others(self) -> list[ShardTask]:
+        """All tasks of the run: those whose models are loaded first, the longest first among them.
 
-        From the end: whoever judges a case begins at its beginning.
+        From the end: the process that judges a case begins at its beginning.
         """
-        if self._all is None:
+        if self._tasks is None:
             self._pack()
-            found = {}
-            for path, case, most in self._enlisted:
-                try:
-                    tasks = list(_tasks(self.run_of(path), case, most))
-                except CepError:
-                    continue  # as in `help`
-                found.update({task.id: task for task in tasks})
-            backwards = list(found.values())[::-1]
-            self._all = sorted(backwards, key=lambda task: -task.steps)
-        return sorted(self._all, key=lambda task: not task.run.loaded)
+            by_id: dict[str, ShardTask] = {}
+            for path, case, most in self.cases:
+                with suppress(CepError):  # as in `compute_others`
+                    by_id.update(
+                        (task.id, task) for task in _tasks_of(self.run_of(path), case, most)
+                    )
+            backwards = list(by_id.values())[::-1]
+            self._tasks = sorted(backwards, key=lambda task: -task.steps)
+        return sorted(self._tasks, key=lambda task: not task.run.loaded)
 
-    def _grow_share(self, own: Sequence[Task]) -> None:
+    def _grow_share(self, own: Sequence[ShardTask]) -> None:
         """Grow and read a fair share of all shards in step, so that each model works once a generation.
 
         own: of the case that runs, which come first.
@@ -270,17 +270,17 @@ class Work:
         tasks = {task.id: task for task in (*own, *self._others()) if not self._is_done(task)}
         names = list(dict.fromkeys(task.name for task in tasks.values()))
         with ExitStack() as stack:
-            held = set()
+            locked = set()
             for name in names[: ceil(len(names) / self.processes)]:
                 lock = self.store.locks.acquire(name, self.run_id)
                 if lock is not None:
                     stack.enter_context(lock)
                     lock.keep = lock.crashes > 0  # left to `_take`, which does it alone
                     if not lock.crashes:
-                        held.add(name)
-            mine = [task for task in tasks.values() if task.name in held]
+                        locked.add(name)
+            mine = [task for task in tasks.values() if task.name in locked]
             try:
-                with self.store.locks.shared(self.let_go):
+                with self.store.locks.shared(self.release_models):
                     _grow_in_step(mine)
                     for task in sorted(mine, key=lambda task: task.case.key.metric):
                         task.run.read(task.case, task.samples)
@@ -288,8 +288,8 @@ class Work:
             except CepError:
                 return  # met again, shard by shard, by the case that needs it
 
-    def _is_done(self, task: Task) -> bool:
-        """Whether a process of this run did it."""
+    def _is_done(self, task: ShardTask) -> bool:
+        """True where a process of this run did it."""
         if task.id in self._done:
             return True
         if self.processes < 2 or not (self.folder / "done" / task.id).exists():
@@ -297,7 +297,7 @@ class Work:
         self._done.add(task.id)
         return True
 
-    def _note_done(self, task: Task) -> None:
+    def _note_done(self, task: ShardTask) -> None:
         self._done.add(task.id)
         if self.processes > 1:
             with suppress(OSError):  # a full disk: others find what was computed in the store
@@ -305,13 +305,13 @@ class Work:
                 (self.folder / "done" / task.id).touch()
 
 
-def _tasks(run: SuiteRun, case: Case, most: int | None) -> Iterator[Task]:
+def _tasks_of(run: SuiteRun, case: Case, most: int | None) -> list[ShardTask]:
     """The shards that a case reads, in order."""
-    for cell, samples in run.chain_data.shards(run.looked_at(case, most)).items():
-        yield Task(run, case, tuple(samples), run.lock_name(cell))
+    shards = run.chain_data.shards(run.looked_at(case, most))
+    return [ShardTask(run, case, tuple(own), run.lock_name(at)) for at, own in shards.items()]
 
 
-def _grow_in_step(tasks: Sequence[Task]) -> None:
+def _grow_in_step(tasks: Sequence[ShardTask]) -> None:
     """Grow the chains of all tasks, by suite, a generation of all of them before the next."""
     for run in dict.fromkeys(task.run for task in tasks):
         own = [task for task in tasks if task.run is run]
@@ -319,7 +319,3 @@ def _grow_in_step(tasks: Sequence[Task]) -> None:
             wanted = (task for task in own if start in run.starts([task.case]))
             samples = {sample.id: sample for task in wanted for sample in task.samples}
             run.chain_data.grow(start, list(samples.values()))
-
-
-def _title(case: Case) -> str:
-    return f"{case.key.suite} {case.key.part} {case.label}"

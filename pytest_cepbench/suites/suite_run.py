@@ -15,7 +15,7 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.chain_data import Cell, ChainData
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import CaseScores, ChainExcerpt, Measure, Measured
 from pytest_cepbench.suites.measures.base import (
@@ -29,7 +29,6 @@ from pytest_cepbench.suites.measures.base import (
 from pytest_cepbench.suites.measures.sanity_checks import same_answers
 from pytest_cepbench.suites.model_pool import ModelPool, describe_role
 from pytest_cepbench.suites.role_assignment import Assignments
-from pytest_cepbench.suites.shard_layout import Cell
 
 _LONGEST_PROMPT_SHOWN = 60
 
@@ -101,11 +100,9 @@ class SuiteRun:
     def steps(self, case: Case) -> int:
         """The number of results that a case needs of each sample: of growing its chains, and reading them."""
         required = self.measures[case.key.metric].required_features(case)
-        read = sum(
-            len(features.generations) for features in required if features.reader is not None
-        )
+        read = [len(features.generations) for features in required if features.reader is not None]
         grown = {plan.start: plan.generations for plan in plans_of(required)}
-        return read + sum(grown.values())
+        return sum(read) + sum(grown.values())
 
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
         """Compute what a case needs of the samples and the store lacks.
@@ -211,41 +208,27 @@ class SuiteRun:
         return [note for note in dict.fromkeys(notes) if note]
 
     def _same_answers(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
-        sentences = [
-            sentence
-            for plan in plans_of(measure.required_features(case))
-            for sentence in same_answers(
-                plan, self.chain_data.chains(plan.start, measured.samples).values()
-            )
-        ]
-        return list(dict.fromkeys(sentences))
+        sentences: dict[str, None] = {}
+        for plan in plans_of(measure.required_features(case)):
+            chains = self.chain_data.chains(plan.start, measured.samples).values()
+            sentences |= dict.fromkeys(same_answers(plan, chains))
+        return list(sentences)
 
     def _runner(self, role: str) -> RoleRunner:
         return self._model_pool.runner(self.assignments.roles[role])
 
     def _refuse_infrastructure(self, outcomes: Sequence[CaseScores]) -> None:
         """Raise MeasurementError where every chain failed, and not only by the model under test."""
-        failed = [outcome for outcome in outcomes if outcome.failure is not None]
+        failed = [(o.blamed, o.failure) for o in outcomes if o.failure is not None]
         if len(failed) < len(outcomes) or not failed:
             return
-        if all(
-            o.failure.kind in _TRANSIENT or self._not_under_test(o) for o in failed if o.failure
-        ):
-            first = failed[0]
-            assert first.failure is not None
-            role = self.assignments.roles.get(first.blamed or "")
-            who = f"{first.blamed} ({role.spec})" if role else first.blamed
-            msg = (
-                f"all {len(outcomes)} chains failed at the {who}: "
-                f"{first.failure.kind}: {first.failure.detail}"
-            )
+        under_test = GROWERS if self.assignments.replay is not None else self.assignments.gated
+        blamed, failure = failed[0]
+        if all(why.kind in _TRANSIENT or role not in under_test for role, why in failed):
+            assignment = self.assignments.roles.get(blamed or "")
+            who = f"{blamed} ({assignment.spec})" if assignment else blamed
+            msg = f"all {len(failed)} chains failed at the {who}: {failure.kind}: {failure.detail}"
             raise MeasurementError(msg)
-
-    def _not_under_test(self, outcome: CaseScores) -> bool:
-        """True where another model than the one under test failed."""
-        if self.assignments.replay is not None:
-            return outcome.blamed not in GROWERS
-        return outcome.blamed not in self.assignments.gated
 
     def _model(self) -> dict[str, str]:
         replay = self.assignments.replay
@@ -280,8 +263,8 @@ class SuiteRun:
             "descriptions": str(plans[0].caption_rules),
             "under test": self.assignments.under_test,
         }
-        fixed = (*(role for role in GROWERS if role in self.assignments.roles), *readers)
-        for name in dict.fromkeys(fixed):
+        growers = [role for role in GROWERS if role in self.assignments.roles]
+        for name in dict.fromkeys((*growers, *readers)):
             if name not in self.assignments.gated:
                 identity[name] = describe_role(self._runner(name).bound)
         return identity

@@ -84,8 +84,8 @@ def test_the_gate_keeps_its_promises_where_it_is_hard(row: Hard) -> None:
 def rate(row: Hard, what: str) -> float:
     """Of runs of one case, at the least tolerance it was measured at."""
     few = replace(SMALL, runs=20)
-    found = [f for f in simulated.hard(row, few) if f.what == what and f.cases == 1]
-    return min(found, key=lambda figure: figure.tolerance).value
+    figures = [f for f in simulated.hard(row, few) if f.what == what and f.cases == 1]
+    return min(figures, key=lambda figure: figure.tolerance).value
 
 
 def test_what_is_not_promised_does_happen() -> None:
@@ -116,17 +116,17 @@ def test_cases_that_are_not_judged_would_not_have_counted(
 def test_bounds_that_know_no_skewness_break_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain t on rare losses passes what it must not, many times as often as promised."""
     monkeypatch.setattr(verdicts, "mean_bounds", plain_t)
-    found = broken(simulated.errors(LOSSES, 20, SMALL))
-    assert {figure.what for figure in found} >= {"false passes", "false passes of a case"}
+    exceeded = broken(simulated.errors(LOSSES, 20, SMALL))
+    assert {figure.what for figure in exceeded} >= {"false passes", "false passes of a case"}
 
 
 @pytest.mark.parametrize("world", [NORMAL, BINARY], ids=lambda world: world.name)
 def test_too_much_alpha_breaks_promises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of a bound that is given more alpha than its share are seen on either side."""
     monkeypatch.setattr(verdicts, "mean_bounds", undivided)
-    found = broken(simulated.errors(world, 200, SMALL))
-    assert {figure.what for figure in found} >= {"false failures", "false passes"}
-    assert "promised at most 0.05" in str(found[0])
+    exceeded = broken(simulated.errors(world, 200, SMALL))
+    assert {figure.what for figure in exceeded} >= {"false failures", "false passes"}
+    assert "promised at most 0.05" in str(exceeded[0])
 
 
 def test_looks_that_each_take_the_whole_alpha_break_promises(
@@ -136,8 +136,8 @@ def test_looks_that_each_take_the_whole_alpha_break_promises(
     settings = Settings(runs=600, cases=(1,))
     assert broken(simulated.looks(NORMAL, 400, settings)) == []
     monkeypatch.setattr(verdicts, "look_shares", lambda count: (1.0,) * count)
-    found = broken(simulated.looks(NORMAL, 400, settings))
-    assert "false passes" in {figure.what for figure in found}
+    exceeded = broken(simulated.looks(NORMAL, 400, settings))
+    assert "false passes" in {figure.what for figure in exceeded}
 
 
 def test_looks_stop_when_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,16 +153,16 @@ def test_looks_stop_when_decided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_pooled_verdict_finds_no_less() -> None:
     """Holm's procedure finds every case that was found at its share, and more where many drift."""
-    found = {
+    rates = {
         (figure.what, figure.rule, round(figure.drift / figure.tolerance)): figure.value
         for figure in simulated.pooled(NORMAL, 60, Settings(runs=20), m=8)
     }
-    for (what, rule, times), share in found.items():
+    for (what, rule, times), share in rates.items():
         if rule == "Holm":
-            assert share >= found[what, "regression", times]
+            assert share >= rates[what, "regression", times]
     assert (
-        found["found, all cases drift", "Holm", 2]
-        > found["found, all cases drift", "regression", 2]
+        rates["found, all cases drift", "Holm", 2]
+        > rates["found, all cases drift", "regression", 2]
     )
 
 
@@ -204,10 +204,10 @@ def played() -> list[embedded.Population]:
 
 def test_the_embedded_world_keeps_the_promises(played: list[embedded.Population]) -> None:
     """Real chains with their ties and ceilings go through judge(); each kind of population is there."""
-    found = [f for p in played for f in embedded.figures(p, 20, 1, Settings(runs=30))]
-    assert broken(iter(found)) == []
-    assert {figure.world for figure in found} == {population.name for population in played}
-    assert len({figure.world for figure in found}) == 5
+    figures = [f for p in played for f in embedded.figures(p, 20, 1, Settings(runs=30))]
+    assert broken(iter(figures)) == []
+    assert {figure.world for figure in figures} == {population.name for population in played}
+    assert len({figure.world for figure in figures}) == 5
 
 
 def test_embedded_runs_without_drift_have_none(played: list[embedded.Population]) -> None:
@@ -320,6 +320,6 @@ def test_the_page_has_a_place_for_every_table() -> None:
     figures = list(simulated.hard(HARD[7], replace(SMALL, cases=(1, 14, 40), runs=2)))
     earlier = gate_error_rates.power(Settings(runs=2, sizes=(24,)))
     moved = list(earlier)
-    found = tables.report([*figures, *moved], moved, Settings())
-    assert len(found) >= 4
-    assert tables.fill(page.read_text(encoding="utf-8"), found)
+    report = tables.report([*figures, *moved], moved, Settings())
+    assert len(report) >= 4
+    assert tables.fill(page.read_text(encoding="utf-8"), report)

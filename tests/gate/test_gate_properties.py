@@ -213,8 +213,8 @@ def test_exactly_one_row_of_the_table_holds(it: Comparison) -> None:
         Verdict.REGRESSED: difference < -tolerance and high < 0,
     }
     assert sum(rows.values()) <= 1
-    found = [verdict for verdict, holds in rows.items() if holds]
-    assert judgement.verdict is (found[0] if found else Verdict.INCONCLUSIVE)
+    verdicts = [verdict for verdict, holds in rows.items() if holds]
+    assert judgement.verdict is (verdicts[0] if verdicts else Verdict.INCONCLUSIVE)
 
 
 @given(comparisons())

@@ -33,9 +33,13 @@ def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor() -> Non
     anchor = accepted(_step(0))
     alone = [judge(_step(k), accepted(_step(k - 1)), policy).verdict for k in range(1, 11)]
     assert alone == [Verdict.HELD] * 10
-    found = [judge(_step(k), accepted(_step(k - 1)), policy, anchor=anchor) for k in range(1, 11)]
-    assert [one.verdict for one in found] == [Verdict.HELD] * 2 + [Verdict.REGRESSED] * 8
-    last = found[-1]
+    judgements = [
+        judge(_step(k), accepted(_step(k - 1)), policy, anchor=anchor) for k in range(1, 11)
+    ]
+    assert [judgement.verdict for judgement in judgements] == [Verdict.HELD] * 2 + [
+        Verdict.REGRESSED
+    ] * 8
+    last = judgements[-1]
     assert last.difference == pytest.approx(-0.009)
     assert last.since_anchor is not None
     assert last.since_anchor.difference == pytest.approx(-0.09)
@@ -49,11 +53,11 @@ def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor() -> Non
 def test_the_same_by_statistics(gate: Any) -> None:
     """Steps of 0.9 x tolerance that are measured well hold each, and regress since the anchor."""
     policy = Policy(gate=gate)
-    found = judge(_step(10), accepted(_step(9)), policy, anchor=accepted(_step(0)))
+    judgement = judge(_step(10), accepted(_step(9)), policy, anchor=accepted(_step(0)))
     assert judge(_step(10), accepted(_step(9)), policy).verdict is Verdict.HELD
-    assert found.verdict is Verdict.REGRESSED
-    assert found.since_anchor is not None
-    assert found.since_anchor.verdict is Verdict.REGRESSED
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.since_anchor is not None
+    assert judgement.since_anchor.verdict is Verdict.REGRESSED
 
 
 def test_ten_steps_through_files(tmp_path: Path) -> None:
@@ -99,21 +103,21 @@ def test_the_anchor_has_its_own_tolerance() -> None:
     """Twice the tolerance, or what is said."""
     for allowed, verdict in [(None, Verdict.REGRESSED), (0.03, Verdict.HELD)]:
         policy = Policy(gate="threshold", anchor_tolerance=allowed)
-        found = judge(_step(3), accepted(_step(2)), policy, anchor=accepted(_step(0)))
-        assert found.verdict is verdict
+        judgement = judge(_step(3), accepted(_step(2)), policy, anchor=accepted(_step(0)))
+        assert judgement.verdict is verdict
 
 
 def test_an_anchor_of_something_else_is_incomparable() -> None:
     """A comparison that was promised and cannot be made is no pass; each reason says whose it is."""
     anchor = accepted(_step(0, identity={"suite": "shapes/0", "samples": "another"}))
-    found = judge(_step(1), accepted(_step(1)), Policy(), anchor=anchor)
-    assert found.verdict is Verdict.INCOMPARABLE
-    assert found.reasons == (
+    judgement = judge(_step(1), accepted(_step(1)), Policy(), anchor=anchor)
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert judgement.reasons == (
         "anchor: samples: baseline another, now 2 0123456789abcdef",
         "anchor: suite: baseline shapes/0, now shapes/1",
     )
-    assert found.since_anchor is not None
-    assert found.since_anchor.difference is None
+    assert judgement.since_anchor is not None
+    assert judgement.since_anchor.difference is None
 
 
 def test_what_fails_against_the_last_baseline_keeps_its_own_reasons() -> None:

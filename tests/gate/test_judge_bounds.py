@@ -40,18 +40,18 @@ def test_every_row_of_the_table(
 ) -> None:
     """With the bounds that say so, in either direction; differences are turned for the reader."""
     sign = 1 if higher else -1
-    found = _judged([sign * d for d in bell(n, mean, sd)], higher_is_better=higher)
-    assert found.verdict is verdict
-    assert found.difference == pytest.approx(mean, abs=1e-6)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < mean < found.high
-    assert (found.alpha, found.method, found.units) == (0.05, "t", n)
+    judgement = _judged([sign * d for d in bell(n, mean, sd)], higher_is_better=higher)
+    assert judgement.verdict is verdict
+    assert judgement.difference == pytest.approx(mean, abs=1e-6)
+    assert judgement.low is not None
+    assert judgement.high is not None
+    assert judgement.low < mean < judgement.high
+    assert (judgement.alpha, judgement.method, judgement.units) == (0.05, "t", n)
     assert {
-        Verdict.IMPROVED: found.low > 0.01,
-        Verdict.HELD: -0.01 < found.low <= 0.01,
-        Verdict.REGRESSED: mean < -0.01 and found.high < 0,
-        Verdict.INCONCLUSIVE: found.low <= -0.01 and not (mean < -0.01 and found.high < 0),
+        Verdict.IMPROVED: judgement.low > 0.01,
+        Verdict.HELD: -0.01 < judgement.low <= 0.01,
+        Verdict.REGRESSED: mean < -0.01 and judgement.high < 0,
+        Verdict.INCONCLUSIVE: judgement.low <= -0.01 and not (mean < -0.01 and judgement.high < 0),
     }[verdict]
 
 
@@ -67,9 +67,9 @@ def test_a_drop_that_matters_and_is_no_noise_is_both() -> None:
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
 def test_the_same_model_with_the_same_scores_holds_at_any_number(n: int) -> None:
     """Nothing has changed, so nothing needs to be shown by samples; the judgement says so."""
-    found = _judged([0.0] * n, Policy(tolerance=0.0), now=ONE_MODEL)
-    assert (found.verdict, found.difference, found.losers) == (Verdict.HELD, 0.0, ())
-    assert "the same model as the baseline's gave the same scores" in found.statements
+    judgement = _judged([0.0] * n, Policy(tolerance=0.0), now=ONE_MODEL)
+    assert (judgement.verdict, judgement.difference, judgement.losers) == (Verdict.HELD, 0.0, ())
+    assert "the same model as the baseline's gave the same scores" in judgement.statements
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_the_same_model_with_the_same_scores_holds_at_any_number(n: int) -> None
 )
 def test_equal_scores_of_another_model_tell_by_their_number(n: int, verdict: Verdict) -> None:
     """A rare loss may hide in what few samples show: the rule of three needs 299 for 1 %."""
-    found = _judged([0.0] * n)
-    assert found.verdict is verdict
-    assert found.method == "exact"
-    assert found.low == pytest.approx(-1 + 0.05 ** (1 / n), abs=1e-6)
-    (said,) = found.statements
-    assert said.endswith("the bounds allow for rare others" if n > 1 else "others may show")
+    judgement = _judged([0.0] * n)
+    assert judgement.verdict is verdict
+    assert judgement.method == "exact"
+    assert judgement.low == pytest.approx(-1 + 0.05 ** (1 / n), abs=1e-6)
+    (statement,) = judgement.statements
+    assert statement.endswith("the bounds allow for rare others" if n > 1 else "others may show")
 
 
 def test_a_model_without_an_identity_is_not_taken_for_the_same() -> None:
@@ -101,23 +101,25 @@ def test_a_model_without_an_identity_is_not_taken_for_the_same() -> None:
 def test_the_same_model_on_another_processor_holds() -> None:
     """Weights that are the same and scores that moved by a tenth of the tolerance are no new model."""
     moved = [0.0, -0.0004, 0.001, 0.0]
-    found = _judged(moved, now=ONE_MODEL)
-    assert found.verdict is Verdict.HELD
-    assert found.difference == pytest.approx(0.00015)
-    assert any("the same scores, within 0.001000" in said for said in found.statements)
+    judgement = _judged(moved, now=ONE_MODEL)
+    assert judgement.verdict is Verdict.HELD
+    assert judgement.difference == pytest.approx(0.00015)
+    assert any(
+        "the same scores, within 0.001000" in statement for statement in judgement.statements
+    )
     others = (
         _judged([*moved, -0.0011], now=ONE_MODEL),
         _judged(moved, Policy(tolerance=0.0), now=ONE_MODEL),
         _judged(moved),
     )
-    assert not any("same scores" in said for other in others for said in other.statements)
+    assert not any("same scores" in statement for other in others for statement in other.statements)
 
 
 def test_the_same_model_with_other_scores_is_judged_as_any() -> None:
     """Other hardware can change its answers: that is a drop like another."""
-    found = _judged(bell(200, -0.02, 0.05), now=ONE_MODEL)
-    assert found.verdict is Verdict.REGRESSED
-    assert not any("the same model" in said for said in found.statements)
+    judgement = _judged(bell(200, -0.02, 0.05), now=ONE_MODEL)
+    assert judgement.verdict is Verdict.REGRESSED
+    assert not any("the same model" in statement for statement in judgement.statements)
 
 
 def test_less_error_needs_more_evidence() -> None:
@@ -147,8 +149,8 @@ def test_the_smallest_drop_that_can_be_seen_is_said() -> None:
 
 def test_differences_that_are_all_alike_show_no_spread() -> None:
     """Rounding in the last bit is no spread from which a smallest visible drop could be had."""
-    found = _judged([0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
-    assert (found.method, found.visible) == ("exact", None)
+    judgement = _judged([0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    assert (judgement.method, judgement.visible) == ("exact", None)
 
 
 def test_shares_of_right_answers_have_exact_bounds() -> None:
@@ -156,8 +158,8 @@ def test_shares_of_right_answers_have_exact_bounds() -> None:
     before, now = [1.0, 0.0] * 100, [1.0, 0.0, 0.0, 1.0] * 50
     for shares, method in [(True, "exact"), (False, "t")]:
         candidate = measured(scored(now), model={}, shares=shares)
-        found = judge(candidate, accepted(measured(scored(before), shares=shares)), Policy())
-        assert (found.method, found.difference) == (method, 0.0)
+        judgement = judge(candidate, accepted(measured(scored(before), shares=shares)), Policy())
+        assert (judgement.method, judgement.difference) == (method, 0.0)
 
 
 def test_seeds_of_one_sample_count_once() -> None:
@@ -177,8 +179,8 @@ def test_categories_of_one_sample() -> None:
         drops = bell(n, -0.05, 0.02)
         now = {f"c{i:03d}": {f"s{i}": 0.5 + drops[i]} for i in range(n)}
         other = measured(now, model={"spec": "step-8000"})
-        found = judge(other, accepted(measured(before)), Policy())
-        assert (found.verdict, found.units) == (verdict, n)
+        judgement = judge(other, accepted(measured(before)), Policy())
+        assert (judgement.verdict, judgement.units) == (verdict, n)
 
 
 @given(first=st.floats(0, 1), second=st.floats(0, 1))
@@ -186,31 +188,35 @@ def test_one_sample_in_two_categories_is_one_unit(first: float, second: float) -
     """It is inconclusive, whatever it scored: one unit shows no spread."""
     before = accepted(measured({"a": {"x": 0.0}, "b": {"x": 0.0}}))
     now = measured({"a": {"x": first}, "b": {"x": second}}, model={"spec": "step-8000"})
-    found = judge(now, before, Policy())
-    assert (found.verdict, found.units, found.visible) == (Verdict.INCONCLUSIVE, 1, None)
+    judgement = judge(now, before, Policy())
+    assert (judgement.verdict, judgement.units, judgement.visible) == (
+        Verdict.INCONCLUSIVE,
+        1,
+        None,
+    )
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=4))
 def test_seeds_of_a_single_sample_are_one_unit(differences: list[float]) -> None:
     """As `--cep-samples=1` with several seeds gives them."""
     clusters = {f"s{i:04d}": "x" for i in range(len(differences))}
-    found = _judged(differences, clusters=clusters)
-    assert (found.units, found.visible) == (1, None)
-    assert found.verdict is Verdict.INCONCLUSIVE
+    judgement = _judged(differences, clusters=clusters)
+    assert (judgement.units, judgement.visible) == (1, None)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
 
 
 @given(SCORES, SCORES)
 def test_a_verdict_over_bounds_is_never_without_them(before: Scores, now: Scores) -> None:
     """No input gives a pass or a failure without a comparison."""
-    found = judge(measured(now, model={"spec": "other"}), accepted(measured(before)), Policy())
-    if found.verdict in (Verdict.INCOMPARABLE, Verdict.NO_BASELINE):
-        assert found.reasons
-        assert found.difference is None
+    judgement = judge(measured(now, model={"spec": "other"}), accepted(measured(before)), Policy())
+    if judgement.verdict in (Verdict.INCOMPARABLE, Verdict.NO_BASELINE):
+        assert judgement.reasons
+        assert judgement.difference is None
     else:
-        assert found.low is not None
-        assert found.high is not None
-        assert found.difference is not None
-        assert found.low <= found.difference <= found.high
+        assert judgement.low is not None
+        assert judgement.high is not None
+        assert judgement.difference is not None
+        assert judgement.low <= judgement.difference <= judgement.high
 
 
 @given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=60), st.floats(0, 0.3))

@@ -51,25 +51,25 @@ def test_the_bounds_of_a_set_are_those_of_its_blocks(
     drop: float, sd: float, verdict: Verdict
 ) -> None:
     """A distance that rose is a drop; each block counts as one unit."""
-    found = _apart(drop, sd)
-    assert (found.verdict, found.units, found.method) == (verdict, 24, "t")
-    assert found.difference == pytest.approx(-drop)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < -drop < found.high
-    assert found.low + found.high == pytest.approx(-2 * drop, abs=1e-5)
+    judgement = _apart(drop, sd)
+    assert (judgement.verdict, judgement.units, judgement.method) == (verdict, 24, "t")
+    assert judgement.difference == pytest.approx(-drop)
+    assert judgement.low is not None
+    assert judgement.high is not None
+    assert judgement.low < -drop < judgement.high
+    assert judgement.low + judgement.high == pytest.approx(-2 * drop, abs=1e-5)
 
 
 def test_the_difference_is_that_of_the_scores() -> None:
     """Pseudo-values are biased each in its own way: they say how wide, not where."""
     before, drops = bell(24, 12.0, 1.0), bell(24, 0.9, 0.2)
     pseudo = [b + d for b, d in zip(before, drops, strict=True)]
-    found = judge(_set(12.5, pseudo), accepted(_set(12.0, before)), Policy(tolerance=0.1))
-    assert found.difference == -0.5
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low + found.high == pytest.approx(-1.0, abs=1e-5)
-    assert found.high - found.low < 0.2
+    judgement = judge(_set(12.5, pseudo), accepted(_set(12.0, before)), Policy(tolerance=0.1))
+    assert judgement.difference == -0.5
+    assert judgement.low is not None
+    assert judgement.high is not None
+    assert judgement.low + judgement.high == pytest.approx(-1.0, abs=1e-5)
+    assert judgement.high - judgement.low < 0.2
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_without_blocks_on_both_sides_nothing_can_be_told(
     before: list[float] | None, now: list[float] | None
 ) -> None:
     """However large the difference is, the verdict is open and says why."""
-    found = judge(_set(99.0, now, n=3), accepted(_set(12.0, before, n=3)), Policy())
-    assert (found.verdict, found.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
-    assert (found.low, found.high, found.units, found.method) == (None, None, 0, "")
-    assert (found.difference, found.alpha) == (-87.0, 0.05)
+    judgement = judge(_set(99.0, now, n=3), accepted(_set(12.0, before, n=3)), Policy())
+    assert (judgement.verdict, judgement.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
+    assert (judgement.low, judgement.high, judgement.units, judgement.method) == (None, None, 0, "")
+    assert (judgement.difference, judgement.alpha) == (-87.0, 0.05)
 
 
 def test_without_bounds_the_threshold_gate_still_decides() -> None:
@@ -94,25 +94,29 @@ def test_without_bounds_the_threshold_gate_still_decides() -> None:
 
 def test_without_bounds_the_same_model_still_holds() -> None:
     """Nothing has changed."""
-    found = judge(_set(12.0, n=3, model=MODEL), accepted(_set(12.0, n=3, model=MODEL)), Policy())
-    assert found.verdict is Verdict.HELD
+    judgement = judge(
+        _set(12.0, n=3, model=MODEL), accepted(_set(12.0, n=3, model=MODEL)), Policy()
+    )
+    assert judgement.verdict is Verdict.HELD
 
 
 def test_other_blocks_are_no_pairs() -> None:
     """A pseudo-value is compared with that of the same block, or with none."""
-    found = judge(
+    judgement = judge(
         _set(12.5, bell(12, 12.5, 1.0)), accepted(_set(12.0, bell(24, 12.0, 1.0))), Policy()
     )
-    assert (found.verdict, found.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
-    assert (found.low, found.high) == (None, None)
+    assert (judgement.verdict, judgement.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
+    assert (judgement.low, judgement.high) == (None, None)
 
 
 def test_blocks_that_all_differ_alike_give_no_bounds() -> None:
     """Their spread of 0 would promise certainty."""
     before = bell(24, 12.0, 1.0)
-    found = judge(_set(12.5, [b + 0.5 for b in before]), accepted(_set(12.0, before)), Policy())
-    assert (found.verdict, found.low, found.high) == (Verdict.INCONCLUSIVE, None, None)
-    assert found.statements == ("all blocks of samples differ alike: their spread says nothing",)
+    judgement = judge(_set(12.5, [b + 0.5 for b in before]), accepted(_set(12.0, before)), Policy())
+    assert (judgement.verdict, judgement.low, judgement.high) == (Verdict.INCONCLUSIVE, None, None)
+    assert judgement.statements == (
+        "all blocks of samples differ alike: their spread says nothing",
+    )
 
 
 def test_one_category_without_blocks_leaves_the_whole_without() -> None:
@@ -120,10 +124,10 @@ def test_one_category_without_blocks_leaves_the_whole_without() -> None:
     scores = {"color": {"all": 12.0}, "shape": {"all": 12.0}}
     sizes = {"color": 240, "shape": 3}
     blocks = {"color": {str(i): v for i, v in enumerate(bell(24, 12.0, 1.0))}}
-    one = measured(scores, sizes=sizes, blocks=blocks, model=OTHER)
+    measurement = measured(scores, sizes=sizes, blocks=blocks, model=OTHER)
     both = measured(scores, sizes=sizes, blocks=blocks | {"shape": blocks["color"]}, model=OTHER)
     then = accepted(measured(scores, sizes=sizes, blocks=blocks, model=MODEL))
-    assert judge(one, then, Policy()).statements == (NO_BOUNDS,)
+    assert judge(measurement, then, Policy()).statements == (NO_BOUNDS,)
     assert judge(both, then, Policy()).statements == (NO_BOUNDS,)
 
 
@@ -140,9 +144,9 @@ def test_blocks_of_two_categories_are_units_of_their_own() -> None:
 
 
 def test_a_set_whose_samples_are_others_is_incomparable() -> None:
-    """Its one score is of all of them: there is no intersection to pair on, whoever asks for it."""
+    """Its one score is of all of them: there is no intersection to pair on, whatever pairing is asked for."""
     now = _set(12.0, identity={"suite": "shapes/1", "samples": "200 fedcba9876543210"})
     for pairing in ("exact", "common"):
-        found = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)
-        assert found.verdict is Verdict.INCOMPARABLE
-        assert [reason.partition(":")[0] for reason in found.reasons] == ["samples"]
+        judgement = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)
+        assert judgement.verdict is Verdict.INCOMPARABLE
+        assert [reason.partition(":")[0] for reason in judgement.reasons] == ["samples"]

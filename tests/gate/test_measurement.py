@@ -114,11 +114,11 @@ def test_a_block_that_is_no_number_is_no_measurement(value: float) -> None:
 def test_blocks_are_rounded_as_scores_are() -> None:
     """They are compared with those of a file."""
     blocks = {"color": {"0": 1 / 3, "1": 2.0000004}}
-    found = measured({"color": {"all": 1.0}}, sizes={"color": 20}, blocks=blocks)
-    assert found.blocks == {"color": {"0": 0.333333, "1": 2.0}}
+    measurement = measured({"color": {"all": 1.0}}, sizes={"color": 20}, blocks=blocks)
+    assert measurement.blocks == {"color": {"0": 0.333333, "1": 2.0}}
 
 
 def test_a_score_of_a_set_stands_for_its_samples() -> None:
     """One score each, and all the images behind it are counted."""
-    found = measured({"a": {"all": 2.0}, "b": {"all": 4.0}}, sizes={"a": 20, "b": 30})
-    assert (found.value, found.n) == (3.0, 50)
+    measurement = measured({"a": {"all": 2.0}, "b": {"all": 4.0}}, sizes={"a": 20, "b": 30})
+    assert (measurement.value, measurement.n) == (3.0, 50)

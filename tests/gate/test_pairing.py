@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
-from pytest_cepbench.gate.pairing import pair
+from pytest_cepbench.gate.compare import pair
 from tests.gate.build import SCORE, Scores, accepted, measured
 
 PLAIN = Policy(gate="threshold")
@@ -37,28 +37,28 @@ def _judged(now: Scores, before: Scores = BEFORE, **how: Any) -> Judgement:
 )  # fmt: skip
 def test_other_samples_are_incomparable_and_named(change: Scores, reason: str) -> None:
     """Unless the user says so, also where the identity does not tell; the option is named."""
-    found = _judged({**BEFORE, **change})
-    assert (found.verdict, found.reasons) == (Verdict.INCOMPARABLE, (reason,))
+    judgement = _judged({**BEFORE, **change})
+    assert (judgement.verdict, judgement.reasons) == (Verdict.INCOMPARABLE, (reason,))
 
 
 def test_all_that_differs_is_named_at_once() -> None:
     """The identity's fields first, then each category."""
     now = measured({"color": BEFORE["color"] | {"z": 0.1}}, identity={"suite": "shapes/2"})
-    found = judge(now, accepted(measured(BEFORE)), PLAIN)
-    assert [reason.partition(":")[0] for reason in found.reasons] == [
+    judgement = judge(now, accepted(measured(BEFORE)), PLAIN)
+    assert [reason.partition(":")[0] for reason in judgement.reasons] == [
         "samples", "suite", "samples of color", "samples of shape",
     ]  # fmt: skip
 
 
 def test_common_samples_are_compared_on_request() -> None:
     """Both means are over those that both have, and those left out are counted."""
-    found = _judged(
+    judgement = _judged(
         {"color": {"a": 0.4, "b": 0.6, "z": 0.0}, "shape": BEFORE["shape"]}, pairing="common"
     )
-    assert found.statements == ("2 samples that only one of the two has were left out",)
-    assert found.baseline_value == 0.425
-    assert found.difference == -0.025
-    assert [loser.sample for loser in found.losers] == ["a"]
+    assert judgement.statements == ("2 samples that only one of the two has were left out",)
+    assert judgement.baseline_value == 0.425
+    assert judgement.difference == -0.025
+    assert [loser.sample for loser in judgement.losers] == ["a"]
 
 
 def test_common_says_nothing_where_all_are_common() -> None:
@@ -79,16 +79,18 @@ def test_common_forgives_what_other_samples_bring_with_them(field: str) -> None:
 def test_common_forgives_nothing_else(field: str) -> None:
     """The same samples under another encoder are another number."""
     now = measured(BEFORE, identity={field: "new"})
-    found = judge(now, accepted(measured(BEFORE, identity={field: "old"})), PLAIN, pairing="common")
-    assert found.reasons == (f"{field}: baseline old, now new",)
+    judgement = judge(
+        now, accepted(measured(BEFORE, identity={field: "old"})), PLAIN, pairing="common"
+    )
+    assert judgement.reasons == (f"{field}: baseline old, now new",)
 
 
 def test_nothing_common_is_incomparable() -> None:
     """An empty comparison would hold; a category without one would leave the mean."""
     for now in ({"color": {"x": 0.5}, "shape": {"y": 0.2}}, {"color": BEFORE["color"]}):
-        found = _judged(now, pairing="common")
-        assert found.verdict is Verdict.INCOMPARABLE
-        assert found.reasons[-1].endswith("not one is in both")
+        judgement = _judged(now, pairing="common")
+        assert judgement.verdict is Verdict.INCOMPARABLE
+        assert judgement.reasons[-1].endswith("not one is in both")
 
 
 def test_a_set_has_no_common_part() -> None:
@@ -97,25 +99,27 @@ def test_a_set_has_no_common_part() -> None:
     then = accepted(measured({"color": {"y": 12.0}}, sizes={"color": 240}))
     assert judge(now, then, PLAIN, pairing="common").verdict is Verdict.INCOMPARABLE
     sets = [measured({"color": {"x": 1.0}, c: {"x": 1.0}}, sizes={c: 9}) for c in ("a", "b")]
-    found = judge(sets[0], accepted(sets[1]), PLAIN, pairing="common")
-    assert found.verdict is Verdict.INCOMPARABLE
-    one, two = (measured({"a": dict.fromkeys(names, 1.0)}, sizes={"a": 9}) for names in ("x", "xy"))
-    assert judge(one, accepted(two), PLAIN, pairing="common").verdict is Verdict.INCOMPARABLE
+    judgement = judge(sets[0], accepted(sets[1]), PLAIN, pairing="common")
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    small, large = (
+        measured({"a": dict.fromkeys(names, 1.0)}, sizes={"a": 9}) for names in ("x", "xy")
+    )
+    assert judge(small, accepted(large), PLAIN, pairing="common").verdict is Verdict.INCOMPARABLE
 
 
 def test_a_look_at_a_part_is_compared_with_that_part() -> None:
     """The baseline has all samples; those that were not looked at are not missing."""
-    found = _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}, partial=True)
-    assert (found.verdict, found.difference) == (Verdict.REGRESSED, -0.025)
-    assert (found.baseline_value, found.statements) == (0.45, ())
+    judgement = _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}, partial=True)
+    assert (judgement.verdict, judgement.difference) == (Verdict.REGRESSED, -0.025)
+    assert (judgement.baseline_value, judgement.statements) == (0.45, ())
     assert _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}).verdict is Verdict.INCOMPARABLE
 
 
 def test_a_look_at_new_samples_is_incomparable() -> None:
     """It must be a part of the baseline's; what was not looked at is not named."""
-    found = _judged({"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True)
-    assert found.verdict is Verdict.INCOMPARABLE
-    assert found.reasons == (
+    judgement = _judged({"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True)
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert judgement.reasons == (
         f"samples of color: 0 only in the baseline, 1 only now (new); the other 1 {REMEDY}",
     )
     common = _judged(
@@ -126,9 +130,9 @@ def test_a_look_at_new_samples_is_incomparable() -> None:
 
 def test_a_look_that_leaves_out_a_category_is_incomparable() -> None:
     """The mean of the categories cannot be had without one of them."""
-    found = _judged({"color": {"a": 0.5}}, partial=True)
-    assert found.verdict is Verdict.INCOMPARABLE
-    assert found.reasons[0].startswith("samples of shape: 2 only in the baseline, 0 only now")
+    judgement = _judged({"color": {"a": 0.5}}, partial=True)
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert judgement.reasons[0].startswith("samples of shape: 2 only in the baseline, 0 only now")
 
 
 def test_a_pair_raises_with_every_reason() -> None:
@@ -148,26 +152,26 @@ def test_renaming_every_sample_is_seen(scores: Scores, data: st.DataObject) -> N
     category = data.draw(st.sampled_from(sorted(scores)))
     old = data.draw(st.sampled_from(sorted(scores[category])))
     part = {("renamed" if name == old else name): v for name, v in scores[category].items()}
-    found = _judged(dict(scores) | {category: part}, scores)
-    assert found.verdict is Verdict.INCOMPARABLE
-    assert "renamed" in found.reasons[0]
-    assert f" {old}" in found.reasons[0] or f"({old}" in found.reasons[0]
+    judgement = _judged(dict(scores) | {category: part}, scores)
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert "renamed" in judgement.reasons[0]
+    assert f" {old}" in judgement.reasons[0] or f"({old}" in judgement.reasons[0]
 
 
 @given(NAMED, NAMED)
 def test_common_pairs_are_those_of_the_intersection(before: Any, now: Any) -> None:
     """Whatever the two have beside it."""
     both = sorted(before.keys() & now.keys())
-    found = _judged({"c": now}, {"c": before}, pairing="common")
+    judgement = _judged({"c": now}, {"c": before}, pairing="common")
     if not both:
-        assert found.verdict is Verdict.INCOMPARABLE
+        assert judgement.verdict is Verdict.INCOMPARABLE
         return
     alone = _judged({"c": {n: now[n] for n in both}}, {"c": {n: before[n] for n in both}})
-    assert (found.verdict, found.difference, found.losers) == (
+    assert (judgement.verdict, judgement.difference, judgement.losers) == (
         alone.verdict,
         alone.difference,
         alone.losers,
     )
     left_out = len(before.keys() ^ now.keys())
-    assert bool(found.statements) == bool(left_out)
-    assert not left_out or found.statements[0].startswith(f"{left_out} samples ")
+    assert bool(judgement.statements) == bool(left_out)
+    assert not left_out or judgement.statements[0].startswith(f"{left_out} samples ")

@@ -31,11 +31,11 @@ def _at(value: float, n: int = 60, sd: float = 0.001, **fields: Any) -> Measurem
 
 def test_the_range_is_said_as_a_reader_needs_it() -> None:
     """The value, what chance gives, the best there is, and what can be lost at most."""
-    found = Range(0.225, 0.21)
-    assert str(found) == (
+    span = Range(0.225, 0.21)
+    assert str(span) == (
         "0.225 of a range from 0.21 (chance) to 1: this set-up can see a drop of at most 0.015"
     )
-    assert found.share == pytest.approx(0.015 / 0.79)
+    assert span.share == pytest.approx(0.015 / 0.79)
     assert str(Range(0.2, 0.21)).endswith("(chance) to 1: this set-up can see no drop")
     assert Range(1.0, 1.0).share == 0.0
 
@@ -83,7 +83,9 @@ def test_a_baseline_at_chance_holds_nothing(gate: Any) -> None:
         "the baseline of 0.2152 can lose 0.0052 down to what chance gives, and 0.01 is tolerated: a "
         "regression could not be seen"
     )
-    assert any("baseline is close to what chance gives" in one for one in judgement.warnings)
+    assert any(
+        "baseline is close to what chance gives" in warning for warning in judgement.warnings
+    )
 
 
 def test_neither_does_the_same_model() -> None:
@@ -97,7 +99,7 @@ def test_a_baseline_near_chance_holds_with_a_warning() -> None:
     before = accepted(_at(0.24, floor=0.21))
     judgement = judge(_at(0.24, model=OTHER, floor=0.21), before, Policy())
     assert judgement.verdict is Verdict.HELD
-    assert [one.partition(":")[0] for one in judgement.warnings] == [
+    assert [warning.partition(":")[0] for warning in judgement.warnings] == [
         "the baseline is close to what chance gives",
         "the measurement is close to what chance gives",
     ]
@@ -183,11 +185,11 @@ def test_a_floor_that_is_new_is_a_change_and_no_step(tmp_path: Path) -> None:
 
 def test_samples_that_cannot_show_the_tolerance() -> None:
     """How small a drop they show, and how many would do; nothing where they can."""
-    said = power_remark(0.1, 24, Policy())
-    assert said is not None
-    assert said.startswith("24 independent samples show a drop of 0.0")
-    assert "the tolerance is 0.01: about " in said
-    many = int(said.partition("about ")[2].split()[0])
+    remark = power_remark(0.1, 24, Policy())
+    assert remark is not None
+    assert remark.startswith("24 independent samples show a drop of 0.0")
+    assert "the tolerance is 0.01: about " in remark
+    many = int(remark.partition("about ")[2].split()[0])
     assert power_remark(0.1, many, Policy()) is None
     assert power_remark(0.1, many // 2, Policy()) is not None
     assert power_remark(0.1, 24, Policy(tolerance=0.5)) is None

@@ -21,10 +21,10 @@ def _noise(sd: float) -> Noise:
 
 def test_a_tolerance_below_the_noise_is_remarked() -> None:
     """With what the samples at hand can see, and how many would see the tolerance."""
-    said = tolerance_remark(_noise(0.05), 24, Policy())
+    remark = tolerance_remark(_noise(0.05), 24, Policy())
     needed = samples_needed(0.05, 0.01, 0.05)
     visible = smallest_visible(0.05, 24, 0.05)
-    assert said == (
+    assert remark == (
         "the tolerance 0.01 is below the smallest drop that 24 units can show above this model's "
         f"own noise ({visible:.4f} with 80% power at alpha 0.05): {needed} units would show it"
     )
@@ -39,18 +39,18 @@ def test_a_tolerance_that_can_be_seen_is_not_remarked() -> None:
 def test_a_smaller_share_of_alpha_sees_less() -> None:
     """Many cases divide the error: the remark is about the case's own share."""
     units = samples_needed(0.05, 0.01, 0.05)
-    said = tolerance_remark(_noise(0.05), units, Policy(alpha=0.05 / 14))
-    assert said is not None
-    assert "alpha 0.0036" in said
-    assert said.endswith(f": {samples_needed(0.05, 0.01, 0.05 / 14)} units would show it")
+    remark = tolerance_remark(_noise(0.05), units, Policy(alpha=0.05 / 14))
+    assert remark is not None
+    assert "alpha 0.0036" in remark
+    assert remark.endswith(f": {samples_needed(0.05, 0.01, 0.05 / 14)} units would show it")
 
 
 def test_no_number_of_samples_sees_nothing() -> None:
     """Without tolerance there is no number to name."""
     assert reach(0.05, 24, Policy(tolerance=0.0)).needed is None
-    said = tolerance_remark(_noise(0.05), 24, Policy(tolerance=0.0))
-    assert said is not None
-    assert said.endswith("at alpha 0.05)")
+    remark = tolerance_remark(_noise(0.05), 24, Policy(tolerance=0.0))
+    assert remark is not None
+    assert remark.endswith("at alpha 0.05)")
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 0.01])
@@ -73,9 +73,9 @@ def test_the_remark_is_there_exactly_where_more_samples_are_needed(
 ) -> None:
     """Both numbers of a reach are two sides of one equation."""
     policy = Policy(tolerance=tolerance)
-    found = reach(sd, units, policy)
-    assert found.needed is not None
+    known = reach(sd, units, policy)
+    assert known.needed is not None
     remarked = tolerance_remark(_noise(sd), units, policy) is not None
-    assert remarked == (found.visible > tolerance)
-    if abs(found.visible / tolerance - 1) > 1e-6:
-        assert remarked == (units < found.needed)
+    assert remarked == (known.visible > tolerance)
+    if abs(known.visible / tolerance - 1) > 1e-6:
+        assert remarked == (units < known.needed)

@@ -85,10 +85,10 @@ def test_a_baseline_is_found_whatever_the_test_is_called(tmp_path: Path) -> None
     assert read(snapshot_location=str(location)) == "\ufffd\ufffd"
     place: Any = None  # the extension looks at no test
     assert extension.get_location(test_location=place, index=0) == str(location)
-    for given, found in [(location, True), (tmp_path, False)]:
+    for path, expected in [(location, True), (tmp_path, False)]:
         assert extension.matches_test_location(
-            test_location=place, snapshot_location=str(given)
-        ) is found  # fmt: skip
+            test_location=place, snapshot_location=str(path)
+        ) is expected  # fmt: skip
 
 
 def test_syrupy_finds_nothing_that_it_could_delete() -> None:

@@ -91,7 +91,7 @@ def generator(at: str = "") -> Generator:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in text.split("-") if one)
+    return tuple(int(generation) for generation in text.split("-") if generation)
 
 
 @cache

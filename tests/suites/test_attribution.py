@@ -31,15 +31,15 @@ def store(tmp_path: Path) -> object:
 
 
 @pytest.fixture
-def cast(tmp_path: Path, store: Store) -> Setter:
+def stage_model(tmp_path: Path, store: Store) -> Setter:
     """Stages a suite with models of given roles that spoil given generations."""
 
-    def cast(text: str, role: RoleName, at: str, mute: str = "", **roles: str) -> Staged:
+    def staged(text: str, role: RoleName, at: str, mute: str = "", **roles: str) -> Staged:
         model = f"python:tests.suites.spoiling:{role}?at={at}" + (f"&mute={mute}" if mute else "")
         choices = RoleChoices(model=model, role=role, roles=roles)  # type: ignore[arg-type] # names of roles
         return stage(tmp_path / "suite", text, store, choices)
 
-    return cast
+    return staged
 
 
 def _step(staged: Staged) -> str:
@@ -57,86 +57,88 @@ def _attribute(
 @pytest.mark.parametrize("at", ["1", "3", "5", "1-5", "1-3-5"])
 @pytest.mark.parametrize("case", ["overall-gc", "a-gc", "overall-gc_fid"])
 def test_costs_of_a_describer_are_those_of_models_that_spoil_less(
-    cast: Setter, at: str, case: str
+    stage_model: Setter, at: str, case: str
 ) -> None:
     """The hybrid with the first k hops put back scores as a model that never spoiled these."""
-    _check_truth(cast, LONG + "[metrics.gc]\n[metrics.gc_fid]\n", "describer", at, case)
+    _check_truth(stage_model, LONG + "[metrics.gc]\n[metrics.gc_fid]\n", "describer", at, case)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", ["1", "3-5", "1-3-5"])
 @pytest.mark.parametrize("case", ["overall-mgg", "overall-mgg-colors", "overall-s", "overall-mcd"])
-def test_costs_of_a_generator_in_text_first_chains(cast: Setter, at: str, case: str) -> None:
+def test_costs_of_a_generator_in_text_first_chains(stage_model: Setter, at: str, case: str) -> None:
     """The same for the other role, the other start, and a describer with losses of its own."""
     mgg = 'kind = "mgg"\ncolors = "detector"\n'
     text = f'{TASKS}[metrics.mgg]\n{mgg}[metrics.mgg-colors]\n{mgg}pool = "samples"\n'
-    _check_truth(cast, f"{text}[metrics.s]\n[metrics.mcd]\n", "generator", at, case)
+    _check_truth(stage_model, f"{text}[metrics.s]\n[metrics.mcd]\n", "generator", at, case)
 
 
 @pytest.mark.parametrize("case", ["overall-mcd", "image-to-image-mcd", "text-to-text-mcd"])
-def test_costs_where_both_chains_are_played(cast: Setter, case: str) -> None:
+def test_costs_where_both_chains_are_played(stage_model: Setter, case: str) -> None:
     """Hops of both starts have costs of their own; a case of one mapping names its chains only."""
-    found = _check_truth(cast, f'{BOTH}[metrics.mcd]\nparts = "all"\n', "describer", "2-3", case)
+    attribution = _check_truth(
+        stage_model, f'{BOTH}[metrics.mcd]\nparts = "all"\n', "describer", "2-3", case
+    )
     starts = {"overall-mcd": {"text", "image"}, "image-to-image-mcd": {"image"}}
-    assert {hop.start for hop in found.hops} == starts.get(case, {"text"})
-    assert ("of the" in found.said) == (case == "overall-mcd")
+    assert {hop.start for hop in attribution.hops} == starts.get(case, {"text"})
+    assert ("of the" in attribution.said) == (case == "overall-mcd")
 
 
-def _check_truth(cast: Setter, text: str, role: RoleName, at: str, case: str) -> Attribution:
-    baseline = cast(text, role, "")
-    candidate = cast(text, role, at)
+def _check_truth(stage_model: Setter, text: str, role: RoleName, at: str, case: str) -> Attribution:
+    baseline = stage_model(text, role, "")
+    candidate = stage_model(text, role, at)
     before = baseline.measure(case)
     after = candidate.measure(case)
-    found = _attribute(candidate, baseline, case)
+    attribution = _attribute(candidate, baseline, case)
     sign = 1 if before.higher_is_better else -1
     left = set(at.split("-"))
     values = [after.value]
-    for hop in found.hops:
+    for hop in attribution.hops:
         left -= {str(hop.generation)}
-        values.append(cast(text, role, "-".join(sorted(left))).measure(case).value)
+        values.append(stage_model(text, role, "-".join(sorted(left))).measure(case).value)
         assert hop.cost == pytest.approx(sign * (values[-1] - values[-2]), abs=2e-6)
         assert (hop.cost != 0) == (str(hop.generation) in at)
     drop = sign * (before.value - after.value)
     assert drop > 0
-    assert found.drop == pytest.approx(drop, abs=2e-6)
-    assert sum(hop.cost for hop in found.hops) == pytest.approx(drop, abs=2e-6)
-    return found
+    assert attribution.drop == pytest.approx(drop, abs=2e-6)
+    assert sum(hop.cost for hop in attribution.hops) == pytest.approx(drop, abs=2e-6)
+    return attribution
 
 
-def test_the_hop_is_named(cast: Setter) -> None:
+def test_the_hop_is_named(stage_model: Setter) -> None:
     """A describer that only spoils its second description is found out, in words."""
     text = LONG + "[metrics.gc]\n"
-    baseline = cast(text, "describer", "")
+    baseline = stage_model(text, "describer", "")
     baseline.measure("overall-gc")
-    found = _attribute(cast(text, "describer", "3"), baseline, "overall-gc")
-    assert [(hop.generation, hop.cost > 0) for hop in found.hops] == [
+    attribution = _attribute(stage_model(text, "describer", "3"), baseline, "overall-gc")
+    assert [(hop.generation, hop.cost > 0) for hop in attribution.hops] == [
         (1, False), (3, True), (5, False),
     ]  # fmt: skip
-    assert found.first_difference == (3, 12)
-    assert found.said == (
-        f"Lost {found.drop:.4f} over 12 samples: {found.drop:.4f} (100%) by the describer at "
+    assert attribution.first_difference == (3, 12)
+    assert attribution.said == (
+        f"Lost {attribution.drop:.4f} over 12 samples: {attribution.drop:.4f} (100%) by the describer at "
         "generation 3. The baseline's own: generator, encoder. Chains first differ from the "
         "baseline's at generation 3 (12 of 12)."
     )
 
 
-def test_the_worst_hop_is_named_first(cast: Setter) -> None:
+def test_the_worst_hop_is_named_first(stage_model: Setter) -> None:
     """Others follow by size, also those that gained something back."""
     text = LONG + "[metrics.gc]\n"
-    baseline = cast(text, "describer", "3-5")
+    baseline = stage_model(text, "describer", "3-5")
     baseline.measure("overall-gc")
-    found = _attribute(cast(text, "describer", "1-5"), baseline, "overall-gc")
-    costs = {hop.generation: hop.cost for hop in found.hops}
-    assert found.drop is not None
-    assert 0 < found.drop < costs[1]
+    attribution = _attribute(stage_model(text, "describer", "1-5"), baseline, "overall-gc")
+    costs = {hop.generation: hop.cost for hop in attribution.hops}
+    assert attribution.drop is not None
+    assert 0 < attribution.drop < costs[1]
     assert costs[3] < 0
-    assert found.said.startswith(
-        f"Lost {found.drop:.4f} over 12 samples: {costs[1]:.4f} ({costs[1] / found.drop:.0%}) by the "
+    assert attribution.said.startswith(
+        f"Lost {attribution.drop:.4f} over 12 samples: {costs[1]:.4f} ({costs[1] / attribution.drop:.0%}) by the "
         f"describer at generation 1, {costs[3]:.4f} at generation 3. "
     )
-    honest = cast(text, "describer", "")
+    honest = stage_model(text, "describer", "")
     honest.measure("overall-gc")
-    every = _attribute(cast(text, "describer", "1-3-5"), honest, "overall-gc")
+    every = _attribute(stage_model(text, "describer", "1-3-5"), honest, "overall-gc")
     order = sorted(every.hops, key=lambda hop: -hop.cost)
     places = [every.said.index(f"at generation {hop.generation}") for hop in order]
     assert places == sorted(places)
@@ -153,43 +155,43 @@ def test_a_gain_is_never_the_worst_hop() -> None:
     )
 
 
-def test_some_samples_count_once_each(cast: Setter) -> None:
+def test_some_samples_count_once_each(stage_model: Setter) -> None:
     """Over given samples, in any order, the drop is the mean of their differences."""
     text = LONG + "[metrics.gc]\n[metrics.mcd]\n[metrics.failures]\n"
-    baseline = cast(text, "describer", "")
-    candidate = cast(text, "describer", "1-5")
+    baseline = stage_model(text, "describer", "")
+    candidate = stage_model(text, "describer", "1-5")
     for case in ("overall-gc", "overall-mcd", "overall-failures"):
         scores = [
             {
                 name: score
-                for part in one.measure(case).scores.values()
+                for part in model.measure(case).scores.values()
                 for name, score in part.items()
             }
-            for one in (baseline, candidate)
+            for model in (baseline, candidate)
         ]
         ids = sorted(scores[0])[1::3]
         lost = [scores[0][name] - scores[1][name] for name in ids]
-        found = _attribute(candidate, baseline, case, [*reversed(ids), ids[0]])
-        assert found.samples == len(ids)
-        assert found.drop == pytest.approx(sum(lost) / len(ids), abs=1e-6)
+        attribution = _attribute(candidate, baseline, case, [*reversed(ids), ids[0]])
+        assert attribution.samples == len(ids)
+        assert attribution.drop == pytest.approx(sum(lost) / len(ids), abs=1e-6)
 
 
-def test_samples_of_one_category_are_enough(cast: Setter) -> None:
+def test_samples_of_one_category_are_enough(stage_model: Setter) -> None:
     """Categories of a case that none of the samples is in are left aside."""
     text = LONG + "[metrics.gc]\n"
-    baseline = cast(text, "describer", "")
+    baseline = stage_model(text, "describer", "")
     baseline.measure("overall-gc")
-    candidate = cast(text, "describer", "3")
+    candidate = stage_model(text, "describer", "3")
     ids = [s.id for s in candidate.run.dataset.samples if s.categories == ("b",)]
     assert _attribute(candidate, baseline, "overall-gc", ids).samples == len(ids) == 2
 
 
-def test_nobody_is_asked_twice_and_the_baseline_never(cast: Setter) -> None:
+def test_no_model_is_asked_twice_and_the_baseline_s_never(stage_model: Setter) -> None:
     """The candidate plays on once; a second attribution comes from the store."""
     text = LONG + "[metrics.gc]\n"
-    baseline = cast(text, "describer", "")
+    baseline = stage_model(text, "describer", "")
     baseline.measure("overall-gc")
-    candidate = cast(text, "describer", "1-3")
+    candidate = stage_model(text, "describer", "1-3")
     candidate.measure("overall-gc")
     before = ASKED.copy()
     ids = [sample.id for sample in candidate.run.dataset.samples[:4]]
@@ -200,45 +202,45 @@ def test_nobody_is_asked_twice_and_the_baseline_never(cast: Setter) -> None:
     assert ASKED - before == spent
 
 
-def test_what_a_metric_does_not_read_is_not_played(cast: Setter) -> None:
+def test_what_a_metric_does_not_read_is_not_played(stage_model: Setter) -> None:
     """SIM looks at the first iteration of three: one hop, and no new step for the later ones."""
     text = LONG + "[metrics.sim]\n"
-    baseline = cast(text, "describer", "")
+    baseline = stage_model(text, "describer", "")
     baseline.measure("overall-sim")
-    candidate = cast(text, "describer", "1-3-5")
+    candidate = stage_model(text, "describer", "1-3-5")
     candidate.measure("overall-sim")
     before = ASKED.copy()
-    found = _attribute(candidate, baseline, "overall-sim")
-    assert [hop.generation for hop in found.hops] == [1]
+    attribution = _attribute(candidate, baseline, "overall-sim")
+    assert [hop.generation for hop in attribution.hops] == [1]
     assert before == ASKED
 
 
-def test_chains_that_stop_are_a_hop_s_cost(cast: Setter) -> None:
+def test_chains_that_stop_are_a_hop_s_cost(stage_model: Setter) -> None:
     """A describer that says nothing at its second hop costs similarities and whole chains there."""
     text = LONG + "[metrics.gc]\n[metrics.failures]\n"
-    baseline = cast(text, "describer", "")
+    baseline = stage_model(text, "describer", "")
     baseline.measure("overall-gc")
-    mute = cast(text, "describer", "3", mute="yes")
+    mute = stage_model(text, "describer", "3", mute="yes")
     for case, lost in (("overall-gc", 5 / 6), ("overall-failures", 1.0)):
         mute.measure(case)
-        found = _attribute(mute, baseline, case)
-        assert [hop.cost for hop in found.hops] == pytest.approx([0, lost, 0], abs=1e-6)
-        assert found.first_difference == (3, 12)
+        attribution = _attribute(mute, baseline, case)
+        assert [hop.cost for hop in attribution.hops] == pytest.approx([0, lost, 0], abs=1e-6)
+        assert attribution.first_difference == (3, 12)
 
 
-def test_a_baseline_whose_chains_stopped_was_no_better(cast: Setter) -> None:
+def test_a_baseline_whose_chains_stopped_was_no_better(stage_model: Setter) -> None:
     """Its hybrids end as it did; what the candidate gained is no loss."""
     text = LONG + "[metrics.gc]\n"
-    mute = cast(text, "describer", "3", mute="yes")
+    mute = stage_model(text, "describer", "3", mute="yes")
     mute.measure("overall-gc")
-    found = _attribute(cast(text, "describer", ""), mute, "overall-gc")
-    assert [hop.cost for hop in found.hops] == pytest.approx([0, -5 / 6, 0], abs=1e-6)
-    assert found.said.startswith(
+    attribution = _attribute(stage_model(text, "describer", ""), mute, "overall-gc")
+    assert [hop.cost for hop in attribution.hops] == pytest.approx([0, -5 / 6, 0], abs=1e-6)
+    assert attribution.said.startswith(
         "Nothing was lost over 12 samples, the value is 0.8333 better than the baseline's."
     )
 
 
-def test_first_differences_are_counted(cast: Setter, tmp_path: Path, store: Store) -> None:
+def test_first_differences_are_counted(stage_model: Setter, tmp_path: Path, store: Store) -> None:
     """Each chain counts at the first generation where a digest is another."""
     text = SUITE + "[metrics.gc]\n"
     staged = {
@@ -248,36 +250,36 @@ def test_first_differences_are_counted(cast: Setter, tmp_path: Path, store: Stor
     for one in staged.values():
         one.measure("overall-gc")
     chains = [
-        one.run.chain_data.chains("image", one.run.dataset.samples) for one in staged.values()
+        each.run.chain_data.chains("image", each.run.dataset.samples) for each in staged.values()
     ]
     places = []
     for name in chains[0]:
         links = zip(chains[0][name].links, chains[1][name].links, strict=True)
         places.append(next((at for at, (a, b) in enumerate(links) if a.digest != b.digest), None))
-    found = _attribute(staged["shapes:?recolor=0.15"], staged["shapes:"], "overall-gc")
-    assert found.first_difference == (1, places.count(1))
+    attribution = _attribute(staged["shapes:?recolor=0.15"], staged["shapes:"], "overall-gc")
+    assert attribution.first_difference == (1, places.count(1))
     assert 0 < places.count(1) < 12
-    for at in {one for one in places if one is not None}:
-        assert f"generation {at} ({places.count(at)} of 12)" in found.said
+    for at in {place for place in places if place is not None}:
+        assert f"generation {at} ({places.count(at)} of 12)" in attribution.said
 
 
-def test_two_roles_that_differ_are_told_apart(cast: Setter) -> None:
+def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     """As a unified model's: hops of both in the order in which they are played, and sums by role."""
     text = LONG + "[metrics.gc]\n"
     factory = "python:tests.suites.spoiling:generator?at="
-    baseline = cast(text, "describer", "", generator=factory)
+    baseline = stage_model(text, "describer", "", generator=factory)
     baseline.measure("overall-gc")
-    candidate = cast(text, "describer", "3", generator=f"{factory}6")
+    candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
     runner = baseline.run.chain_data.runner
     steps = [json.loads(remember(runner(role).bound)) for role in ("describer", "generator")]
-    found = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
-    assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in found.hops] == [
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
+    assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in attribution.hops] == [
         ("d", 1, False), ("g", 2, False), ("d", 3, True),
         ("g", 4, False), ("d", 5, False), ("g", 6, True),
     ]  # fmt: skip
     costs = {
-        role: sum(h.cost for h in found.hops if h.role == role)
+        role: sum(h.cost for h in attribution.hops if h.role == role)
         for role in ("describer", "generator")
     }
     words = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
-    assert f"By role: {words}. The baseline's own: encoder." in found.said
+    assert f"By role: {words}. The baseline's own: encoder." in attribution.said

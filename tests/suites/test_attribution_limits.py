@@ -46,20 +46,25 @@ def _measured(folder: Path, store: Store, model: str, role: RoleName, most: int 
     return remember(staged.run.chain_data.runner(role).bound)
 
 
-def _silent(found: Attribution) -> str:
-    assert (found.samples, found.drop, found.hops, found.first_difference) == (0, None, (), None)
-    return found.said
+def _silent(attribution: Attribution) -> str:
+    assert (
+        attribution.samples,
+        attribution.drop,
+        attribution.hops,
+        attribution.first_difference,
+    ) == (0, None, (), None)
+    return attribution.said
 
 
 def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged) -> None:
-    """Nobody is asked, and the sentence says which store would do."""
+    """No model is asked, and the sentence says which store would do."""
     with Store(tmp_path / "elsewhere") as elsewhere:
         step = _measured(tmp_path, elsewhere, BASELINE, "describer", None)
-    asked = ASKED.copy()
-    said = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
-    assert said.startswith("The baseline's chains are not in this run's store, so")
-    assert "--cep-store" in said
-    assert asked == ASKED
+    calls = ASKED.copy()
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The baseline's chains are not in this run's store, so")
+    assert "--cep-store" in sentence
+    assert calls == ASKED
 
 
 def test_samples_that_the_store_lacks_are_left_out(
@@ -67,13 +72,13 @@ def test_samples_that_the_store_lacks_are_left_out(
 ) -> None:
     """The others are looked at, and how many are missing is said."""
     step = _measured(tmp_path, store, BASELINE, "describer", 2)
-    found = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
-    assert 0 < found.samples < 5
-    assert found.said.endswith(
-        f"Left out: {12 - found.samples} whose chains by the baseline are not in the store."
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+    assert 0 < attribution.samples < 5
+    assert attribution.said.endswith(
+        f"Left out: {12 - attribution.samples} whose chains by the baseline are not in the store."
     )
-    assert found.drop is not None
-    assert found.drop > 0
+    assert attribution.drop is not None
+    assert attribution.drop > 0
 
 
 def test_an_image_that_the_store_lost(tmp_path: Path, store: Store) -> None:
@@ -86,8 +91,8 @@ def test_an_image_that_the_store_lost(tmp_path: Path, store: Store) -> None:
     chains = baseline.run.chain_data.chains("image", baseline.run.dataset.samples)
     store.image_path(next(iter(chains.values())).links[4].digest).unlink()
     step = remember(baseline.run.chain_data.runner("generator").bound)
-    said = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
-    assert "a step of the baseline's generator is not in the store" in said
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    assert "a step of the baseline's generator is not in the store" in sentence
 
 
 def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
@@ -95,28 +100,28 @@ def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
     step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
     staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
     staged.measure("overall-gc")
-    said = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
-    assert said.startswith("The encoder under test only reads")
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The encoder under test only reads")
 
 
 def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Staged) -> None:
-    """What differs is not the model: nobody can be put back."""
+    """What differs is not the model: no model can be put back."""
     step = _measured(tmp_path, store, CANDIDATE, "describer", None)
-    said = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
-    assert said == "The describer is the baseline's own: there is no model to exchange."
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    assert sentence == "The describer is the baseline's own: there is no model to exchange."
 
 
 def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) -> None:
     """Replayed chains have no model that could play on."""
     samples = candidate.run.dataset.samples
     folder = tmp_path / "made" / "image-first"
-    rows = [["filename", "caption"], *([f"{one.id}.png", "a red circle"] for one in samples)]
+    rows = [["filename", "caption"], *([f"{sample.id}.png", "a red circle"] for sample in samples)]
     put_table(folder / "gen-1.csv", rows)
     choices = RoleChoices(model=f"replay:{tmp_path / 'made'}?layout=sdp")
     staged = stage(tmp_path / "suite", GC, store, choices)
     step = _measured(tmp_path, store, BASELINE, "describer", None)
-    said = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
-    assert said.startswith("The chains were made elsewhere")
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The chains were made elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -129,8 +134,8 @@ def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) 
 )
 def test_a_baseline_that_does_not_tell(candidate: Staged, step: str, says: str) -> None:
     """An older or an edited baseline is named as the reason."""
-    found = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
-    assert _silent(found).startswith(says)
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+    assert _silent(attribution).startswith(says)
 
 
 def test_a_sample_of_another_case(candidate: Staged) -> None:
@@ -149,8 +154,8 @@ def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> N
     blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
     staged = stage(tmp_path / "suite", text, store, blank)
     assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
-    said = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ()))
-    assert "sets of other sizes are not compared" in said
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ()))
+    assert "sets of other sizes are not compared" in sentence
 
 
 def test_a_hybrid_that_cannot_be_measured(tmp_path: Path, store: Store) -> None:
@@ -161,6 +166,6 @@ def test_a_hybrid_that_cannot_be_measured(tmp_path: Path, store: Store) -> None:
     step = remember(baseline.run.chain_data.runner("describer").bound)
     staged = stage(tmp_path / "suite", text, store, RoleChoices(model=CANDIDATE))
     ids = [staged.run.dataset.samples[0].id]
-    said = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ids))
-    assert said.startswith("Where the score was lost cannot be said: GC_FID@2 [")
-    assert "needs at least 2 images" in said
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ids))
+    assert sentence.startswith("Where the score was lost cannot be said: GC_FID@2 [")
+    assert "needs at least 2 images" in sentence

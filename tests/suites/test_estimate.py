@@ -1,4 +1,4 @@
-"""The forecast: what a run would ask of its models, found out without asking them."""
+"""The forecast: what a run would ask of its models, computed without calling them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOSSLESS = SUITE.replace(LOSSY, "shapes:")
 STARTS = SUITE.replace('start = "image"', 'start = "both"').replace(LOSSY, "shapes:")
 for spec in ("describer", "generator", "encoder"):
     STARTS = STARTS.replace(f'{spec} = "shapes:"', f'{spec} = "python:{__name__}:unlike"')
-"""Both starts, played by somebody who never gives the same answer to two questions."""
+"""Both starts, played by models that never give the same answer to two inputs."""
 
 METRICS = {
     "similarity": LOSSLESS + "[metrics.gc]\n[metrics.failures]\n",
@@ -74,14 +74,14 @@ def _foreseen(staged: Staged, *names: str, most: int | None = None) -> Forecast:
     return forecast(staged.run, [(staged.cases[n], most) for n in names or staged.cases])
 
 
-def _by_role(found: Forecast) -> dict[str, int]:
-    return {need.bound.role: need.inputs for need in found.needs if need.inputs}
+def _by_role(estimate: Forecast) -> dict[str, int]:
+    return {need.bound.role: need.inputs for need in estimate.needs if need.inputs}
 
 
 def _made(staged: Staged) -> dict[str, int]:
     """Inputs that models were given, by role."""
     runners = staged.run._model_pool.runners.values()
-    return {one.bound.role: one.tally.inputs for one in runners if one.tally.inputs}
+    return {runner.bound.role: runner.tally.inputs for runner in runners if runner.tally.inputs}
 
 
 @pytest.mark.parametrize("text", METRICS.values(), ids=METRICS)
@@ -90,7 +90,7 @@ def test_a_run_makes_what_was_foreseen(tmp_path: Path, store: Store, text: str) 
     first = stage(tmp_path / "first", text, store)
     some, *_ = first.cases
     before = _foreseen(first, some)
-    assert before.found == 0
+    assert before.stored == 0
     assert _made(first) == {}
     assert len(store) == 0
 
@@ -105,7 +105,7 @@ def test_a_run_makes_what_was_foreseen(tmp_path: Path, store: Store, text: str) 
 
     done = _foreseen(stage(tmp_path / "done", text, store))
     assert _by_role(done) == {}
-    assert done.found == done.steps == foreseen.steps
+    assert done.stored == done.steps == foreseen.steps
 
 
 def test_a_chain_that_stopped_takes_nothing_more(tmp_path: Path, store: Store) -> None:
@@ -122,10 +122,10 @@ def test_a_chain_that_stopped_takes_nothing_more(tmp_path: Path, store: Store) -
 def test_a_look_at_a_part_takes_a_part(tmp_path: Path, store: Store) -> None:
     """Over no more than so many samples of each category."""
     staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
-    found = _foreseen(staged, "overall-gc", most=2)
+    foreseen = _foreseen(staged, "overall-gc", most=2)
     staged.run.measure(staged.cases["overall-gc"], 2)
-    assert _made(staged) == _by_role(found)
-    assert found.samples == found.chains < 12
+    assert _made(staged) == _by_role(foreseen)
+    assert foreseen.samples == foreseen.chains < 12
 
 
 def test_equal_steps_are_foreseen_once(tmp_path: Path, store: Store) -> None:
@@ -145,19 +145,19 @@ def test_what_is_found_in_pictures_is_left_open(tmp_path: Path, store: Store) ->
     """Cut-outs are not known before there are boxes; once they are made they are not open."""
     text = TASKS + "[metrics.geneval]\n"
     staged = stage(tmp_path, text, store)
-    assert [need.bound.role for need in _foreseen(staged).needs if need.open] == ["encoder"]
+    assert [need.bound.role for need in _foreseen(staged).needs if need.incomplete] == ["encoder"]
     staged.measure("overall-geneval")
     done = _foreseen(stage(tmp_path, text, store))
     assert _by_role(done) == {}
-    assert not any(need.open for need in done.needs)
+    assert not any(need.incomplete for need in done.needs)
 
 
 def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
-    """By the batch that fitted and the seconds that an input took; unknown where nobody has any."""
+    """By the batch that fitted and the seconds that an input took; unknown where no model has any."""
     staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
     needs = {need.bound.role: need for need in _foreseen(staged).needs}
     assert needs["describer"].seconds is None
     assert needs["describer"].calls == 1
     save_throughput(needs["describer"].bound, Throughput(batch_size=5, seconds=0.5), store)
-    (need,) = [one for one in _foreseen(staged).needs if one.bound.role == "describer"]
+    (need,) = [need for need in _foreseen(staged).needs if need.bound.role == "describer"]
     assert (need.inputs, need.calls, need.seconds) == (24, 5, 12.0)

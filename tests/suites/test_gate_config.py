@@ -49,7 +49,7 @@ SHAPE = CaseKey("toy", "shape", "gc")
 
 FAILURES = CaseKey("toy", "overall", "failures")
 
-NOBODY = Overrides()
+NO_OVERRIDES = Overrides()
 
 
 def _suite(tmp_path: Path, gate: str = "", metric: str = "", cases: str = "") -> Suite:
@@ -59,7 +59,7 @@ def _suite(tmp_path: Path, gate: str = "", metric: str = "", cases: str = "") ->
     return load_suite(path)
 
 
-def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NOBODY) -> Policy:
+def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NO_OVERRIDES) -> Policy:
     return claim_of(suite, key, overrides).policy
 
 
@@ -80,41 +80,41 @@ SOURCES = ("[gate]", "[metrics.gc]", "[cases.'color/gc']", "the marker", "--cep"
 
 
 @pytest.mark.parametrize("setting", LAYERS)
-@pytest.mark.parametrize("said", range(1, 6))
-def test_the_nearest_word_counts(tmp_path: Path, setting: str, said: int) -> None:
+@pytest.mark.parametrize("layers", range(1, 6))
+def test_the_nearest_word_counts(tmp_path: Path, setting: str, layers: int) -> None:
     """The run's before the test's, the case's, the metric's, the suite's; and it is known whose."""
-    given = [f"{setting} = {value!r}" for value in LAYERS[setting][:said]] + [""] * (5 - said)
-    case = f"[cases.'color/gc']\n{given[2]}" if given[2] else ""
-    suite = _suite(tmp_path, given[0], given[1], case)
-    asked = [
+    lines = [f"{setting} = {value!r}" for value in LAYERS[setting][:layers]] + [""] * (5 - layers)
+    case = f"[cases.'color/gc']\n{lines[2]}" if lines[2] else ""
+    suite = _suite(tmp_path, lines[0], lines[1], case)
+    overrides = [
         Overrides(**{setting: value}, sources={setting: source})
-        for value, source in zip(LAYERS[setting][3:said], SOURCES[3:said], strict=True)
+        for value, source in zip(LAYERS[setting][3:layers], SOURCES[3:layers], strict=True)
     ]
-    test, run = (*asked, NOBODY, NOBODY)[:2]
+    test, run = (*overrides, NO_OVERRIDES, NO_OVERRIDES)[:2]
     policy = _policy(suite, overrides=run.over(test))
-    assert getattr(policy, setting) == LAYERS[setting][said - 1]
-    assert policy.origins[setting] == SOURCES[said - 1]
+    assert getattr(policy, setting) == LAYERS[setting][layers - 1]
+    assert policy.origins[setting] == SOURCES[layers - 1]
 
 
-@pytest.mark.parametrize("said", [1, 3, 4, 5])
-def test_the_nearest_alpha_counts(tmp_path: Path, said: int) -> None:
+@pytest.mark.parametrize("layers", [1, 3, 4, 5])
+def test_the_nearest_alpha_counts(tmp_path: Path, layers: int) -> None:
     """A metric has none: its cases share the run's. Only a case's own is not divided."""
-    values = [0.4, None, 0.3, 0.2, 0.1][:said]
-    case = "[cases.'color/gc']\nalpha = 0.3" if said > 2 else ""
-    asked = [
+    values = [0.4, None, 0.3, 0.2, 0.1][:layers]
+    case = "[cases.'color/gc']\nalpha = 0.3" if layers > 2 else ""
+    overrides = [
         Overrides(alpha=value, sources={"alpha": source})
-        for value, source in zip(values[3:], SOURCES[3:said], strict=True)
+        for value, source in zip(values[3:], SOURCES[3:layers], strict=True)
     ]
-    test, run = (*asked, NOBODY, NOBODY)[:2]
+    test, run = (*overrides, NO_OVERRIDES, NO_OVERRIDES)[:2]
     claim = claim_of(_suite(tmp_path, "alpha = 0.4", "", case), COLOR, run.over(test))
-    assert (claim.policy.alpha, claim.own_alpha) == (values[-1], said == 3)
-    assert claim.policy.origins["alpha"] == SOURCES[said - 1]
-    assert claim.shares == (said != 3)
+    assert (claim.policy.alpha, claim.own_alpha) == (values[-1], layers == 3)
+    assert claim.policy.origins["alpha"] == SOURCES[layers - 1]
+    assert claim.shares == (layers != 3)
 
 
 def test_nothing_said_is_the_default(tmp_path: Path) -> None:
-    """The defaults are those of the documentation, and nobody's word."""
-    claim = claim_of(_suite(tmp_path), COLOR, NOBODY)
+    """The defaults are those of the documentation, and have no source."""
+    claim = claim_of(_suite(tmp_path), COLOR, NO_OVERRIDES)
     assert claim == SettingSource(Policy(), 1.0, False)
 
 
@@ -137,7 +137,7 @@ def test_a_word_about_one_case_is_about_that_alone(tmp_path: Path) -> None:
 
 
 def test_the_anchors_tolerance_is_said_on_every_layer(tmp_path: Path) -> None:
-    """And is twice the tolerance where nobody says it, whoever said that."""
+    """And is twice the tolerance where it is not set, wherever that was set."""
     assert _policy(_suite(tmp_path, "anchor_tolerance = 0.07")).since_anchor == 0.07
     suite = _suite(tmp_path, "anchor_tolerance = 0.07", "anchor_tolerance = 0.05")
     assert _policy(suite).since_anchor == 0.05
@@ -154,7 +154,7 @@ def test_overrides_are_laid_over_each_other_setting_by_setting() -> None:
     assert both == Overrides(
         "threshold", 0.0, 0.1, {"gate": "run", "tolerance": "t", "alpha": "run"}
     )
-    assert NOBODY.over(test) == test.over(NOBODY) == test
+    assert NO_OVERRIDES.over(test) == test.over(NO_OVERRIDES) == test
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_the_suite_says_which_cases_can_fail_a_run(
 ) -> None:
     """By metric, by part, by both; all where it says nothing, none where it names none."""
     suite = _suite(tmp_path, primary)
-    found = [_policy(suite, key).primary for key in (COLOR, SHAPE, FAILURES)]
-    assert found == [color, shape, failures]
+    can_fail = [_policy(suite, key).primary for key in (COLOR, SHAPE, FAILURES)]
+    assert can_fail == [color, shape, failures]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_suite_has_a_verdict_of_its_own_where_it_wants_one(tmp_path: Path) -> 
         assert pooled_case(suite, _cases(suite)) is None
 
 
-def _claims(suite: Suite, run: Overrides = NOBODY) -> dict[str, SettingSource]:
+def _claims(suite: Suite, run: Overrides = NO_OVERRIDES) -> dict[str, SettingSource]:
     return {case.id: claim_of(suite, case.key, run) for case in _cases(suite)}
 
 

@@ -25,8 +25,10 @@ DATASETS = st.dictionaries(
     min_size=1,
     max_size=30,
 ).map(
-    lambda found: Dataset(
-        "made", {}, tuple(Sample(name, tuple(own), text="t") for name, own in sorted(found.items()))
+    lambda groups: Dataset(
+        "made",
+        {},
+        tuple(Sample(name, tuple(own), text="t") for name, own in sorted(groups.items())),
     )
 )
 """Data sets whose samples are in one to three categories."""
@@ -40,8 +42,8 @@ def _members(dataset: Dataset) -> dict[str, set[str]]:
 def test_every_category_has_so_many_or_all_it_has(dataset: Dataset, most: int) -> None:
     """Exactly, also where a sample is in several categories; none of them disappears."""
     whole, limited = _members(dataset), _members(dataset.limited(most))
-    assert {c: len(found) for c, found in limited.items()} == {
-        c: min(most, len(found)) for c, found in whole.items()
+    assert {c: len(members) for c, members in limited.items()} == {
+        c: min(most, len(members)) for c, members in whole.items()
     }
     assert all(limited[c] <= whole[c] for c in whole)
 
@@ -50,7 +52,7 @@ def test_every_category_has_so_many_or_all_it_has(dataset: Dataset, most: int) -
 def test_fewer_are_always_among_more(dataset: Dataset, most: int, more: int) -> None:
     """What was computed for a short run is used by a longer one; a limit of a limit is the lower."""
     few, many = dataset.limited(most), dataset.limited(most + more)
-    assert all(found <= _members(many)[c] for c, found in _members(few).items())
+    assert all(members <= _members(many)[c] for c, members in _members(few).items())
     assert _members(dataset.limited(len(dataset.samples))) == _members(dataset)
 
 
@@ -96,7 +98,10 @@ def test_a_sample_of_several_categories_stays_in_those_it_was_chosen_for() -> No
         kept = {sample.id: sample.categories for sample in limited.samples}
         assert all(set(categories) <= set(own[name]) for name, categories in kept.items())
         left += sum(len(kept[name]) < len(own[name]) for name in kept)
-        assert {c: len(found) for c, found in _members(limited).items()} == {"a": most, "b": most}
+        assert {c: len(members) for c, members in _members(limited).items()} == {
+            "a": most,
+            "b": most,
+        }
     assert left > 0
 
 
@@ -120,24 +125,24 @@ def test_a_suite_leaves_out_the_first_samples(tmp_path: Path) -> None:
     first = _members(load_data(load_suite(path), {}, 2))
     path.write_text(text.replace("[chain]", "skip = 2\n[chain]"))
     second = _members(load_data(load_suite(path), {}, 2))
-    assert all(len(found) == 2 for found in second.values())
+    assert all(len(members) == 2 for members in second.values())
     assert not any(first[name] & second[name] for name in first)
-    assert {len(found) for found in _members(load_data(load_suite(path), {})).values()} == {3}
+    assert {len(members) for members in _members(load_data(load_suite(path), {})).values()} == {3}
 
 
 @pytest.mark.parametrize(
-    ("skip", "said"),
+    ("skip", "message"),
     [
         (-1, r"data.skip = -1: at least 0 is expected"),
         (5, r"\[data\] skip = 5 leaves no sample of"),
     ],
 )
-def test_leaving_out_too_many_is_a_mistake(tmp_path: Path, skip: int, said: str) -> None:
+def test_leaving_out_too_many_is_a_mistake(tmp_path: Path, skip: int, message: str) -> None:
     """A category without samples is named, and a number that is none."""
     text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 5")
     path = tmp_path / "suite.toml"
     path.write_text(text.replace("[chain]", f"skip = {skip}\n[chain]"))
-    with pytest.raises(SuiteError, match=said):
+    with pytest.raises(SuiteError, match=message):
         load_data(load_suite(path), {})
 
 

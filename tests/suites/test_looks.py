@@ -33,8 +33,8 @@ def uneven() -> Dataset:
     """Eight scenes of a and three of b, none in both."""
     chosen = load_shapes(samples_per_category=2, seed=3).samples[:11]
     samples = [
-        Sample(one.id, ("a" if i < 8 else "b",), one.image, one.text)
-        for i, one in enumerate(chosen)
+        Sample(sample.id, ("a" if i < 8 else "b",), sample.image, sample.text)
+        for i, sample in enumerate(chosen)
     ]
     return Dataset("uneven", {}, tuple(samples))
 
@@ -94,8 +94,8 @@ def test_a_look_grows_no_chain_beyond_it(tmp_path: Path) -> None:
     for most in (1, 3, None):
         staged.run.measure(case, most)
         runners = staged.run._model_pool.runners.items()
-        (asked,) = (runner.tally.inputs for (role, _), runner in runners if role == "describer")
-        grown.append(asked)
+        (inputs,) = (runner.tally.inputs for (role, _), runner in runners if role == "describer")
+        grown.append(inputs)
     assert grown == sorted(set(grown))
     assert grown[0] == 2 * 2  # two samples, two iterations
 
@@ -134,8 +134,8 @@ def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
 def test_only_metrics_with_a_score_per_sample_can_be_looked_at(tmp_path: Path) -> None:
     """A distance of sets is of all its images."""
     staged = _staged(tmp_path, ALONE + METRICS)
-    found = {name: staged.run.per_sample(case) for name, case in staged.cases.items()}
-    assert {name.rpartition("-")[2]: value for name, value in found.items()} == {
+    per_sample = {name: staged.run.per_sample(case) for name, case in staged.cases.items()}
+    assert {name.rpartition("-")[2]: value for name, value in per_sample.items()} == {
         "gc": True, "sim": True, "fid": False, "failures": True,
     }  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_the_depth_is_the_least_that_makes_the_number(
     staged = stage(folder, SUITE + METRICS, Store(folder / "store"))
     for name in ("a-gc", "overall-gc"):
         case = staged.cases[name]
-        sizes = [len(staged.run.dataset.in_category(one)) for one in case.categories]
+        sizes = [len(staged.run.dataset.in_category(category)) for category in case.categories]
         depth = staged.run.depth(case, samples)
         if depth is None:
             assert sum(min(size, max(sizes) - 1) for size in sizes) < samples

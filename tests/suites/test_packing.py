@@ -1,4 +1,4 @@
-"""Small categories, grown together where small models play: the same batches whoever begins."""
+"""Small categories, grown together where small models play: the same batches whichever process begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_cepbench.models.registry import bind
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.shards import Work
+from pytest_cepbench.suites.shards import ShardQueue
 from tests.suites.world import Staged, stage
 
 SUITE = """\
@@ -69,19 +69,19 @@ def played(
     """The batches of a run that judges cases in this order, and knows of others that it needs."""
     TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
 
-    def place(seat: RoleAssignment) -> BoundRole:
-        return replace(bind(seat.spec, seat.role, roster.context), small=small)
+    def place(assignment: RoleAssignment) -> BoundRole:
+        return replace(bind(assignment.spec, assignment.role, pool.context), small=small)
 
     with Store(folder / "store") as store:
         staged: Staged = stage(folder, SUITE, store)
-        roster = ModelPool(store, place=place)
+        pool = ModelPool(store, place=place)
         old = staged.run
-        run = SuiteRun(old.suite, old.dataset, old.assignments, old.measures, roster)
-        work = Work(store, lambda _: run, "run", folder / "word", packs=True)
+        run = SuiteRun(old.suite, old.dataset, old.assignments, old.measures, pool)
+        queue = ShardQueue(store, lambda _: run, "run", folder / "word", packs=True)
         for name in (*cases, *needed):
-            work.enlist(folder, staged.cases[name], None)
+            queue.add(folder, staged.cases[name], None)
         for name in cases:
-            work.ready(folder, staged.cases[name])
+            queue.compute(folder, staged.cases[name])
             assert run.measure(staged.cases[name]).n in (12, 96)
     return TELLER.batches
 
@@ -97,7 +97,7 @@ def test_small_models_are_asked_for_neighbouring_categories_together(tmp_path: P
     assert sizes(played(tmp_path / "large", ["overall-gc"], small=False)) == [12] * 8
 
 
-def test_batches_do_not_depend_on_who_begins(tmp_path: Path) -> None:
+def test_batches_do_not_depend_on_which_process_begins(tmp_path: Path) -> None:
     """A worker that judges one category first asks for the same batches as one that judges all."""
     together = played(tmp_path / "all", ["overall-gc", "color-gc"])
     single = played(tmp_path / "one", ["crowded-gc", "color-gc", "overall-gc"])

@@ -46,9 +46,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def specs(file: Path, choices: RoleChoices | None = None) -> dict[str, str]:
-    """Who plays, by seat."""
+    """The models by role."""
     assignments, _ = assign_models(load_suite(file), choices or RoleChoices())
-    return {name: seat.spec.text for name, seat in assignments.roles.items()}
+    return {name: assignment.spec.text for name, assignment in assignments.roles.items()}
 
 
 @pytest.mark.parametrize("named", ["suites/near/suite.toml", "elsewhere/../suites/near/suite.toml"])
@@ -87,8 +87,8 @@ def test_a_question_mark_in_the_name_of_a_folder_is_part_of_it(file: Path) -> No
 
 def test_what_is_typed_counts_from_where_it_is_typed(file: Path) -> None:
     """The model that an option gives a preset is the user's, with the suite's parameters."""
-    given = RoleChoices(roles={"generator": "preset:drawing?model=./mine"})
-    assert specs(file, given)["generator"] == "./mine?height=64"
+    choices = RoleChoices(roles={"generator": "preset:drawing?model=./mine"})
+    assert specs(file, choices)["generator"] == "./mine?height=64"
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,17 @@ def test_a_folder_that_is_not_there_is_missed_at_once(
     Path(folder).rename("moved")
     with pytest.raises(SuiteError) as raised:
         specs(file)
-    said = str(raised.value)
-    assert said.startswith(
+    message = str(raised.value)
+    assert message.startswith(
         f"suite 'near': {key} in {str(file)!r} counts from the folder of that file"
     )
-    assert f"{str(Path.cwd() / folder)!r} is not there" in said
-    assert said.endswith(f"or name another with {option}FOLDER_OR_HUB_ID")
-    assert "\n" not in said
+    assert f"{str(Path.cwd() / folder)!r} is not there" in message
+    assert message.endswith(f"or name another with {option}FOLDER_OR_HUB_ID")
+    assert "\n" not in message
 
 
-def test_nobody_is_missed_who_does_not_play(file: Path) -> None:
-    """A seat that the user fills, or that no chain and no metric needs."""
+def test_only_models_that_are_needed_are_missed(file: Path) -> None:
+    """A role whose model the user names, or that no chain and no metric needs."""
     Path("models/generator").rename("moved")
     assert specs(file, RoleChoices(roles={"generator": "shapes:"}))["generator"] == "shapes:"
     Path("models/other").rename("gone")

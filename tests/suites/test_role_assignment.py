@@ -19,7 +19,7 @@ from pytest_cepbench.suites import (
 from tests.datasets.replay.files import put
 
 HEAD = """\
-name = "cast"
+name = "roles"
 version = 1
 [data]
 loader = "shapes"
@@ -59,7 +59,7 @@ GC = "[metrics.gc]\n"
 GENEVAL = '[metrics.geneval]\ncolor_encoder = "cross"\n'
 
 
-def _cast(tmp_path: Path, text: str, **choices: Any) -> Assignments:
+def _assign(tmp_path: Path, text: str, **choices: Any) -> Assignments:
     path = tmp_path / "suite.toml"
     path.write_text(HEAD + text)
     assignments, _ = assign_models(load_suite(path), RoleChoices(**choices))
@@ -67,12 +67,12 @@ def _cast(tmp_path: Path, text: str, **choices: Any) -> Assignments:
 
 
 def _specs(assignments: Assignments) -> Mapping[str, str]:
-    return {name: seat.spec.text for name, seat in assignments.roles.items()}
+    return {name: assignment.spec.text for name, assignment in assignments.roles.items()}
 
 
 def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
-    """Only the seats that chains and metrics need; the describer is gated."""
-    assignments = _cast(tmp_path, ROLES + GC)
+    """Only the roles that chains and metrics need; the describer is gated."""
+    assignments = _assign(tmp_path, ROLES + GC)
     assert _specs(assignments) == {
         "describer": "shapes:?miss=0.1", "generator": "shapes:?move=0.1", "encoder": "shapes:",
     }  # fmt: skip
@@ -80,65 +80,65 @@ def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_the_model_goes_before_an_option_and_an_option_before_the_suite(tmp_path: Path) -> None:
-    """Seat by seat, and each seat knows who filled it."""
-    assignments = _cast(
+    """Role by role, and each assignment says what named its model."""
+    assignments = _assign(
         tmp_path, ROLES + GC, model="shapes:?miss=0.9", roles={"generator": "shapes:?move=0.9"}
     )
     assert _specs(assignments) == {
         "describer": "shapes:?miss=0.9", "generator": "shapes:?move=0.9", "encoder": "shapes:",
     }  # fmt: skip
-    sources = [seat.source for seat in assignments.roles.values()]
-    assert sources == ["--model", "--generator", "suite cast"]
+    sources = [assignment.source for assignment in assignments.roles.values()]
+    assert sources == ["--model", "--generator", "suite roles"]
     assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.9")
 
 
 def test_a_model_that_plays_several_roles_takes_the_first_that_is_free(tmp_path: Path) -> None:
     """The describer, unless one is named; `--cep-role` says otherwise."""
     free = {"describer": "shapes:"}
-    assert _cast(tmp_path, ROLES + GC, model="shapes:", roles=free).under_test == "generator"
-    assert _cast(tmp_path, ROLES + GC, model="shapes:", role="encoder").under_test == "encoder"
+    assert _assign(tmp_path, ROLES + GC, model="shapes:", roles=free).under_test == "generator"
+    assert _assign(tmp_path, ROLES + GC, model="shapes:", role="encoder").under_test == "encoder"
 
 
 @pytest.mark.parametrize(
     ("text", "missing", "message"),
     [
-        (ROLES + GC, "describer", "'cast' needs a describer: give one with --describer="),
-        (ROLES + GC, "generator", "'cast' needs a generator: give one with --generator="),
-        (ROLES + GC, "encoder", "'cast' needs an encoder: give one with --encoder="),
-        (ROLES + GENEVAL, "detector", "'cast' needs a detector: give one with --detector="),
+        (ROLES + GC, "describer", "'roles' needs a describer: give one with --describer="),
+        (ROLES + GC, "generator", "'roles' needs a generator: give one with --generator="),
+        (ROLES + GC, "encoder", "'roles' needs an encoder: give one with --encoder="),
+        (ROLES + GENEVAL, "detector", "'roles' needs a detector: give one with --detector="),
     ],
 )
-def test_a_seat_that_nobody_takes_is_named(
+def test_a_role_without_a_model_is_named(
     tmp_path: Path, text: str, missing: str, message: str
 ) -> None:
     """With the option that fills it."""
-    open_seat = "\n".join(line for line in text.split("\n") if not line.startswith(missing))
+    incomplete = "\n".join(line for line in text.split("\n") if not line.startswith(missing))
     with pytest.raises(SpecError, match=message):
-        _cast(tmp_path, open_seat)
+        _assign(tmp_path, incomplete)
     roles = {missing: "shapes:"}
     if missing != "detector":
-        assert _specs(_cast(tmp_path, open_seat, roles=roles))[missing] == "shapes:"
+        assert _specs(_assign(tmp_path, incomplete, roles=roles))[missing] == "shapes:"
 
 
-def test_a_further_encoder_that_nobody_names_is_named(tmp_path: Path) -> None:
+def test_a_further_encoder_without_a_model_is_named(tmp_path: Path) -> None:
     """With both ways to name it."""
     with pytest.raises(
         SpecError,
         match=r"needs the encoder 'cross': give one with --encoder cross=FOLDER_OR_HUB_ID, or name "
         r"it under \[encoders\]",
     ):
-        _cast(tmp_path, ROLES + GENEVAL)
+        _assign(tmp_path, ROLES + GENEVAL)
 
 
 def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path: Path) -> None:
-    """`--encoder NAME=SPEC` goes before the file; the unnamed one keeps its own seat."""
-    own = _cast(tmp_path, ROLES + ENCODERS)
+    """`--encoder NAME=SPEC` goes before the file; the unnamed one keeps its own model."""
+    own = _assign(tmp_path, ROLES + ENCODERS)
     assert _specs(own)["cross"] == "python:tests.plugin.user_models:encoder"
     assert own.roles["cross"].role == "encoder"
-    given = _cast(tmp_path, ROLES + ENCODERS, encoders={"cross": "shapes:"})
-    assert _specs(given)["cross"] == "shapes:"
-    assert given.roles["cross"].source == "--encoder cross"
-    both = _cast(
+    assignments = _assign(tmp_path, ROLES + ENCODERS, encoders={"cross": "shapes:"})
+    assert _specs(assignments)["cross"] == "shapes:"
+    assert assignments.roles["cross"].source == "--encoder cross"
+    both = _assign(
         tmp_path,
         ROLES + ENCODERS,
         encoders={"cross": "shapes:"},
@@ -148,9 +148,9 @@ def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path
     assert _specs(both)["cross"] == "shapes:"
 
 
-def test_an_encoder_that_no_metric_names_has_no_seat(tmp_path: Path) -> None:
-    """Whatever the file or the command line offer: nobody is loaded in vain."""
-    assignments = _cast(tmp_path, ROLES + GC + "[encoders]\nspare = 'shapes:'\n",
+def test_an_encoder_that_no_metric_names_is_not_assigned(tmp_path: Path) -> None:
+    """Whatever the file or the command line offer: no model is loaded in vain."""
+    assignments = _assign(tmp_path, ROLES + GC + "[encoders]\nspare = 'shapes:'\n",
                    encoders={"another": "shapes:"})  # fmt: skip
     assert set(assignments.roles) == {"describer", "generator", "encoder"}
 
@@ -172,12 +172,12 @@ def test_a_preset_stands_for_a_model_with_its_parameters(
     tmp_path: Path, spec: str, expected: str
 ) -> None:
     """As the model under test, by option, and in the suite's own roles."""
-    assignments = _cast(tmp_path, ROLES + GC + PRESETS, model=spec)
+    assignments = _assign(tmp_path, ROLES + GC + PRESETS, model=spec)
     assert (assignments.under_test, assignments.subject) == ("generator", expected)
-    assignments = _cast(tmp_path, ROLES + GC + PRESETS, roles={"generator": spec})
+    assignments = _assign(tmp_path, ROLES + GC + PRESETS, roles={"generator": spec})
     assert _specs(assignments)["generator"] == expected
     assert assignments.roles["generator"].source == f"--generator {spec}"
-    assignments = _cast(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
+    assignments = _assign(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
     assert _specs(assignments)["generator"] == expected
 
 
@@ -190,7 +190,7 @@ def test_a_preset_may_be_a_folder_with_odd_parameters(tmp_path: Path) -> None:
 model = "models/sd 3"
 parameters = { steps = 28, scale = 3.5, fast = true, note = "a&b=c" }
 """
-    assignments = _cast(tmp_path, ROLES + GC + presets, roles={"generator": "preset:own"})
+    assignments = _assign(tmp_path, ROLES + GC + presets, roles={"generator": "preset:own"})
     spec = parse_spec(_specs(assignments)["generator"])
     assert spec.target == "models/sd 3"
     assert spec.params == {"steps": "28", "scale": "3.5", "fast": "true", "note": "a&b=c"}
@@ -199,24 +199,24 @@ parameters = { steps = 28, scale = 3.5, fast = true, note = "a&b=c" }
 def test_an_unknown_preset_is_named_with_those_that_exist(tmp_path: Path) -> None:
     """By suite; a suite without presets says so. Other suites may have it: this one is skipped."""
     with pytest.raises(
-        SuiteNotApplicableError, match=r"'cast': unknown preset 'losy'. Did you mean 'lossy'\?"
+        SuiteNotApplicableError, match=r"'roles': unknown preset 'losy'. Did you mean 'lossy'\?"
     ):
-        _cast(tmp_path, ROLES + GC + PRESETS, model="preset:losy")
+        _assign(tmp_path, ROLES + GC + PRESETS, model="preset:losy")
     with pytest.raises(SuiteNotApplicableError, match=r"unknown preset 'lossy'. Known: \(none\)"):
-        _cast(tmp_path, ROLES + GC, model="preset:lossy")
+        _assign(tmp_path, ROLES + GC, model="preset:lossy")
 
 
 def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> None:
     """Said before anybody is missed: such a suite is skipped, whatever else it needs."""
     for text in (ROLES + GC, GC):
         with pytest.raises(SuiteNotApplicableError, match="the detector under test has no role in"):
-            _cast(tmp_path, text, model="shapes:", role="detector")
+            _assign(tmp_path, text, model="shapes:", role="detector")
     drawn = HEAD.replace('"both"\ngenerations = 4', '"text"\ngenerations = 1')
     path = tmp_path / "drawn.toml"
     path.write_text(drawn + ROLES + '[metrics.geneval]\ncolors = "detector"\n')
     with pytest.raises(
         SuiteNotApplicableError,
-        match="the describer under test has no role in suite 'cast': name with --model what is",
+        match="the describer under test has no role in suite 'roles': name with --model what is",
     ):
         assign_models(load_suite(path), RoleChoices())
     assignments, _ = assign_models(load_suite(path), RoleChoices("shapes:", role="generator"))
@@ -226,21 +226,21 @@ def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> No
 def test_a_detector_under_test(tmp_path: Path) -> None:
     """It is gated where pictures are judged."""
     text = ROLES + '[metrics.geneval]\ncolors = "detector"\n'
-    assignments = _cast(tmp_path, text, model="shapes:", role="detector")
+    assignments = _assign(tmp_path, text, model="shapes:", role="detector")
     assert (assignments.under_test, assignments.subject) == ("detector", "shapes:")
     assert list(assignments.roles) == ["describer", "generator", "detector"]
 
 
 def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:
-    """Nobody grows anything; encoders and detectors are cast as ever, missing ones named."""
+    """No model grows chains; encoders and detectors are assigned as ever, missing ones named."""
     spec = f"replay:{put(tmp_path / 'made', 'image-first/gen-2/a.png')}"
-    assignments = _cast(tmp_path, ROLES + GC, model=spec)
+    assignments = _assign(tmp_path, ROLES + GC, model=spec)
     assert list(assignments.roles) == ["encoder"]
     assert (assignments.under_test, assignments.subject) == ("replay", spec)
     assert assignments.replay is not None
     assert assignments.replay.name == "sdp"
     with pytest.raises(SpecError, match="needs an encoder"):
-        _cast(tmp_path, GC, model=spec)
+        _assign(tmp_path, GC, model=spec)
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:
 def test_chains_made_elsewhere_are_no_role(
     tmp_path: Path, choices: dict[str, Any], message: str
 ) -> None:
-    """They come with `--model`, and with nobody beside them who would have to make some."""
+    """They come with `--model`, and with no model beside them that would have to make some."""
     with pytest.raises(SpecError, match=message):
-        _cast(tmp_path, ROLES + ENCODERS, **({"model": "replay:made"} | choices))
+        _assign(tmp_path, ROLES + ENCODERS, **({"model": "replay:made"} | choices))
 
 
 def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
@@ -275,24 +275,24 @@ def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
 
 
 def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
-    """Where none was given to somebody else; said of a model, or seen at one object with both methods."""
+    """Where none was given to another model; told by the option, or seen at one object with both methods."""
     unified = "python:tests.plugin.user_models:unified"
-    assignments = _cast(tmp_path, ROLES + GC, model=unified)
+    assignments = _assign(tmp_path, ROLES + GC, model=unified)
     assert (assignments.under_test, assignments.gated) == (
         "describer+generator",
         ("describer", "generator"),
     )
     assert _specs(assignments) == {"describer": unified, "generator": unified, "encoder": "shapes:"}
-    said = _cast(tmp_path, ROLES + GC, model="shapes:", role="unified")
-    assert said.gated == assignments.gated
-    beside = _cast(tmp_path, ROLES + GC, model=unified, roles={"generator": "shapes:"})
+    result = _assign(tmp_path, ROLES + GC, model="shapes:", role="unified")
+    assert result.gated == assignments.gated
+    beside = _assign(tmp_path, ROLES + GC, model=unified, roles={"generator": "shapes:"})
     assert beside.gated == ("describer",)
-    alone = _cast(tmp_path, ROLES + GC, model=unified, role="generator")
+    alone = _assign(tmp_path, ROLES + GC, model=unified, role="generator")
     assert (alone.gated, _specs(alone)["describer"]) == (("generator",), "shapes:?miss=0.1")
     with pytest.raises(
         SpecError, match="said to be unified, and --describer, --generator is given"
     ):
-        _cast(
+        _assign(
             tmp_path,
             ROLES + GC,
             model="shapes:",
@@ -301,7 +301,7 @@ def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
         )
 
 
-def test_a_seat_by_name_needs_somebody_named() -> None:
+def test_a_role_by_name_needs_a_model() -> None:
     """Fixtures outside a suite take what the command line names, and say what is missing."""
     choices = RoleChoices(roles={"detector": "shapes:"})
     assert assigned_role(choices, "detector").spec.text == "shapes:"

@@ -1,4 +1,4 @@
-"""Who grows what: processes that share a store and a run, each with its own view of the work."""
+"""Which process grows which shard: processes that share a store and a run, each with its own queue."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.shards import Work
+from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.shards import ShardQueue
 from tests.suites.world import SUITE, Staged, stage
 
 METRICS = "[metrics.gc]\n[metrics.failures]\nparts = 'overall'\n"
@@ -65,32 +67,34 @@ def forgetful() -> None:
 
 
 @contextmanager
-def at_work(folder: Path, *, processes: int = 1, **options: Any) -> Iterator[tuple[Work, Staged]]:
-    """One process of a run: its store, its suite with all cases enlisted, its view of the work."""
+def at_work(
+    folder: Path, *, processes: int = 1, **options: Any
+) -> Iterator[tuple[ShardQueue, Staged]]:
+    """One process of a run: its store, its suite with all cases queued, its queue."""
     with Store(folder / "store") as store:
         staged = stage(folder / f"suite-{threading.get_ident()}", MODELS + METRICS, store)
-        work = Work(
+        queue = ShardQueue(
             store, lambda _: staged.run, "run", folder / "word", processes=processes, **options
         )
         for case in staged.cases.values():
-            work.enlist(folder, case, None)
-        yield work, staged
+            queue.add(folder, case, None)
+        yield queue, staged
 
 
-def judged(work: Work, staged: Staged, folder: Path, case: str) -> float:
+def judged(queue: ShardQueue, staged: Staged, folder: Path, case: str) -> float:
     """The value of a case, after everything was made ready for it."""
-    work.ready(folder, staged.cases[case])
+    queue.compute(folder, staged.cases[case])
     return staged.measure(case).value
 
 
 def test_everything_is_made_before_a_case_is_measured(tmp_path: Path) -> None:
     """What is measured asks no model any more; another case of the same chains needs nothing."""
-    with at_work(tmp_path) as (work, staged):
-        value = judged(work, staged, tmp_path, "overall-gc")
-        asked = TELLER.seen.total()
-        assert judged(work, staged, tmp_path, "a-gc") <= 1
-        judged(work, staged, tmp_path, "overall-failures")
-        assert TELLER.seen.total() == asked
+    with at_work(tmp_path) as (queue, staged):
+        value = judged(queue, staged, tmp_path, "overall-gc")
+        described = TELLER.seen.total()
+        assert judged(queue, staged, tmp_path, "a-gc") <= 1
+        judged(queue, staged, tmp_path, "overall-failures")
+        assert TELLER.seen.total() == described
     assert 0 < value < 1
 
 
@@ -99,8 +103,8 @@ def test_two_processes_compute_nothing_twice(tmp_path: Path) -> None:
     values: list[dict[str, float]] = []
 
     def run() -> None:
-        with at_work(tmp_path, processes=2) as (work, staged):
-            values.append({name: judged(work, staged, tmp_path, name) for name in staged.cases})
+        with at_work(tmp_path, processes=2) as (queue, staged):
+            values.append({name: judged(queue, staged, tmp_path, name) for name in staged.cases})
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -112,29 +116,29 @@ def test_two_processes_compute_nothing_twice(tmp_path: Path) -> None:
     assert set(TELLER.seen.values()) == {1}
 
 
-def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
-    """While somebody has what a case needs, the rest of the run is grown here."""
-    with at_work(tmp_path, processes=2) as (work, staged):
+def test_a_process_that_waits_for_a_shard_takes_another(tmp_path: Path) -> None:
+    """While another process has what a case needs, the rest of the run is grown here."""
+    with at_work(tmp_path, processes=2) as (queue, staged):
         (first, *_), *_ = [
             list(staged.run.chain_data.shards(staged.run.looked_at(staged.cases[name])).items())
             for name in ("a-gc", "b-gc")
         ]
-        lock = work.store.locks.acquire(staged.run.lock_name(first[0]), "run")
+        lock = queue.store.locks.acquire(staged.run.lock_name(first[0]), "run")
         assert lock is not None
         elsewhere = {s.id for s in staged.run.looked_at(staged.cases["overall-gc"])} - {
             s.id for s in first[1]
         }
         done = threading.Thread(
-            target=work.ready, args=(tmp_path, staged.cases["a-gc"]), daemon=True
+            target=queue.compute, args=(tmp_path, staged.cases["a-gc"]), daemon=True
         )
         done.start()
         deadline = threading.Event()
         for _ in range(200):
-            if TELLER.seen.total() >= len(elsewhere) and work.progress.waiting:
+            if TELLER.seen.total() >= len(elsewhere) and queue.progress.waiting:
                 break
             deadline.wait(0.05)
         assert done.is_alive()
-        assert work.progress.waiting
+        assert queue.progress.waiting
         assert TELLER.seen.total() >= len(elsewhere)
         with lock:
             pass
@@ -142,27 +146,27 @@ def test_who_waits_for_a_shard_takes_on_another(tmp_path: Path) -> None:
         assert not done.is_alive()
 
 
-def test_a_process_without_cases_helps_until_nothing_is_left(tmp_path: Path) -> None:
-    """Whoever judges afterwards finds everything in the store."""
-    with at_work(tmp_path, processes=2) as (work, _):
-        work.help()
-    asked = TELLER.seen.total()
-    assert asked
-    with at_work(tmp_path, processes=2) as (work, staged):
+def test_a_process_without_cases_computes_until_nothing_is_left(tmp_path: Path) -> None:
+    """A process that judges afterwards finds everything in the store."""
+    with at_work(tmp_path, processes=2) as (queue, _):
+        queue.compute_others()
+    described = TELLER.seen.total()
+    assert described
+    with at_work(tmp_path, processes=2) as (queue, staged):
         for name in staged.cases:
-            judged(work, staged, tmp_path, name)
-    assert TELLER.seen.total() == asked
+            judged(queue, staged, tmp_path, name)
+    assert TELLER.seen.total() == described
 
 
 def test_a_stopped_run_is_not_helped(tmp_path: Path) -> None:
-    """After a first failure under -x nobody goes on growing chains for hours."""
-    with at_work(tmp_path, processes=2, stopped=lambda: True) as (work, _):
-        work.help()
+    """After a first failure under -x no process goes on growing chains for hours."""
+    with at_work(tmp_path, processes=2, stopped=lambda: True) as (queue, _):
+        queue.compute_others()
     assert not TELLER.seen
 
 
 def test_out_of_memory_is_tried_once_more_alone(tmp_path: Path) -> None:
-    """All models are let go of before; that it happened is told."""
+    """All models leave their devices before; a remark says that it happened."""
     left: list[str] = []
 
     def short_of_memory(_: Sequence[Image.Image]) -> None:
@@ -170,11 +174,11 @@ def test_out_of_memory_is_tried_once_more_alone(tmp_path: Path) -> None:
             raise MemoryError
 
     TELLER.before = short_of_memory
-    with at_work(tmp_path, let_go=lambda: left.append("all")) as (work, staged):
-        assert judged(work, staged, tmp_path, "overall-gc") > 0
+    with at_work(tmp_path, release_models=lambda: left.append("all")) as (queue, staged):
+        assert judged(queue, staged, tmp_path, "overall-gc") > 0
         assert left == ["all"]
-        (remark,) = work.told()
-        assert not work.told()
+        (remark,) = queue.take_remarks()
+        assert not queue.take_remarks()
     assert remark.startswith(
         "infrastructure: python:tests.suites.test_shards:teller runs out of mem"
     )
@@ -188,12 +192,12 @@ def test_out_of_memory_alone_is_the_error(tmp_path: Path) -> None:
 
     TELLER.before = short_of_memory
     with (
-        at_work(tmp_path) as (work, staged),
+        at_work(tmp_path) as (queue, staged),
         pytest.raises(
             DeviceMemoryError, match=r"infrastructure, tried once more alone: .* runs out"
         ),
     ):
-        work.ready(tmp_path, staged.cases["overall-gc"])
+        queue.compute(tmp_path, staged.cases["overall-gc"])
 
 
 def test_a_shard_that_kills_twice_is_left_alone(tmp_path: Path) -> None:
@@ -202,23 +206,59 @@ def test_a_shard_that_kills_twice_is_left_alone(tmp_path: Path) -> None:
         child = os.fork()
         if child == 0:
             TELLER.before = lambda _: os._exit(7)
-            with at_work(tmp_path, processes=2) as (work, staged):
-                work.ready(tmp_path, staged.cases["overall-gc"])
+            with at_work(tmp_path, processes=2) as (queue, staged):
+                queue.compute(tmp_path, staged.cases["overall-gc"])
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     for _ in range(2):
         with (
-            at_work(tmp_path, processes=2) as (work, staged),
+            at_work(tmp_path, processes=2) as (queue, staged),
             pytest.raises(MeasurementError, match="infrastructure: 2 processes of this run died"),
         ):
-            work.ready(tmp_path, staged.cases["overall-gc"])
+            queue.compute(tmp_path, staged.cases["overall-gc"])
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["all", "swap"])
+def test_an_error_is_left_to_the_case_that_needs_the_shard(tmp_path: Path, *, swap: bool) -> None:
+    """A process that computes for other cases ends all the same, and tries such a shard once."""
+
+    def short_of_memory(_: Sequence[Image.Image]) -> None:
+        raise MemoryError
+
+    TELLER.before = short_of_memory
+    with at_work(tmp_path, processes=2, swap=swap) as (queue, staged):
+        queue.compute_others()
+        with pytest.raises(DeviceMemoryError, match="runs out of memory"):
+            queue.compute(tmp_path, staged.cases["overall-gc"])
+
+
+def test_what_is_done_is_read_once_until_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that failed in passing is tried again only where its shard is not taken for done."""
+    reads: list[str] = []
+    with at_work(tmp_path) as (queue, staged):
+        read = staged.run.read
+
+        def counted(case: Case, samples: Sequence[Sample]) -> None:
+            reads.append(case.id)
+            read(case, samples)
+
+        monkeypatch.setattr(staged.run, "read", counted)
+        for _ in range(2):
+            queue.compute(tmp_path, staged.cases["overall-gc"])
+        first = len(reads)
+        queue.forget()
+        queue.compute(tmp_path, staged.cases["overall-gc"])
+    assert first > 0
+    assert len(reads) == 2 * first
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["all", "swap"])
 def test_taking_turns_changes_no_number(tmp_path: Path, *, swap: bool) -> None:
-    """Only the order in which models work."""
-    with at_work(tmp_path, swap=swap) as (work, staged):
-        values = {name: judged(work, staged, tmp_path, name) for name in staged.cases}
+    """Only the order in which models queue."""
+    with at_work(tmp_path, swap=swap) as (queue, staged):
+        values = {name: judged(queue, staged, tmp_path, name) for name in staged.cases}
     with at_work(tmp_path / "plain") as (_, staged):
         assert values == {name: staged.measure(name).value for name in staged.cases}
 
@@ -226,17 +266,17 @@ def test_taking_turns_changes_no_number(tmp_path: Path, *, swap: bool) -> None:
 def test_progress_reaches_its_end(tmp_path: Path) -> None:
     """Samples and steps of a case count up to what was announced."""
     seen: list[tuple[int, int]] = []
-    with at_work(tmp_path) as (work, staged):
-        progress = work.progress
+    with at_work(tmp_path) as (queue, staged):
+        progress = queue.progress
         progress.end = lambda: seen.append((progress.samples, progress.of_samples))  # type: ignore[method-assign] # looked at before it is cleared
-        work.ready(tmp_path, staged.cases["overall-gc"])
+        queue.compute(tmp_path, staged.cases["overall-gc"])
     assert seen == [(12, 12)]
 
 
 def test_a_process_that_does_not_get_on_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped in the middle of its shards: they are computed without it, and that is told."""
+    """Stopped in the middle of its shards: they are computed without it, and a remark says so."""
     monkeypatch.setattr("pytest_cepbench.suites.shards.PATIENCE", 0.5)
     reading, writing = os.pipe()
     child = os.fork()
@@ -247,14 +287,14 @@ def test_a_process_that_does_not_get_on_is_not_waited_for(
             os.kill(os.getpid(), signal.SIGSTOP)
 
         TELLER.before = stop
-        with at_work(tmp_path, processes=2) as (work, staged):
-            work.ready(tmp_path, staged.cases["overall-gc"])
+        with at_work(tmp_path, processes=2) as (queue, staged):
+            queue.compute(tmp_path, staged.cases["overall-gc"])
         os._exit(0)
     os.read(reading, 1)
     try:
-        with at_work(tmp_path, processes=2) as (work, staged):
-            assert judged(work, staged, tmp_path, "overall-gc") > 0
-            assert "another process has had" in work.told()[0]
+        with at_work(tmp_path, processes=2) as (queue, staged):
+            assert judged(queue, staged, tmp_path, "overall-gc") > 0
+            assert "another process has had" in queue.take_remarks()[0]
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

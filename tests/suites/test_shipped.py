@@ -113,9 +113,9 @@ def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
     suite = load_suite(SUITES / "shapes" / f"{name}.toml")
     assignments, _ = assign_models(suite, RoleChoices())
     assert assignments.under_test == "describer"
-    for seat in assignments.roles.values():
-        folder = seat.spec.target
-        assert seat.role == "detector" or Path(folder).parent.name == "checkpoints"
+    for assignment in assignments.roles.values():
+        folder = assignment.spec.target
+        assert assignment.role == "detector" or Path(folder).parent.name == "checkpoints"
 
 
 PARTS = {

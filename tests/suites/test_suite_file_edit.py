@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites import load_suite
-from pytest_cepbench.suites.suite_file_edit import SuiteNumber, amended, amended_text
+from pytest_cepbench.suites.definition import SuiteNumber, amended, amended_text
 from tests.plugin.project import SHAPES
 from tests.studies.toy import write_suite
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_changed_alone_is_refused(tmp_path: Path, text: str) -> N
 
 
 def test_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
-    """Nothing is written over what somebody else wrote."""
+    """Nothing is written over a change that another program made."""
     suite = load_suite(write_suite(tmp_path, SHAPES))
     write_suite(tmp_path, SHAPES.replace("version = 1", "version = 2"))
     with pytest.raises(SuiteError, match="by hand"):

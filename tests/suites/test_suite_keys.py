@@ -37,11 +37,11 @@ def test_a_typo_in_a_suite_file(tmp_path: Path, old: str, new: str, meant: str) 
         load_suite(path)
 
 
-@pytest.mark.parametrize(("given", "meant"), [("shape:", "shapes"), ("openia:m", "openai")])
-def test_a_typo_in_a_scheme(given: str, meant: str) -> None:
+@pytest.mark.parametrize(("written", "meant"), [("shape:", "shapes"), ("openia:m", "openai")])
+def test_a_typo_in_a_scheme(written: str, meant: str) -> None:
     """Not a folder of that name, and not a hub id that would be asked for."""
     with pytest.raises(SpecError, match=f"unknown scheme .* Did you mean '{meant}'"):
-        parse_spec(given)
+        parse_spec(written)
 
 
 def test_what_is_like_no_scheme_is_a_folder_or_hub_id() -> None:

@@ -26,7 +26,7 @@ def test_the_whole_is_the_unweighted_mean_of_categories(project: Project) -> Non
     """Groups and the whole do not depend on how many samples a category has."""
     project.suite(PHOTOS + "[groups]\nboth = ['many', 'one']\n")
     project.photos({f"many/{i}.png": RED for i in range(4)} | {"one/x.png": (250, 240, 10)})
-    project.run("--generator=python:user_models:generator?behaviour=pale")
+    project.run_here("--generator=python:user_models:generator?behaviour=pale")
     value = {c["part"]: c["value"] for c in project.report()["cases"] if c["metric"] == "gc"}
     assert value["many"] != pytest.approx(value["one"], abs=1e-3)
     mean = (value["many"] + value["one"]) / 2
@@ -40,7 +40,7 @@ def test_text_first_on_the_embedded_world(project: Project) -> None:
     case = project.report()["cases"][0]
     assert case["value"] == pytest.approx(1.0, abs=1e-6)
     assert case["identity"]["chain"].startswith("text-first")
-    worse = project.run("-k", "crowded", "--model=shapes:?miss=0.5")
+    worse = project.run_here("-k", "crowded", "--model=shapes:?miss=0.5")
     assert worse.ret == pytest.ExitCode.TESTS_FAILED
     assert project.verdicts() == {"crowded-gc": "regressed"}
 

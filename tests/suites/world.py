@@ -67,7 +67,7 @@ class Staged:
 def stage(
     folder: Path, text: str, store: Store, choices: RoleChoices | None = None, **data: Any
 ) -> Staged:
-    """Read a suite's text and cast it; data: as for `load_data`."""
+    """Read a suite's text and assign its models; data: as for `load_data`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "suite.toml"
     path.write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@
 Pure functions of arrays, without files, models or pytest.
 """
 
-from pytest_cepbench.gate.statistics.bounds import Bounds, Method, mean_bounds
+from pytest_cepbench.gate.statistics.bounds import Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
 from pytest_cepbench.gate.statistics.power import samples_needed, smallest_visible
@@ -11,7 +11,6 @@ from pytest_cepbench.gate.statistics.power import samples_needed, smallest_visib
 __all__ = [
     "Bounds",
     "Differences",
-    "Method",
     "alpha_shares",
     "holm",
     "look_shares",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor, fsum, isfinite, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +17,9 @@ Labels = npt.NDArray[np.integer[Any]]
 _NO_CLUSTERS: Mapping[str, str] = {}
 
 
-class _Louder(NamedTuple):
-    """Most that a stratum's variance may exceed what it showed, found by simulation.
-
-    1 + degrees / by, and no more than most. Few degrees ask for less: their own t is wide already.
-    """
-
-    by: float
-    most: float
-
-
-_LOUDER = _Louder(6.0, 3.0)
+_LOUDER_BY, _LOUDEST = 6.0, 3.0
+"""How much more a stratum may vary than it showed, found by simulation: 1 + degrees / 6, and no
+more than 3 times. Few degrees ask for less: their own t is wide already."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +158,7 @@ class Differences:
         """Degrees of freedom by Satterthwaite over strata, rounded down, at least 1.
 
         The least of several: from the variances that were found; from these where any one stratum
-        varies up to three times as much as it showed (`_LOUDER`); and from those of equal spread
+        varies up to three times as much as it showed (`_LOUDEST`); and from those of equal spread
         in all strata. A category of two clusters finds a tiny variance now and then and would pass
         for known, and one that outweighs all others hides it in the runs that err: bounds of small
         errors then missed up to 20 times too often.
@@ -177,14 +169,14 @@ class Differences:
         weights = self.weights()
         if len(self._layout.clusters_in) == 1 and weights.min() == weights.max():
             return max(self.units - 1, 1)
-        stratum, spread = self.strata, _expected_spread(self.strata, weights)
+        stratum = self.strata
+        free, expected = _expected_spread(stratum, weights)
         variances = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
-        louder = 1 + np.minimum(spread.free / _LOUDER.by, _LOUDER.most - 1)
+        louder = 1 + np.minimum(free / _LOUDER_BY, _LOUDEST - 1)
         whole = float(variances.sum()) + np.append((louder - 1) * variances, 0.0)
-        parts = variances**2 / spread.free
+        parts = variances**2 / free
         noise = float(parts.sum()) + np.append((louder**2 - 1) * parts, 0.0)
-        expected = spread.expected
-        most = float(expected.sum()) ** 2 / float((expected**2 / spread.free).sum())
+        most = float(expected.sum()) ** 2 / float((expected**2 / free).sum())
         if noise.any():
             most = min(most, float((whole**2 / noise).min()))
         # The quotient can fall short of a whole number by rounding alone.
@@ -287,22 +279,12 @@ def _numbered(labels: Labels) -> tuple[Labels, int]:
     return numbers, len(names)
 
 
-@dataclass(frozen=True, eq=False)
-class _Spread:
+def _expected_spread(stratum: Labels, weights: Array) -> tuple[Array, Array]:
     """Jackknife variance of strata whose cluster means scatter alike, at any size.
 
-    free: (S,) degrees of freedom of each stratum's variance, at least 1.
-    expected: (S,) the variance that it is expected to add to that of the mean, in an arbitrary
-    unit.
-    """
-
-    free: Array
-    expected: Array
-
-
-def _expected_spread(stratum: Labels, weights: Array) -> _Spread:
-    """Spread expected from the weight of each cluster, (K,) above 0.
-
+    weights: (K,) of each cluster, above 0.
+    Returns, (S,) each, the degrees of freedom of a stratum's variance, at least 1, and the variance
+    that it is expected to add to that of the mean, in an arbitrary unit.
     In a stratum with shares w_k of its weight the jackknife variance is the quadratic form
     sum b_k (m_k - m)^2 of independent means m_k of equal variance, with b_k = (w_k / (1 - w_k))^2
     and m their weighted mean, which has the covariance G_jk = [j = k] - w_j - w_k + sum w^2.
@@ -326,4 +308,4 @@ def _expected_spread(stratum: Labels, weights: Array) -> _Spread:
     alone = sizes == 1
     free = np.maximum(np.where(alone, 1.0, mean**2 / np.where(alone, 1.0, variance)), 1.0)
     expected = whole**2 * np.where(alone, 1.0, mean * (sizes - 1) / sizes)
-    return _Spread(np.asarray(free, np.float64), np.asarray(expected, np.float64))
+    return np.asarray(free, np.float64), np.asarray(expected, np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, isfinite, sqrt
 from statistics import NormalDist
 
-from pytest_cepbench.gate.statistics.spread_bounds import careful_quantile, t_step
+from pytest_cepbench.gate.statistics.bounds import careful_quantile, t_step
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 POWER = 0.8

@@ -117,7 +117,7 @@ def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) ->
     more = ", at the first look" if any(len(sizes) > 1 for sizes in looks) else ""
     yield (
         f"{name}: {counted(found.samples, 'sample')}, {counted(found.chains, 'chain')}, "
-        f"{counted(found.steps, 'step')}, {found.found} of them in the store{more}"
+        f"{counted(found.steps, 'step')}, {found.stored} of them in the store{more}"
     )
     rows = [_HEAD, *(tuple(_cells(need)) for need in found.needs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -128,8 +128,8 @@ def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) ->
 
 def _cells(need: ModelEstimate) -> Iterator[str]:
     yield _name(need)
-    yield str(need.found)
-    yield f"{need.inputs}{'+' if need.open else ''}"
+    yield str(need.stored)
+    yield f"{need.inputs}{'+' if need.incomplete else ''}"
     yield str(need.calls)
     yield printable(device_name(need.bound.device), 40)
     yield _size(weights_bytes(parse_spec(need.bound.spec)))
@@ -143,9 +143,9 @@ def _total_lines(
 ) -> Iterator[str]:
     """Of all suites: the models to load, where, and how long it takes."""
     needs = [need for one in forecasts for need in one.needs]
-    if any(need.open for need in needs):
+    if any(need.incomplete for need in needs):
         yield "+: and what a detector finds in images that are yet to be looked at"
-    busy = [need for need in needs if need.inputs or need.open]
+    busy = [need for need in needs if need.inputs or need.incomplete]
     if not busy:
         yield "everything is in the store: no model is loaded"
         return

@@ -242,7 +242,7 @@ def cost_of_a_run(measured_suite: MeasuredSuite) -> Check:
     spent: list[Usage] = []
     for need in needs:
         runner = runners.get(id(need.bound))
-        inputs = need.found + need.inputs
+        inputs = need.stored + need.inputs
         seconds.append(_seconds(need, runner, inputs))
         own = _usage(runner, inputs)
         spent.append(own)
@@ -251,7 +251,7 @@ def cost_of_a_run(measured_suite: MeasuredSuite) -> Check:
     whole = "about" if len(known) == len(seconds) else "at least"
     said = (
         f"a run of {len(measured_suite.cases)} cases on an empty store: "
-        f"{sum(need.found + need.inputs for need in needs)} model inputs, {whole} {sum(known):.1f} "
+        f"{sum(need.stored + need.inputs for need in needs)} model inputs, {whole} {sum(known):.1f} "
         "s in models, loading not counted"
     )
     lines = [said]
@@ -271,8 +271,8 @@ def cost_of_a_run(measured_suite: MeasuredSuite) -> Check:
 
 def _seconds(need: ModelEstimate, runner: RoleRunner | None, inputs: int) -> float | None:
     """The seconds of so many inputs, at the pace of earlier calls on this kind of device, else of this run."""
-    if need.habit is not None:
-        return need.habit.seconds * inputs
+    if need.throughput is not None:
+        return need.throughput.seconds * inputs
     if runner is None or not runner.tally.inputs:
         return None
     return runner.tally.seconds / runner.tally.inputs * inputs

@@ -1,13 +1,14 @@
 """Metrics as a suite uses them: their cases, what they read, and how that becomes scores."""
 
 from pytest_cepbench.suites.measures.base import (
+    ENCODER,
     CaseScores,
     ChainExcerpt,
     Measure,
     Measured,
+    MetricTable,
     SuiteContext,
 )
-from pytest_cepbench.suites.measures.measure_options import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.measure_registry import (
     KINDS,
     list_cases,

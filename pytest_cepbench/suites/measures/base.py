@@ -1,31 +1,89 @@
-"""The interface of metrics: their cases, the features they read, their scores; and shared helpers."""
+"""The interface of metrics: their settings, cases, features and scores; and shared helpers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from math import isfinite
+from typing import Literal, Protocol
 
-from pytest_cepbench.artifacts import Failure, digest_json
+import msgspec
+
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
-from pytest_cepbench.suites.measures.measure_options import Parts, Pool
 
 JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
 """Part of the identity of what is scored so: other blocks have other pseudo-values."""
+
+ENCODER = "encoder"
+"""The role of the encoder that `--encoder` names; further encoders have names of their own."""
+
+Pool = Literal["categories", "samples"]
+
+Parts = Literal["all", "overall"]
+
+
+class MetricTable(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """Settings that every metric has; what is left out is the suite's or the metric's own.
+
+    kind: which metric it is; the table's name when left out.
+    tolerance, anchor_tolerance, gate, bounds: as in `Policy`; the unit is the metric's own.
+    weight: of each of its cases when alpha is divided among the cases of a run, over 0.
+    pool: whether groups and the whole suite are the unweighted mean of their categories' values
+    ("categories") or one value over all their samples, each counted once ("samples").
+    parts: whether categories and groups are cases of their own ("all") or only the whole suite.
+    """
+
+    kind: str | None = None
+    tolerance: float | None = None
+    anchor_tolerance: float | None = None
+    gate: GateName | None = None
+    bounds: BoundsName | None = None
+    weight: float | None = None
+    pool: Pool | None = None
+    parts: Parts | None = None
+
+
+def number_problems(table: object) -> Iterator[str]:
+    """The errors in the numbers of a table of gate settings."""
+    checks = {
+        "tolerance": check_tolerance,
+        "anchor_tolerance": check_tolerance,
+        "alpha": check_alpha,
+        "weight": _check_weight,
+    }
+    for name, check in checks.items():
+        value = getattr(table, name, None)
+        if value is not None:
+            try:
+                check(value, name)
+            except ValueError as error:
+                yield str(error)
+
+
+def _check_weight(value: float, name: str) -> None:
+    if not (isfinite(value) and value > 0):
+        msg = f"{name} is a number over 0, got {value}"
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True)
 class CaseScores:
     """The outcome of one chain that a measure read.
 
-    sample: its id. failure: what stopped it, if anything. blamed: the role whose step that was.
+    sample: its id.
+    failure: what stopped it, if anything.
+    blamed: the role whose step that was.
     """
 
     sample: str
@@ -37,11 +95,11 @@ class CaseScores:
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
-    scores, sizes, blocks, shares, curve, notes: as in `Measurement`. samples: those that the
-    numbers come from.
-    outcomes: one for every chain that was read. identity: what else must be equal for the numbers
-    to be comparable, "metric" among it where only a part of the measure was at work.
-    floor, warnings: as in `Measurement`.
+    scores, sizes, blocks, shares, curve, notes, floor, warnings: as in `Measurement`.
+    samples: those that the numbers come from.
+    outcomes: one for every chain that was read.
+    identity: what else must be equal for the numbers to be comparable, "metric" among it where only
+    a part of the measure was at work.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -61,8 +119,9 @@ class Measured:
 class ChainExcerpt:
     """A chain for the reader.
 
-    marks: generation -> the number that was measured there. failure, failed_at: what stopped it, if
-    that was not growing it. remark: what else is to be said of it.
+    marks: generation -> the number that was measured there.
+    failure, failed_at: what stopped it, if that was not growing it.
+    remark: what else a reader should know of it.
     """
 
     chain: Chain
@@ -72,25 +131,22 @@ class ChainExcerpt:
     remark: str = ""
 
 
-def _nothing(_: Sample, __: BoundRole) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class RequiredFeatures:
     """Artifacts of chains that a case depends on, said before there are any.
 
-    plan: of the chains. generations: at which they stand, rising, 0 for the start. reader: the role that reads
-    them; None where it counts only how far the chains go. query: what that reader is asked about an
-    artifact of a sample, as it enters the step's key. stops_chain: whether what cannot be read is
-    the end of its chain. cutouts: not the artifacts are read, but what another reader finds in
-    them.
+    plan: of the chains.
+    generations: at which they stand, rising, 0 for the start.
+    reader: the role that reads them; None where it counts only how far the chains go.
+    query: what that reader is asked about an artifact of a sample, as it enters the step's key.
+    stops_chain: whether what cannot be read is the end of its chain.
+    cutouts: not the artifacts are read, but what another reader finds in them.
     """
 
     plan: ChainPlan
     generations: tuple[int, ...]
     reader: str | None
-    query: Callable[[Sample, BoundRole], str] = _nothing
+    query: Callable[[Sample, BoundRole], str] = lambda _sample, _reader: ""
     stops_chain: bool = True
     cutouts: bool = False
 
@@ -280,8 +336,3 @@ def scored_blocks(whole: float, without: Sequence[float]) -> Mapping[str, float]
 def unbounded(name: str, why: str) -> str:
     """The note on a category without blocks."""
     return f"no bounds for {name}: {why}"
-
-
-def part_key(samples: Sequence[Sample]) -> str:
-    """Names a part of a data set by its samples and their units, for what is made of all of them."""
-    return digest_json([[sample.id, sample.unit] for sample in samples])

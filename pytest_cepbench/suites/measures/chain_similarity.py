@@ -8,15 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.chains import ChainPlan, Trace
+from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics import gc_at_t, mean_similarity
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    ENCODER,
     ChainExcerpt,
     Measured,
+    MetricTable,
+    Parts,
+    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -24,10 +28,21 @@ from pytest_cepbench.suites.measures.base import (
     outcome_of,
     shown_trace,
 )
-from pytest_cepbench.suites.measures.measure_options import ENCODER, Parts, Pool, SimilarityTable
 from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class SimilarityTable(MetricTable, frozen=True, kw_only=True):
+    """gc, s, sim: similarity of one modality's artifacts to their start.
+
+    at: T, the last iteration that counts; the chain's when left out. encoder: the role whose
+    vectors are compared. start: which chains, where the suite plays both.
+    """
+
+    at: int | None = None
+    encoder: str = ENCODER
+    start: Modality | None = None
 
 
 @dataclass(frozen=True)
@@ -151,13 +166,17 @@ def make_similarity(
 
 
 def last_iteration(
-    kind: str, name: str, asked: int | None, plan: ChainPlan, context: SuiteContext
+    kind: str, name: str, iteration: int | None, plan: ChainPlan, context: SuiteContext
 ) -> int:
     """T of a metric: what was asked, 1 for SIM, else the whole chain's.
 
     Raises SuiteError for one that the chains do not reach.
     """
-    at = asked if asked is not None else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
+    at = (
+        iteration
+        if iteration is not None
+        else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
+    )
     if not 1 <= at <= plan.iterations:
         msg = (
             f"suite {context.suite!r}, metric {name!r}: at = {at}, and the chains have "

@@ -13,6 +13,9 @@ from pytest_cepbench.suites.measures.base import (
     CaseScores,
     ChainExcerpt,
     Measured,
+    MetricTable,
+    Parts,
+    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -20,7 +23,10 @@ from pytest_cepbench.suites.measures.base import (
     outcome_of,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.measure_options import FailuresTable, Parts, Pool
+
+
+class FailuresTable(MetricTable, frozen=True, kw_only=True):
+    """failures: the share of chains that stopped."""
 
 
 @dataclass(frozen=True)

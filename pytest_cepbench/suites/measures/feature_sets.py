@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
@@ -21,22 +21,24 @@ from pytest_cepbench.models.registry import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    ENCODER,
     JACKKNIFE,
     CaseScores,
     Measured,
+    MetricTable,
+    Parts,
+    Pool,
     RequiredFeatures,
     SuiteContext,
     block_of_each,
     by_category,
     everyone,
     outcome_of_chain,
-    part_key,
     scored_blocks,
     too_few_units,
     unbounded,
 )
 from pytest_cepbench.suites.measures.chain_similarity import last_iteration
-from pytest_cepbench.suites.measures.measure_options import Parts, Pool, SetTable
 from pytest_cepbench.suites.measures.sanity_checks import one_vector
 
 _ALL = "all images"
@@ -49,6 +51,18 @@ FEWEST = 2
 """Images that a set must have; one alone has no spread."""
 
 _FED = 1000  # rows widened to float64 at once, about a block of a kernel distance
+
+
+class SetTable(MetricTable, frozen=True, kw_only=True):
+    """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
+
+    at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
+    first whose weights are on this machine is taken, and the metric's label says which.
+    """
+
+    at: int | None = None
+    encoder: str | list[str] = ENCODER
+    start: Modality | None = None
 
 
 @dataclass(frozen=True)
@@ -167,17 +181,16 @@ class SetMeasure:
         """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-    def _blocks(self, track: _CategoryDistances) -> Mapping[str, float]:
-        without = zip(*(step.without for step in track.steps), strict=True)
-        rest = [] if track.why else [self._value(distances) for distances in without]
-        return scored_blocks(self._value(track.distances), rest)
+    def _blocks(self, category: _CategoryDistances) -> Mapping[str, float]:
+        without = zip(*(step.without for step in category.steps), strict=True)
+        rest = [] if category.why else [self._value(distances) for distances in without]
+        return scored_blocks(self._value(category.distances), rest)
 
     def _distances(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDistances:
         """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
         sets = ImageSets(self.plan, self.encoder, samples, chain_data)
-        step = sets.kernel if self.kind == "kid" else sets.frechet
-        first = 1 if self.kind == "gc_fid" else self.at
-        steps = tuple(step(2 * t) for t in range(first, self.at + 1))
+        distance = _kernel if self.kind == "kid" else _frechet
+        steps = tuple(sets.step(generation, distance) for generation in self._generations[1:])
         failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
         outcomes = tuple(
             outcome_of_chain(chain, self.plan)
@@ -185,16 +198,16 @@ class SetMeasure:
             else CaseScores(name, failed[name], self.encoder)
             for name, chain in chain_data.chains(self.plan.start, samples).items()
         )
-        track = _CategoryDistances(steps, outcomes)
-        if min(track.images) < FEWEST:
+        category = _CategoryDistances(steps, outcomes)
+        if min(category.images) < FEWEST:
             stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
             msg = (
                 f"{self.label} needs at least {FEWEST} images in every set, and there are "
-                f"{', '.join(map(str, track.images))}"
+                f"{', '.join(map(str, category.images))}"
                 + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
             )
             raise MeasurementError(msg)
-        return track
+        return category
 
 
 def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> SetMeasure:
@@ -232,8 +245,10 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
 class FeatureRows:
     """Features of all images at a generation, in an order that depends on the samples alone.
 
-    features: (n, D) float32. blocks: (n,) the block of each. failed: sample -> why it has none,
-    where that was the encoder's failure. different: how many different images they are of.
+    features: (n, D) float32.
+    blocks: (n,) the block of each.
+    failed: sample -> why it has none, where that was the encoder's failure.
+    different: how many different images they are of.
     """
 
     features: npt.NDArray[np.float32]
@@ -246,9 +261,12 @@ class FeatureRows:
 class SetStep:
     """The images of one generation against the starts.
 
-    images: how many starts, how many images. width: D. whole: the distance, None where a set has
-    too few images. without: the distance of the rest without each block, block 0 first; empty where
-    `why` says what is in the way. failed: as in `Rows`, of both.
+    images: how many starts, how many images.
+    width: D.
+    whole: the distance, None where a set has too few images.
+    without: the distance of the rest without each block, block 0 first; empty where `why` gives the
+    reason.
+    failed: as in `FeatureRows`, of both.
     """
 
     images: tuple[int, int]
@@ -259,16 +277,16 @@ class SetStep:
     failed: dict[str, Failure]
 
 
-Distance = Callable[[FeatureRows, FeatureRows, int], tuple[float, tuple[float, ...], str]]
-"""Starts, images, number of blocks -> the whole distance, those without a block, why there are none."""
+Distance = Callable[[FeatureRows, FeatureRows], tuple[float, Callable[[int], Iterable[float]]]]
+"""Starts, images -> the whole distance, and what gives those without each of so many blocks."""
 
 
 @dataclass(frozen=True)
 class ImageSets:
     """The sets of images that some samples' chains have at each generation, as an encoder sees them.
 
-    encoder: its role. Blocks leave out a sample's start and all of its images together. What is
-    found of a generation is remembered in the chain data, for every metric that needs it.
+    encoder: its role. Blocks leave out a sample's start and all of its images together. The
+    distances of a generation are kept in the chain data, for every metric that needs them.
     """
 
     plan: ChainPlan
@@ -276,19 +294,11 @@ class ImageSets:
     samples: Sequence[Sample]
     chain_data: ChainData
 
-    def frechet(self, generation: int) -> SetStep:
-        """Step by the Frechet distance."""
-        return self._step("frechet", generation, _frechet)
-
-    def kernel(self, generation: int) -> SetStep:
-        """Step by the kernel distance."""
-        return self._step("kernel", generation, _kernel)
-
-    def _step(self, kind: str, generation: int, distance: Distance) -> SetStep:
-        key = (kind, self.plan.start, self.encoder, generation)
-        return self.chain_data.once(
-            key, part_key(self.samples), lambda: self._measure(generation, distance)
-        )
+    def step(self, generation: int, distance: Distance) -> SetStep:
+        """The images of a generation against the starts."""
+        key = (distance, self.plan.start, self.encoder, generation)
+        units = digest_json([[sample.id, sample.unit] for sample in self.samples])
+        return self.chain_data.once(key, units, lambda: self._measure(generation, distance))
 
     def _measure(self, generation: int, distance: Distance) -> SetStep:
         starts, images = self._starts, self._gather(generation)
@@ -298,11 +308,16 @@ class ImageSets:
         if min(sizes) < FEWEST:
             return SetStep(sizes, width, None, (), "", failed)
         self._refuse_one_vector(starts, images)
-        count = max(self._block_of_each.values(), default=-1) + 1
-        whole, without, why = distance(starts, images, count)
-        return SetStep(
-            sizes, width, whole, without, why if count else too_few_units(self.samples), failed
-        )
+        whole, distances_without = distance(starts, images)
+        without: tuple[float, ...] = ()
+        if not self._block_of_each:
+            why = too_few_units(self.samples)
+        else:
+            try:
+                without, why = tuple(distances_without(max(self._block_of_each.values()) + 1)), ""
+            except TooFewError as error:
+                why = str(error)
+        return SetStep(sizes, width, whole, without, why, failed)
 
     def _refuse_one_vector(self, starts: FeatureRows, images: FeatureRows) -> None:
         """Raise MeasurementError where images that differ have one vector: no distance sees them."""
@@ -344,34 +359,27 @@ class ImageSets:
 
 
 def _frechet(
-    starts: FeatureRows, images: FeatureRows, count: int
-) -> tuple[float, tuple[float, ...], str]:
-    whole = frechet_distance(starts.features, images.features)
-    if not count:
-        return whole, (), ""
-    try:
-        without = frechet_distances_without(
+    starts: FeatureRows, images: FeatureRows
+) -> tuple[float, Callable[[int], Iterable[float]]]:
+    def without(count: int) -> Iterable[float]:
+        return frechet_distances_without(
             starts.features, images.features, starts.blocks, images.blocks, count
         )
-    except TooFewError as error:
-        return whole, (), str(error)
-    return whole, tuple(without), ""
+
+    return frechet_distance(starts.features, images.features), without
 
 
 def _kernel(
-    starts: FeatureRows, images: FeatureRows, count: int
-) -> tuple[float, tuple[float, ...], str]:
+    starts: FeatureRows, images: FeatureRows
+) -> tuple[float, Callable[[int], Iterable[float]]]:
     sizes = len(starts.features), len(images.features)
     sums = KernelBlocks(*sizes)
     # In step, so that no more than a block of each set is held as float64.
     for low in range(0, max(sizes), _FED):
-        some = slice(low, low + _FED)
+        part = slice(low, low + _FED)
         sums.add(
-            starts.features[some],
-            images.features[some],
-            (starts.blocks[some], images.blocks[some]),
+            starts.features[part],
+            images.features[part],
+            (starts.blocks[part], images.blocks[part]),
         )
-    try:
-        return sums.distance(), tuple(sums.distance_without(block) for block in range(count)), ""
-    except TooFewError as error:
-        return sums.distance(), (), str(error)
+    return sums.distance(), lambda count: map(sums.distance_without, range(count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from pytest_cepbench.metrics.constancy import most_common
 from pytest_cepbench.metrics.geneval import (
     GENEVAL,
     MGG_CODE,
-    DetectorQuery,
     Prompt,
     QueryStyle,
     SelectionSettings,
@@ -33,9 +33,13 @@ from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    ENCODER,
     CaseScores,
     ChainExcerpt,
     Measured,
+    MetricTable,
+    Parts,
+    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -44,7 +48,6 @@ from pytest_cepbench.suites.measures.base import (
     population,
 )
 from pytest_cepbench.suites.measures.color_classifier import JudgedImage, tell_colors
-from pytest_cepbench.suites.measures.measure_options import ComplianceTable, Parts, Pool
 
 DETECTOR = "detector"
 
@@ -53,13 +56,40 @@ _PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}
 LABELS = {"geneval": "GenEval", "mgg": "MGG"}
 
 
+class ComplianceTable(MetricTable, frozen=True, kw_only=True):
+    """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
+
+    rules: "geneval", or "mgg-code" for what the Telephone Game's released code does instead, in
+    which only threshold and position_threshold have a part. Numbers that are left out are those of
+    the rules.
+    threshold, counting_threshold: least confidence of a detection (exclusive), and that in
+    counting.
+    max_objects: most detections of a class that are looked at. max_overlap: intersection over union
+    above which the less confident of two boxes of a class is dropped; 1 drops none.
+    position_threshold: share of the summed sizes that two centers must be apart.
+    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), "detector" (one
+    that does so by itself), "query" (asked of the detector in words; the only way of "mgg-code").
+    color_encoder: the role of the dual encoder that tells colors.
+    """
+
+    rules: Literal["geneval", "mgg-code"] = "geneval"
+    threshold: float | None = None
+    counting_threshold: float | None = None
+    max_objects: int | None = None
+    max_overlap: float | None = None
+    position_threshold: float | None = None
+    colors: Literal["clip", "detector", "query"] | None = None
+    color_encoder: str = ENCODER
+
+
 @dataclass(frozen=True)
 class JudgedChain:
     """The judgements of the images of one chain.
 
-    correct: at each generation; False too where there is no image. reasons: why not, of the first
-    that is wrong. outcome: what stopped the chain, if anything did. seen: digest of each image, and
-    a number that stands for the boxes found in it.
+    correct: at each generation; False too where there is no image.
+    reasons: why not, of the first that is wrong.
+    outcome: what stopped the chain, if anything did.
+    seen: digest of each image, and a number that stands for the boxes found in it.
     """
 
     correct: tuple[bool, ...]
@@ -75,7 +105,7 @@ class ComplianceMeasure:
     A prompt's score is the share of its images that are right, and a task's the mean over its
     prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
     micro-average over all images, which is what the Telephone Game's released code prints.
-    A prompt without a image is wrong. See `Measure` and `ComplianceTable`.
+    A prompt without an image is wrong. See `Measure` and `ComplianceTable`.
     """
 
     name: str
@@ -150,15 +180,15 @@ class ComplianceMeasure:
     def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, 1 at the images that are right, and why the first other one is not."""
         samples = chain_data.named(sample_id)
-        judged_chains = self._judged_chains(chain_data, samples)[sample_id]
+        judged = self._judged_chains(chain_data, samples)[sample_id]
         chain = chain_data.chains("text", samples)[sample_id]
-        marks = {g: float(c) for g, c in zip(self.generations, judged_chains.correct, strict=True)}
+        marks = {g: float(c) for g, c in zip(self.generations, judged.correct, strict=True)}
         return ChainExcerpt(
             chain,
             {g: mark for g, mark in marks.items() if chain.has(g)},
-            judged_chains.outcome.failure,
+            judged.outcome.failure,
             chain.failed_at,
-            "; ".join(judged_chains.reasons),
+            "; ".join(judged.reasons),
         )
 
     def _judged_chains(
@@ -166,8 +196,8 @@ class ComplianceMeasure:
     ) -> dict[str, JudgedChain]:
         chain_data.require_recorded("text", self.generations)
 
-        def read(game: ChainGroup) -> dict[str, JudgedChain]:
-            return game.read(lambda chains: self._judge_chains(chains, chain_data))
+        def read(group: ChainGroup) -> dict[str, JudgedChain]:
+            return group.read(lambda chains: self._judge_chains(chains, chain_data))
 
         return chain_data.per_sample(self, "text", samples, read)
 
@@ -175,23 +205,24 @@ class ComplianceMeasure:
         self, chains: Sequence[Chain], chain_data: ChainData
     ) -> dict[str, JudgedChain]:
         prompts = {chain.sample.id: _prompt(chain.sample) for chain in chains}
-        style = self._style(chain_data.runner(DETECTOR).bound)
-        asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
+        detector = chain_data.runner(DETECTOR)
+        style = self._style(detector.bound)
+        detector_queries = {name: queries(prompt, style) for name, prompt in prompts.items()}
+        wanted = {name: list(words) for name, words in detector_queries.items()}
         judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
         failures: dict[str, Failure] = {}
         seen: dict[str, list[tuple[str, int]]] = {name: [] for name in prompts}
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
+            detected = boxes(able, generation, wanted, detector, chain_data.store)
             images = []
-            for chain, detections in zip(
-                able, self._look(able, generation, asked, chain_data), strict=True
-            ):
+            for chain, detections in zip(able, detected, strict=True):
                 name = chain.sample.id
                 if isinstance(detections, Failure):
                     failures[name] = detections
                 else:
                     seen[name].append((chain.links[generation].digest, _boxes_found(detections)))
-                    objects = objects_by_class(detections, asked[name])
+                    objects = objects_by_class(detections, detector_queries[name])
                     images.append(JudgedImage(chain, prompts[name], objects))
             colors = self._colors(images, generation, chain_data)
             for image, own_colors in zip(images, colors, strict=True):
@@ -202,17 +233,6 @@ class ComplianceMeasure:
             for chain in chains
             for name in (chain.sample.id,)
         }
-
-    def _look(
-        self,
-        chains: Sequence[Chain],
-        generation: int,
-        asked: Mapping[str, Mapping[str, DetectorQuery]],
-        chain_data: ChainData,
-    ) -> list[Detections | Failure]:
-        wanted = {name: list(words) for name, words in asked.items()}
-        runner = chain_data.runner(DETECTOR)
-        return boxes(chains, generation, wanted, runner, chain_data.store)
 
     def _style(self, detector: BoundRole) -> QueryStyle:
         free = detector.params.get("queries") == "free-text"
@@ -298,9 +318,9 @@ def make_compliance(
         )
         raise SuiteError(msg)
     named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
-    given = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
+    own = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
     try:
-        settings = replace(_PRESETS[table.rules], **given)
+        settings = replace(_PRESETS[table.rules], **own)
     except ValueError as error:
         msg = f"suite {context.suite!r}, metric {name!r}: {error}"
         raise SuiteError(msg) from error

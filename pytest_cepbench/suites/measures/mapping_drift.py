@@ -22,10 +22,13 @@ from pytest_cepbench.metrics.semantic_drift import (
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
+    ENCODER,
     JACKKNIFE,
-    CaseScores,
     ChainExcerpt,
     Measured,
+    MetricTable,
+    Parts,
+    Pool,
     RequiredFeatures,
     SuiteContext,
     block_of_each,
@@ -36,7 +39,6 @@ from pytest_cepbench.suites.measures.base import (
     too_few_units,
     unbounded,
 )
-from pytest_cepbench.suites.measures.measure_options import ENCODER, MappingTable, Parts, Pool
 from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
 
 MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
@@ -49,9 +51,26 @@ MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
 Game, section 3.1 and Figure 6."""
 
 
+class MappingTable(MetricTable, frozen=True, kw_only=True):
+    """mcd, sdr: similarity to the start over all generations, by mapping.
+
+    mappings: name (text-to-text, text-to-image, image-to-image, image-to-text) -> role of the
+    encoder that compares; all that the suite's chains have, with `encoder`, when left out.
+    """
+
+    mappings: dict[str, str] | None = None
+
+
+_ALL = "all chains"
+
+
 @dataclass(frozen=True)
 class MappingTrack:
-    """One mapping of a suite. generations: those of its modality. encoder: the role that compares."""
+    """One mapping of a suite.
+
+    generations: those of its modality.
+    encoder: the role that compares.
+    """
 
     plan: ChainPlan
     generations: tuple[int, ...]
@@ -140,7 +159,11 @@ class MappingMeasure:
         measured = Measured(
             scores={},
             samples=samples,
-            outcomes=_outcomes(own.tracks, traces),
+            outcomes=[
+                outcome_of(trace, track.plan, track.encoder)
+                for name, track in own.tracks.items()
+                for trace in traces[name].values()
+            ],
             curve=tuple(curves[first].mean(axis=0).tolist()) if len(curves) == 1 else (),
             notes=(
                 *(f"SDR {name}: {rate}" for name, rate in rates.items()),
@@ -169,9 +192,6 @@ class MappingMeasure:
         return {part: self.tracks[part]} if part in self.tracks else dict(self.tracks)
 
 
-_ALL = "all chains"
-
-
 def _floor(
     case: Case, samples: Sequence[Sample], traces: Mapping[str, Mapping[str, Trace]]
 ) -> float | None:
@@ -180,16 +200,6 @@ def _floor(
     floors = [floor_of(case, parts, own_traces, mcd_of_mapping) for own_traces in traces.values()]
     known = [floor for floor in floors if floor is not None]
     return fsum(known) / len(known) if len(known) == len(floors) else None
-
-
-def _outcomes(
-    tracks: Mapping[str, MappingTrack], traces: Mapping[str, Mapping[str, Trace]]
-) -> list[CaseScores]:
-    return [
-        outcome_of(trace, track.plan, track.encoder)
-        for name, track in tracks.items()
-        for trace in traces[name].values()
-    ]
 
 
 def _cuts(

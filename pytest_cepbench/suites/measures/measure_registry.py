@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError, unknown_name
+from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
-from pytest_cepbench.suites.measures.base import Measure, SuiteContext, plans_of
-from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure, make_similarity
-from pytest_cepbench.suites.measures.failures import make_failures
-from pytest_cepbench.suites.measures.feature_sets import make_sets
-from pytest_cepbench.suites.measures.geneval_score import make_compliance
-from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure, make_mapping
-from pytest_cepbench.suites.measures.measure_options import (
-    ComplianceTable,
-    FailuresTable,
-    MappingTable,
+from pytest_cepbench.suites.measures.base import (
+    Measure,
     MetricTable,
-    SetTable,
-    SimilarityTable,
+    SuiteContext,
     number_problems,
+    plans_of,
 )
-from pytest_cepbench.suites.suite_keys import explain_mismatch
+from pytest_cepbench.suites.measures.chain_similarity import (
+    SimilarityMeasure,
+    SimilarityTable,
+    make_similarity,
+)
+from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
+from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
+from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
+from pytest_cepbench.suites.measures.mapping_drift import (
+    MappingMeasure,
+    MappingTable,
+    make_mapping,
+)
 
 KINDS: Mapping[str, type[MetricTable]] = {
     "gc": SimilarityTable,
@@ -133,3 +138,45 @@ def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
                 if all(g % 2 == 0 for g in track.generations):
                     encoders.setdefault(track.plan.start, track.encoder)
     return encoders
+
+
+# -- messages on keys and words that no table has, with the nearest that one has -------------------
+
+_UNKNOWN_KEY = re.compile(
+    r"Object contains unknown field `(?P<given>.*?)`(?: - at `\$(?P<path>.*)`)?"
+)
+
+_UNKNOWN_WORD = re.compile(r"Invalid enum value '(?P<given>.*?)'(?: - at `\$(?P<path>.*)`)?")
+
+
+def explain_mismatch(error: Exception, table: type) -> str:
+    """The message of a table that does not fit its type, with the nearest key or word that would.
+
+    error: what reading TOML or converting it raised. table: the msgspec type that was expected.
+    """
+    text = str(error)
+    for pattern, known_at in ((_UNKNOWN_KEY, _keys_of), (_UNKNOWN_WORD, _words_of)):
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return (
+                f"{text}.{did_you_mean(match['given'], known_at(_type_at(table, match['path'])))}"
+            )
+    return text
+
+
+def _type_at(table: Any, path: str | None) -> Any:
+    """The type at a path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it."""
+    for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", path or ""):
+        table = get_type_hints(table)[key] if key else get_args(table)[-1]
+    return table
+
+
+def _keys_of(table: Any) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(table)]
+
+
+def _words_of(table: Any) -> list[str]:
+    """The words of a Literal, also within a union or an alias."""
+    if get_origin(table) is Literal:
+        return [word for word in get_args(table) if isinstance(word, str)]
+    return [word for part in get_args(table) for word in _words_of(part)]

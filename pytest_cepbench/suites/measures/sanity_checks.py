@@ -38,7 +38,7 @@ def floor_of(
     parts: the samples as the case's scores are pooled, as from `by_category`. traces: of each sample
     by id. score: (n, T) -> (n,), linear in the similarities. A sample is exchanged within its
     category: the part's, or, where a case pools the samples of several, its first one among them;
-    where nobody else is there, within the whole case.
+    where it has no other sample, within the whole case.
     None where all starts are equal, and where no artifact has a vector.
     """
     rows = [(name, sample) for name, part in parts.items() for sample in part]

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import Bounds, Differences, Method, mean_bounds
+from pytest_cepbench.gate.policy import BoundsName
+from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
 from tests.gate.statistics.build import SCORE, differences, raised, sample
 
-METHODS: list[Method] = ["auto", "t", "bca", "exact"]
+METHODS: list[BoundsName] = ["auto", "t", "bca", "exact"]
 ALPHA = st.sampled_from([0.2, 0.05, 0.05 / 14])
 NOISE = np.random.default_rng(3).normal(size=40) / 16
 
@@ -29,7 +30,7 @@ def known(bounds: Bounds) -> tuple[float, float]:
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), st.integers(0, 64).map(lambda i: i / 64), ALPHA)
 def test_raising_all_scores_never_lowers_a_bound(
-    method: Method, d: Differences, rise: float, alpha: float
+    method: BoundsName, d: Differences, rise: float, alpha: float
 ) -> None:
     """A candidate that is better on every sample by the same amount never has a worse verdict."""
     before = mean_bounds(d, alpha, method=method)
@@ -43,7 +44,7 @@ def test_raising_all_scores_never_lowers_a_bound(
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), ALPHA, st.floats(0.5, 2))
 def test_the_mean_lies_between_its_bounds(
-    method: Method, d: Differences, alpha: float, span: float
+    method: BoundsName, d: Differences, alpha: float, span: float
 ) -> None:
     """And they lie within what a mean can be at all."""
     bounds = mean_bounds(d, alpha, method=method, span=span)
@@ -56,7 +57,7 @@ def test_the_mean_lies_between_its_bounds(
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences())
-def test_a_smaller_error_has_wider_bounds(method: Method, d: Differences) -> None:
+def test_a_smaller_error_has_wider_bounds(method: BoundsName, d: Differences) -> None:
     """Certainty costs width; with the same resamples for BCa."""
     wide, narrow = (known(mean_bounds(d, alpha, method=method)) for alpha in (0.01, 0.1))
     assert wide[0] <= narrow[0] + 1e-12
@@ -67,57 +68,57 @@ def test_a_smaller_error_has_wider_bounds(method: Method, d: Differences) -> Non
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), st.randoms(), ALPHA)
 def test_the_order_of_pairs_does_not_matter(
-    method: Method, d: Differences, random: Any, alpha: float
+    method: BoundsName, d: Differences, random: Any, alpha: float
 ) -> None:
     """Whatever the method, the bounds are the same up to rounding."""
     order = list(range(d.n))
     random.shuffle(order)
     other = Differences(d.values[order], d.categories[order], d.clusters[order])
-    one, two = mean_bounds(d, alpha, method=method), mean_bounds(other, alpha, method=method)
-    assert (one.method, one.statement) == (two.method, two.statement)
-    assert known(one) == pytest.approx(known(two), abs=1e-9)
+    before, after = mean_bounds(d, alpha, method=method), mean_bounds(other, alpha, method=method)
+    assert (before.method, before.statement) == (after.method, after.statement)
+    assert known(before) == pytest.approx(known(after), abs=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(st.lists(SCORE, min_size=1, max_size=12), st.integers(2, 3))
 def test_repeated_pairs_of_a_cluster_narrow_nothing(
-    method: Method, scores: list[float], times: int
+    method: BoundsName, scores: list[float], times: int
 ) -> None:
     """Every sample measured again with the same result is no further sample."""
     names = np.repeat(np.arange(len(scores)), times)
     again = Differences(np.repeat(scores, times), np.zeros(len(names), np.int64), names)
-    one = mean_bounds(sample(scores), 0.05, method=method)
+    bounds = mean_bounds(sample(scores), 0.05, method=method)
     many = mean_bounds(again, 0.05, method=method)
-    assert known(many) == pytest.approx(known(one), abs=1e-9)
+    assert known(many) == pytest.approx(known(bounds), abs=1e-9)
 
 
 @pytest.mark.parametrize("method", ["auto", "t", "exact"])
 @given(st.lists(SCORE, min_size=20, max_size=24, unique=True))
 def test_the_upper_bound_is_the_lower_one_in_the_mirror(
-    method: Method, scores: list[float]
+    method: BoundsName, scores: list[float]
 ) -> None:
     """Turning every difference around turns the bounds around, where they are no lumps and not few."""
-    one = known(mean_bounds(sample(scores), 0.05, method=method))
+    bounds = known(mean_bounds(sample(scores), 0.05, method=method))
     other = known(mean_bounds(sample([-x for x in scores]), 0.05, method=method))
-    assert (-other[1], -other[0]) == pytest.approx(one, abs=1e-9)
+    assert (-other[1], -other[0]) == pytest.approx(bounds, abs=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "statement"),
     [
         ([0.25], "one unit shows no spread"),
         ([0.0] * 20, "all 20 differences are 0"),
         ([0.5 - 0.3, 0.3 - 0.1, 0.9 - 0.7], "all 3 differences are 0.2"),
     ],
 )
-def test_no_spread_is_no_certainty(method: Method, values: list[float], said: str) -> None:
+def test_no_spread_is_no_certainty(method: BoundsName, values: list[float], statement: str) -> None:
     """A single unit, all equal, equal but for rounding: exact bounds that say so, by any method."""
     bounds = mean_bounds(sample(values), 0.05, method=method)
     rest = 0.05 ** (1 / len(values))
     assert bounds.method == "exact"
-    assert said in bounds.statement
+    assert statement in bounds.statement
     low, high = known(bounds)
     assert low == pytest.approx(-1 + (1 + values[0]) * rest)
     by_symmetry = values[0] if len(values) == 20 else 1.0
@@ -176,8 +177,8 @@ def test_few_samples_have_no_nearer_upper_bound(units: int, alpha: float) -> Non
     """Gains of a long tail: taking the nearer of two bounds failed one run in five, t does not."""
     rng, runs = np.random.default_rng(9), 800
     gains = np.exp(rng.normal(size=(runs, units))) - np.exp(0.5)
-    found = [mean_bounds(sample(row / 100), alpha).high for row in gains]
-    false = sum(high is not None and high < 0 for high in found)
+    highs = [mean_bounds(sample(row / 100), alpha).high for row in gains]
+    false = sum(high is not None and high < 0 for high in highs)
     assert false / runs <= alpha + 3 * sqrt(alpha / runs)
 
 
@@ -191,13 +192,13 @@ def test_shares_have_exact_bounds() -> None:
 
 def test_a_method_that_is_asked_for_is_used() -> None:
     """Three methods, three bounds of the same mean, all of them near."""
-    found = {m: mean_bounds(sample(NOISE), 0.05, method=m) for m in METHODS[1:]}
-    assert [b.method for b in found.values()] == ["t", "BCa", "exact"]
-    assert len({b.low for b in found.values()}) == 3
-    assert known(found["bca"]) == pytest.approx(known(found["t"]), abs=0.01)
-    low, high = known(found["exact"])
-    assert low < known(found["t"])[0]
-    assert high > known(found["t"])[1]
+    bounds = {m: mean_bounds(sample(NOISE), 0.05, method=m) for m in METHODS[1:]}
+    assert [b.method for b in bounds.values()] == ["t", "BCa", "exact"]
+    assert len({b.low for b in bounds.values()}) == 3
+    assert known(bounds["bca"]) == pytest.approx(known(bounds["t"]), abs=0.01)
+    low, high = known(bounds["exact"])
+    assert low < known(bounds["t"])[0]
+    assert high > known(bounds["t"])[1]
 
 
 def test_a_sample_that_lost_more_than_the_span_widens_it() -> None:
@@ -220,17 +221,18 @@ def test_blocks_have_bounds_by_t_around_the_plain_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"), [([0.5], "one block"), ([0.5] * 10, "all blocks of samples differ alike")]
+    ("values", "message"),
+    [([0.5], "one block"), ([0.5] * 10, "all blocks of samples differ alike")],
 )
-def test_blocks_without_spread_say_nothing(values: list[float], said: str) -> None:
+def test_blocks_without_spread_say_nothing(values: list[float], message: str) -> None:
     """A set metric has no known worst to fall back on: no bounds, and the reason."""
     bounds = mean_bounds(sample(values), 0.05, blocks=True)
     assert (bounds.low, bounds.high) == (None, None)
-    assert said in bounds.statement
+    assert message in bounds.statement
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"alpha": 0.0}, "alpha is the error of one bound"),
         ({"alpha": 0.6}, r"in \(0, 0.5\], got 0.6"),
@@ -239,9 +241,9 @@ def test_blocks_without_spread_say_nothing(values: list[float], said: str) -> No
         ({"span": float("inf")}, "span is the most"),
     ],
 )
-def test_other_settings_are_refused(settings: dict[str, float], said: str) -> None:
+def test_other_settings_are_refused(settings: dict[str, float], message: str) -> None:
     """Even where the data would not need them."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         mean_bounds(sample([0.5]), settings.get("alpha", 0.05), span=settings.get("span", 1.0))
 
 

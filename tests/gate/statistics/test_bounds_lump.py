@@ -51,10 +51,10 @@ def test_a_lump_is_many_alike_and_few_others(values: Array, share: object) -> No
 
 def test_differences_are_alike_within_half_a_thousandth_of_the_span() -> None:
     """Full until there, gone at twice as much, and in a score with a larger span at more."""
-    two = [np.append(np.zeros(30), np.full(30, apart)) for apart in (0.0005, 0.00075, 0.001)]
-    shares = [find_lump(sample(np.append(values, OTHERS[:45])), 1.0).share for values in two]
+    halves = [np.append(np.zeros(30), np.full(30, apart)) for apart in (0.0005, 0.00075, 0.001)]
+    shares = [find_lump(sample(np.append(values, OTHERS[:45])), 1.0).share for values in halves]
     assert shares[0] == 0.0  # 45 others are enough, whatever the rest is
-    counts = [find_lump(sample(np.append(values, OTHERS[:38])), 1.0).share for values in two]
+    counts = [find_lump(sample(np.append(values, OTHERS[:38])), 1.0).share for values in halves]
     assert counts[0] == pytest.approx(7 / 15)
     assert counts[0] > counts[1] >= counts[2] == 0.0
     assert find_lump(sample(NOISE[:60] / 10), 100.0).share == 1.0
@@ -72,10 +72,10 @@ def test_categories_that_are_each_alike_are_a_lump() -> None:
 
 def bounds(values: Array, alpha: float = 0.05) -> tuple[float, float]:
     """Of plain samples."""
-    found = mean_bounds(sample(values), alpha)
-    assert found.low is not None
-    assert found.high is not None
-    return found.low, found.high
+    mixed = mean_bounds(sample(values), alpha)
+    assert mixed.low is not None
+    assert mixed.high is not None
+    return mixed.low, mixed.high
 
 
 def test_eleven_of_twenty_equal_are_hardly_more_than_ten() -> None:
@@ -97,9 +97,9 @@ def test_jitter_is_as_careful_as_ties(jitter: float) -> None:
 
 def test_bounds_go_over_without_a_jump() -> None:
     """Tie by tie, as a lump dissolves among more and more others, no step is a large one."""
-    found = np.array([bounds(tied(60, others)) for others in range(25, 55)])
-    steps = np.abs(np.diff(found, axis=0)).max(axis=0)
-    whole = np.abs(found[-1] - found[0])
+    ends = np.array([bounds(tied(60, others)) for others in range(25, 55)])
+    steps = np.abs(np.diff(ends, axis=0)).max(axis=0)
+    whole = np.abs(ends[-1] - ends[0])
     assert whole[0] > 0.02  # what used to be one jump
     assert steps[0] < whole[0] / 5
 
@@ -107,10 +107,10 @@ def test_bounds_go_over_without_a_jump() -> None:
 def test_noise_grows_out_of_a_lump_without_a_jump() -> None:
     """The same sixty differences, a hundredth larger each time: no step is a tenth of the whole."""
     shape = RNG.normal(size=60)
-    found = np.array([bounds(scale * shape)[0] for scale in np.geomspace(1e-4, 5e-3, 400)])
-    assert found[0] < -0.04
-    assert found[-1] > -0.01
-    assert np.abs(np.diff(found)).max() < (found.max() - found.min()) / 10
+    lows = np.array([bounds(scale * shape)[0] for scale in np.geomspace(1e-4, 5e-3, 400)])
+    assert lows[0] < -0.04
+    assert lows[-1] > -0.01
+    assert np.abs(np.diff(lows)).max() < (lows.max() - lows.min()) / 10
 
 
 @given(st.lists(st.integers(-3, 3).map(lambda i: i / 100), min_size=2, max_size=50))

@@ -83,12 +83,12 @@ def test_categories_of_one_sample_count_as_one_sample() -> None:
 @given(SCORES, st.integers(2, 4))
 def test_a_pair_given_several_times_is_one_unit(scores: list[float], times: int) -> None:
     """Seeds of a sample that all agree add nothing to what the sample says."""
-    one = sample(scores)
+    single = sample(scores)
     names = np.repeat(np.arange(len(scores)), times)
-    many = Differences(np.repeat(one.values, times), np.zeros(len(names), np.int64), names)
-    assert (many.n, many.units, many.degrees) == (len(names), one.units, one.degrees)
-    assert many.mean == pytest.approx(one.mean, abs=1e-12)
-    assert many.residuals == pytest.approx(one.residuals, abs=1e-12)
+    many = Differences(np.repeat(single.values, times), np.zeros(len(names), np.int64), names)
+    assert (many.n, many.units, many.degrees) == (len(names), single.units, single.degrees)
+    assert many.mean == pytest.approx(single.mean, abs=1e-12)
+    assert many.residuals == pytest.approx(single.residuals, abs=1e-12)
 
 
 def test_a_sample_in_two_categories_is_one_unit() -> None:
@@ -188,10 +188,10 @@ def test_built_from_mappings_the_order_does_not_matter_at_all(
 ) -> None:
     """Workers finish in any order, and every number is the same to the last bit."""
     shuffled = dict(sorted(scores.items(), key=lambda _: random.random()))
-    one = Differences.of({"x": scores, "y": {"s": 0.1}}, {"s": "t"})
-    two = Differences.of({"y": {"s": 0.1}, "x": shuffled}, {"s": "t"})
-    assert one.residuals.tobytes() == two.residuals.tobytes()
-    assert one.weighted().tobytes() == two.weighted().tobytes()
+    ordered = Differences.of({"x": scores, "y": {"s": 0.1}}, {"s": "t"})
+    reordered = Differences.of({"y": {"s": 0.1}, "x": shuffled}, {"s": "t"})
+    assert ordered.residuals.tobytes() == reordered.residuals.tobytes()
+    assert ordered.weighted().tobytes() == reordered.weighted().tobytes()
 
 
 @given(differences(), SCORE)

@@ -38,8 +38,10 @@ def plain_holm(p_values: dict[str, float], alpha: float) -> set[str]:
 @given(P_VALUES, st.floats(0.01, 0.2))
 def test_equal_weights_give_holms_procedure(p_values: dict[str, float], alpha: float) -> None:
     """The same cases as by ordered p-values, whatever the ties."""
-    found = holm(lambda case, level: p_values[case] <= level, dict.fromkeys(p_values, 1.0), alpha)
-    assert found == plain_holm(p_values, alpha)
+    rejected = holm(
+        lambda case, level: p_values[case] <= level, dict.fromkeys(p_values, 1.0), alpha
+    )
+    assert rejected == plain_holm(p_values, alpha)
 
 
 @given(P_VALUES, st.floats(0.01, 0.2), st.lists(WEIGHT, min_size=8, max_size=8))
@@ -49,8 +51,8 @@ def test_what_bonferroni_rejects_holm_does_too(
     """With any weights: showing both costs no further error."""
     weighted = dict(zip(p_values, weights, strict=False))
     shares = alpha_shares(weighted, alpha)
-    found = holm(lambda case, level: p_values[case] <= level, weighted, alpha)
-    assert {case for case, share in shares.items() if p_values[case] <= share} <= found
+    rejected = holm(lambda case, level: p_values[case] <= level, weighted, alpha)
+    assert {case for case, share in shares.items() if p_values[case] <= share} <= rejected
 
 
 def rejected_of(rng: np.random.Generator) -> set[int]:
@@ -65,14 +67,14 @@ def test_holm_errs_no_more_often_than_promised() -> None:
     rng = np.random.default_rng(0)
     runs = 4000
     rejected = [rejected_of(rng) for _ in range(runs)]
-    false = sum(any(case >= 5 for case in found) for found in rejected)
+    false = sum(any(case >= 5 for case in members) for members in rejected)
     assert all({0, 1, 2, 3, 4} <= found for found in rejected)
     # With Bonferroni's 0.01 for each of the five it would be 0.05.
     assert 0.07 < false / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
 
 
 @pytest.mark.parametrize(
-    ("weights", "alpha", "said"),
+    ("weights", "alpha", "message"),
     [
         ({"a": 0.0}, 0.05, "the weight of 'a' is 0.0"),
         ({"a": float("inf")}, 0.05, "expected a number above 0"),
@@ -80,9 +82,9 @@ def test_holm_errs_no_more_often_than_promised() -> None:
         ({"a": 1.0}, 1.0, "alpha is the error of the whole run"),
     ],
 )
-def test_other_numbers_are_refused(weights: dict[str, float], alpha: float, said: str) -> None:
+def test_other_numbers_are_refused(weights: dict[str, float], alpha: float, message: str) -> None:
     """A case without weight would have no error to spend, a run without error no verdicts."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         alpha_shares(weights, alpha)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         holm(lambda _case, _level: True, weights, alpha)

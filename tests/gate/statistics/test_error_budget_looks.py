@@ -35,7 +35,7 @@ def test_each_look_has_at_least_a_quarter_more(most: int, first: int) -> None:
     """The last is the most, none more than doubles but the last, which is below 2.5 times."""
     sizes = look_sizes(most, first)
     assert sizes[-1] == most
-    assert all(1.25 * one <= two < 2.5 * one for one, two in pairwise(sizes))
+    assert all(1.25 * size <= larger < 2.5 * size for size, larger in pairwise(sizes))
     assert sizes[0] == first or (len(sizes) == 1 and most < 1.25 * first)
 
 

@@ -35,8 +35,8 @@ def test_it_agrees_with_scipys_interval() -> None:
 
     interval = stats.binomtest(7, 20).proportion_ci(0.9)
     values = np.repeat([0.0, 1.0], [13, 7])
-    found = lower_exact(values, 0.0, 0.05), upper_exact(values, 1.0, 0.05)
-    assert found == pytest.approx((interval.low, interval.high), rel=1e-9)
+    bounds = lower_exact(values, 0.0, 0.05), upper_exact(values, 1.0, 0.05)
+    assert bounds == pytest.approx((interval.low, interval.high), rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [1, 3, 60, 1284])
@@ -116,7 +116,7 @@ def test_the_error_is_what_was_promised(shape: str, alpha: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "worst", "alpha", "said"),
+    ("values", "worst", "alpha", "message"),
     [
         ([], 0.0, 0.05, "finite values"),
         ([float("nan")], 0.0, 0.05, "finite values"),
@@ -126,8 +126,8 @@ def test_the_error_is_what_was_promised(shape: str, alpha: float) -> None:
     ],
 )
 def test_other_numbers_are_refused(
-    values: list[float], worst: float, alpha: float, said: str
+    values: list[float], worst: float, alpha: float, message: str
 ) -> None:
     """No values, no numbers, no level, or a value below what was said to be the worst."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         lower_exact(np.array(values), worst, alpha)

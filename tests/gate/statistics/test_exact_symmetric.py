@@ -14,8 +14,8 @@ ALPHAS = (0.05, 0.05 / 14, 0.05 / 40)
 
 
 def _plain(values: list[float], alpha: float) -> float | None:
-    found = np.array(values)
-    return upper_symmetric(found, np.ones(len(found)), float(found.mean()), alpha)
+    units = np.array(values)
+    return upper_symmetric(units, np.ones(len(units)), float(units.mean()), alpha)
 
 
 def test_it_is_hoeffdings_bound_of_random_signs() -> None:

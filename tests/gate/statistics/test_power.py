@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from pytest_cepbench.gate.statistics import mean_bounds, samples_needed, smallest_visible
+from pytest_cepbench.gate.statistics.bounds import t_step
 from tests.gate.statistics.build import sample
 
 RUNS = 1500
@@ -38,11 +42,20 @@ def test_the_smallest_visible_drop_is_seen(units: int, alpha: float, tolerance: 
     rng = np.random.default_rng(5)
     drop = smallest_visible(1.0, units, alpha, tolerance)
     assert drop > tolerance
-    found = 0
+    seen = 0
     for row in rng.normal(size=(RUNS, units)) - drop:
         bounds = mean_bounds(sample(row), alpha, span=100.0)
-        found += bounds.mean < -tolerance and bounds.high is not None and bounds.high < 0
-    assert found / RUNS == pytest.approx(0.8, abs=NEAR)
+        seen += bounds.mean < -tolerance and bounds.high is not None and bounds.high < 0
+    assert seen / RUNS == pytest.approx(0.8, abs=NEAR)
+
+
+@pytest.mark.parametrize(("units", "alpha"), [(8, 0.05), (20, 0.05 / 14), (60, 0.05), (400, 0.5)])
+def test_the_plan_is_for_samples_of_usual_skewness(units: int, alpha: float) -> None:
+    """The gate's own step, skewed to the bad side by 0.4 standard errors of a skewness, and power."""
+    t = stats.t.isf(0.9 * alpha, units - 1)
+    step = t_step(t, -0.4 * sqrt(6 / units), units) + stats.t.isf(0.2, units - 1)
+    assert smallest_visible(0.5, units, alpha) == pytest.approx(0.5 * step / sqrt(units), rel=1e-9)
+    assert samples_needed(0.5, 0.5 * step / sqrt(units) * (1 + 1e-9), alpha) == units
 
 
 def test_few_samples_see_little_less_than_planned() -> None:
@@ -73,7 +86,7 @@ def test_the_two_are_inverse(sd: float, drop: float, alpha: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"sd": 0.0}, "standard deviation above 0"),
         ({"drop": 0.0}, "a drop above 0"),
@@ -82,9 +95,9 @@ def test_the_two_are_inverse(sd: float, drop: float, alpha: float) -> None:
         ({"power": 0.5}, "power in"),
     ],
 )
-def test_other_numbers_are_refused(settings: dict[str, float], said: str) -> None:
+def test_other_numbers_are_refused(settings: dict[str, float], message: str) -> None:
     """No spread, no drop, no error, certainty: there is no number of samples for these."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         samples_needed(**{"sd": 1.0, "drop": 0.1, "alpha": 0.05, **settings})
 
 

@@ -35,13 +35,13 @@ class Spotter:
 
     def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
         seen = object_boxes(ImageArtifact.from_pil(image))
-        found = [
-            Detection(query, self.score, one.box)
-            for one in seen
+        detections = [
+            Detection(query, self.score, each.box)
+            for each in seen
             for query in asked
-            if query in _answers(one.what.shape, one.what.color)
+            if query in _answers(each.what.shape, each.what.color)
         ]
-        return Detections(tuple(found))
+        return Detections(tuple(detections))
 
 
 class Weak(Spotter):

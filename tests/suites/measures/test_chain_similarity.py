@@ -35,13 +35,13 @@ all = ["b", "a"]
 def _similarities(staged: Staged) -> dict[str, list[float]]:
     """Cosine to the start at generations 2 and 4 of every sample, computed one by one."""
     chain_data = staged.run.chain_data
-    found = {}
+    scores = {}
     for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
         assert chain.failure is None
         start, *later = (vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4))
         unit = start / np.linalg.norm(start)
-        found[name] = [float(unit @ one / np.linalg.norm(one)) for one in later]
-    return found
+        scores[name] = [float(unit @ link / np.linalg.norm(link)) for link in later]
+    return scores
 
 
 def _members(staged: Staged, category: str) -> list[str]:
@@ -61,7 +61,7 @@ def staged(tmp_path: Path, store: Store) -> Staged:
 def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float, ...]) -> None:
     """GC weighs iterations by their number, s is the last, SIM the first; some chains have drifted."""
     similarities = _similarities(staged)
-    assert len({round(two, 3) for _, two in similarities.values()}) > 3
+    assert len({round(second, 3) for _, second in similarities.values()}) > 3
     for category in ("a", "b"):
         measured = staged.measure(f"{category}-{metric}")
         expected = {
@@ -89,7 +89,9 @@ def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(stage
         assert set(measured.scores) == {part}
         assert set(measured.scores[part]) == set(similarities)
         assert measured.n == len(similarities) == 12
-        assert measured.value == pytest.approx(np.mean([one for one, _ in similarities.values()]))
+        assert measured.value == pytest.approx(
+            np.mean([first for first, _ in similarities.values()])
+        )
     a, b = (staged.measure(f"{part}-sim") for part in ("a", "b"))
     assert a.n + b.n == 12 + 6
 
@@ -97,7 +99,7 @@ def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(stage
 def test_gc_is_the_mean_of_the_categories_unless_samples_are_pooled(staged: Staged) -> None:
     """GenCeption: each category counts alike; `pool = "samples"` asks for the other mean."""
     similarities = _similarities(staged)
-    scores = {name: (one + 2 * two) / 3 for name, (one, two) in similarities.items()}
+    scores = {name: (first + 2 * second) / 3 for name, (first, second) in similarities.items()}
     means = [np.mean([scores[name] for name in _members(staged, part)]) for part in ("a", "b")]
     for part in ("overall", "all"):
         measured = staged.measure(f"{part}-gc")
@@ -110,8 +112,10 @@ def test_gc_is_the_mean_of_the_categories_unless_samples_are_pooled(staged: Stag
 
 def test_the_formula_and_the_pool_are_part_of_what_is_compared(staged: Staged) -> None:
     """A baseline of another iteration or another mean is incomparable, not better or worse."""
-    found = [staged.measure(f"overall-{m}").identity["metric"] for m in ("gc", "gc1", "pooled")]
-    assert found == [
+    identities = [
+        staged.measure(f"overall-{m}").identity["metric"] for m in ("gc", "gc1", "pooled")
+    ]
+    assert identities == [
         "gc/1 at 2, over categories", "gc/1 at 1, over categories", "gc/1 at 2, over samples",
     ]  # fmt: skip
 
@@ -162,7 +166,7 @@ def test_texts_that_were_cut_for_the_encoder_are_noted(tmp_path: Path, store: St
     staged = stage(tmp_path / "suite", text + "[metrics.gc]\n", store)
     measured = staged.measure("overall-gc")
     texts = _texts(staged, (0, 2, 4))
-    cut = [one for one in texts if len(one.split()) > 16]
+    cut = [text for text in texts if len(text.split()) > 16]
     assert 0 < len(cut) < len(texts)
     (note,) = measured.notes
     assert note.startswith(f"{len(cut)} of {len(texts)} texts were longer than the 16 tokens that ")
@@ -185,14 +189,14 @@ def sketcher() -> Sketcher:
 
 
 def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store: Store) -> None:
-    """How many of all that were drawn; the same again from the store, where nobody is asked."""
+    """How many of all that were drawn; the same again from the store, where no model is asked."""
     generator = "python:tests.suites.measures.test_chain_similarity:sketcher"
     text = SUITE.replace('generator = "shapes:"', f'generator = "{generator}"') + "[metrics.gc]\n"
     staged = stage(tmp_path / "suite", text, store)
     measured = staged.measure("overall-gc")
     chains = staged.run.chain_data.chains("image", staged.run.dataset.samples).values()
     drawn = [link.text for chain in chains for link in chain.links if link.text is not None]
-    cut = [one for one in drawn if len(one.split()) > 16]
+    cut = [drawing for drawing in drawn if len(drawing.split()) > 16]
     assert 0 < len(cut) < len(drawn)
     (note,) = measured.notes
     assert note.startswith(f"{len(cut)} of {len(drawn)} prompts were longer than the 16 tokens ")

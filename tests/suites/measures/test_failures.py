@@ -62,7 +62,7 @@ def test_what_cannot_be_compared_is_a_failure_too(tmp_path: Path, store: Store) 
 
 
 def test_without_an_encoder_the_chains_alone_count(tmp_path: Path, store: Store) -> None:
-    """Where pictures are judged by a detector, nobody is asked for vectors."""
+    """Where pictures are judged by a detector, no encoder is asked for vectors."""
     text = TASKS.replace("?move=0.2", "?blank=0.3") + '[metrics.mgg]\ncolors = "detector"\n'
     staged = stage(tmp_path / "suite", text + "[metrics.failures]\n", store)
     measured = staged.measure("overall-failures")

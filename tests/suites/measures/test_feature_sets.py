@@ -112,17 +112,19 @@ def test_all_samples_can_be_one_set(staged: Staged) -> None:
 
 def test_labels_and_direction_say_how_to_read_a_distance(staged: Staged) -> None:
     """The features are named; lower is better; the course has each distance that was made."""
-    found = {name: staged.measure(f"overall-{name}") for name in ("gc_fid", "fid", "last", "kid")}
-    assert {name: one.label for name, one in found.items()} == {
+    measurements = {
+        name: staged.measure(f"overall-{name}") for name in ("gc_fid", "fid", "last", "kid")
+    }
+    assert {name: measurement.label for name, measurement in measurements.items()} == {
         "gc_fid": "GC_FID@2 [shapes]", "fid": "FID [shapes]", "last": "FID [shapes]",
         "kid": "KID [shapes]",
     }  # fmt: skip
-    assert not any(one.higher_is_better for one in found.values())
-    assert found["gc_fid"].curve == pytest.approx(
-        [found["fid"].value, found["last"].value], abs=1e-6
+    assert not any(measurement.higher_is_better for measurement in measurements.values())
+    assert measurements["gc_fid"].curve == pytest.approx(
+        [measurements["fid"].value, measurements["last"].value], abs=1e-6
     )
-    assert [len(one.curve) for one in found.values()] == [2, 1, 1, 1]
-    assert found["gc_fid"].identity["sets"].startswith("a 10 against 10, 10 (D = ")
+    assert [len(measurement.curve) for measurement in measurements.values()] == [2, 1, 1, 1]
+    assert measurements["gc_fid"].identity["sets"].startswith("a 10 against 10, 10 (D = ")
 
 
 def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Store) -> None:
@@ -151,7 +153,9 @@ def test_sets_of_other_sizes_are_incomparable(tmp_path: Path, store: Store) -> N
     fewer = stage(tmp_path / "two", SUITE + METRICS, store, choices).measure("overall-pooled")
     judgement = judge(fewer, baseline, Policy())
     assert judgement.verdict is Verdict.INCOMPARABLE
-    assert any(one.startswith("sets: baseline overall 12 against 12") for one in judgement.reasons)
+    assert any(
+        reason.startswith("sets: baseline overall 12 against 12") for reason in judgement.reasons
+    )
 
 
 def test_fewer_than_two_images_are_no_set(tmp_path: Path, store: Store) -> None:
@@ -254,14 +258,14 @@ def test_a_distance_does_not_depend_on_what_was_measured_before(
     tmp_path: Path, store: Store, metric: str
 ) -> None:
     """To the last bit: another worker has met the categories in another order, or none of them."""
-    found = []
+    features = []
     for order in ((), ("a", "b"), ("b", "a")):
         staged = stage(tmp_path / "suite", SUITE + METRICS, store)
         for category in order:
             staged.measure(f"{category}-{metric}")
         measured = staged.measure(f"overall-{metric}")
-        found.append((measured.curve, measured.blocks))
-    assert found[0] == found[1] == found[2]
+        features.append((measured.curve, measured.blocks))
+    assert features[0] == features[1] == features[2]
 
 
 def test_features_come_in_one_order(tmp_path: Path, store: Store) -> None:

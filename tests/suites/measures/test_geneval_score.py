@@ -55,11 +55,11 @@ def staged(tmp_path: Path, store: Store) -> Staged:
 def _right(staged: Staged) -> dict[str, list[bool]]:
     """Whether each picture of each sample is right, by the rules on what is really in it."""
     chain_data = staged.run.chain_data
-    found: dict[str, list[bool]] = {}
+    scores: dict[str, list[bool]] = {}
     for name, chain in chain_data.chains("text", chain_data.dataset.samples).items():
         prompt = parse_prompt(chain.sample.metadata)
         asked = queries(prompt, "class")
-        found[name] = []
+        scores[name] = []
         for generation in GENERATIONS:
             seen: tuple[Any, ...] = ()
             if chain.has(generation):
@@ -67,14 +67,14 @@ def _right(staged: Staged) -> dict[str, list[bool]]:
                     ImageArtifact.from_pil(load_link(chain, generation, chain_data.store))
                 )
             boxes = [
-                Detection(one.what.shape, 1.0, one.box, color=one.what.color)
-                for one in seen
-                if one.what.shape in asked
+                Detection(detection.what.shape, 1.0, detection.box, color=detection.what.color)
+                for detection in seen
+                if detection.what.shape in asked
             ]
             objects = objects_by_class(Detections(tuple(boxes)), asked)
             verdict = judge(prompt, objects, {})
-            found[name].append(chain.has(generation) and verdict.correct)
-    return found
+            scores[name].append(chain.has(generation) and verdict.correct)
+    return scores
 
 
 def _by_task(staged: Staged, values: Mapping[str, float]) -> dict[str, float]:
@@ -253,11 +253,11 @@ def test_the_thresholds_are_those_of_the_rules_unless_given(tmp_path: Path, stor
     staged = stage(tmp_path / "suite", _tasks(detector, "query"), store)
     values = {task: staged.measure(f"{task}-geneval").value for task in TASKS}
     assert values == {task: float(task != "counting") for task in TASKS}
-    given = _tasks(detector, "query", "counting_threshold = 0.4\nthreshold = 0.6\n")
-    other = stage(tmp_path / "other", given, store)
+    colored = _tasks(detector, "query", "counting_threshold = 0.4\nthreshold = 0.6\n")
+    other = stage(tmp_path / "other", colored, store)
     values = {task: other.measure(f"{task}-geneval").value for task in TASKS}
     assert values == {task: float(task == "counting") for task in TASKS}
-    metric = [one.measure("overall-geneval").identity["metric"] for one in (staged, other)]
+    metric = [each.measure("overall-geneval").identity["metric"] for each in (staged, other)]
     assert "threshold=0.3 counting_threshold=0.9 max_objects=16" in metric[0]
     assert "threshold=0.6 counting_threshold=0.4 max_objects=16" in metric[1]
 
@@ -272,7 +272,7 @@ def test_a_setting_out_of_range_is_refused(tmp_path: Path, store: Store) -> None
 
 
 def no_clauses() -> Dataset:
-    """A prompt that nobody can judge."""
+    """A prompt that cannot be judged."""
     return Dataset("bare", {}, (Sample("one", ("a",), text="a circle"),))
 
 
@@ -294,7 +294,8 @@ def test_a_sample_is_shown_with_what_was_wrong(staged: Staged) -> None:
     shown = staged.run.show(staged.cases["overall-mgg"], name)
     assert shown is not None
     assert list(shown.marks.items()) == [
-        (generation, float(one)) for generation, one in zip(GENERATIONS, right[name], strict=True)
+        (generation, float(correct))
+        for generation, correct in zip(GENERATIONS, right[name], strict=True)
     ]
     wrong = GENERATIONS[right[name].index(False)]
     assert shown.remark.startswith(f"generation {wrong}: ")

@@ -137,14 +137,14 @@ def test_blocks_are_the_rate_without_them(
             float(np.mean([0.6 * exp(-0.2 * pace * g / 2) + 0.4 for pace in paces]))
             for g in GENERATIONS
         ]
-        found = fit_drift_rate(GENERATIONS, curve).b
-        assert found is not None
-        return found
+        rate = fit_drift_rate(GENERATIONS, curve).b
+        assert rate is not None
+        return rate
 
-    rests = [rate([s for s in samples if block[s.unit] != one]) for one in range(count)]
+    rests = [rate([s for s in samples if block[s.unit] != sample]) for sample in range(count)]
     values = pseudo_values(rate(samples), rests)
     measured = staged.measure("text-to-text-sdr")
-    expected = {str(one): pytest.approx(value, abs=2e-4) for one, value in enumerate(values)}
+    expected = {str(block): pytest.approx(value, abs=2e-4) for block, value in enumerate(values)}
     assert measured.blocks == {"text-to-text": expected}
     assert np.ptp(values) > 0.005
 

@@ -38,15 +38,15 @@ def _curves(staged: Staged, mapping: str) -> dict[str, list[float]]:
     """Similarity to the start at each generation of a mapping, by sample, computed one by one."""
     start: Modality = "text" if mapping.startswith("text") else "image"
     chain_data = staged.run.chain_data
-    found = {}
+    scores = {}
     for name, chain in chain_data.chains(start, chain_data.dataset.samples).items():
         assert len(chain.links) == 10
         first = vector(load_link(chain, 0, chain_data.store))
         later = [vector(load_link(chain, g, chain_data.store)) for g in GENERATIONS[mapping]]
-        found[name] = [
-            float(first @ one / np.linalg.norm(first) / np.linalg.norm(one)) for one in later
+        scores[name] = [
+            float(first @ link / np.linalg.norm(first) / np.linalg.norm(link)) for link in later
         ]
-    return found
+    return scores
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS)
@@ -146,7 +146,7 @@ def test_texts_that_were_cut_are_noted_with_their_mapping(tmp_path: Path, store:
     staged = stage(tmp_path / "suite", text, store)
     chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
     texts = [str(chain.links[g].text) for chain in chains for g in (0, 2, 4, 6, 8)]
-    cut = sum(len(one.split()) > 12 for one in texts)
+    cut = sum(len(text.split()) > 12 for text in texts)
     assert cut > 0
     rates, notes = staged.measure("overall-mcd").notes[:2], staged.measure("overall-mcd").notes[2:]
     assert all(rate.startswith("SDR ") for rate in rates)

@@ -32,11 +32,11 @@ DRIFT = """\
 def _vectors(staged: Staged) -> dict[str, list[npt.NDArray[np.float64]]]:
     """The unit vectors of every sample's start and generations 2 and 4."""
     chain_data = staged.run.chain_data
-    found = {}
+    similarities = {}
     for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
         rows = [vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4)]
-        found[name] = [row / np.linalg.norm(row) for row in rows]
-    return found
+        similarities[name] = [row / np.linalg.norm(row) for row in rows]
+    return similarities
 
 
 def _members(staged: Staged, category: str) -> list[str]:

@@ -232,7 +232,7 @@ def test_a_part_of_the_samples_is_another_set(tmp_path: Path, store: Store) -> N
 def test_how_blocks_are_left_out_is_part_of_what_is_compared(tmp_path: Path, store: Store) -> None:
     """Other blocks have other pseudo-values: formula, iteration and jackknife are in the identity."""
     staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-    assert {name: one.identity for name, one in staged.run.measures.items()} == {
+    assert {name: measure.identity for name, measure in staged.run.measures.items()} == {
         "gc_fid": "gc_fid/2 at 2, over categories, jackknife/1 of 10 blocks",
         "fid": "fid/2 at 1, over categories, jackknife/1 of 10 blocks",
         "last": "fid/2 at 2, over categories, jackknife/1 of 10 blocks",
@@ -259,9 +259,9 @@ def test_the_gate_has_bounds_on_a_distance(tmp_path: Path, store: Store) -> None
     baseline = load_baseline(dump_baseline(record_of(accepted)), accepted.key, "x")
     policy = Policy(tolerance=0.05)
     assert judge(pooled("shapes:"), baseline, policy).verdict is Verdict.HELD
-    found = judge(worse, baseline, policy)
-    assert found.verdict is Verdict.REGRESSED
-    assert found.difference == pytest.approx(accepted.value - worse.value, abs=2e-6)
-    assert found.difference is not None
-    assert found.high is not None
-    assert found.difference < found.high < 0
+    judgement = judge(worse, baseline, policy)
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.difference == pytest.approx(accepted.value - worse.value, abs=2e-6)
+    assert judgement.difference is not None
+    assert judgement.high is not None
+    assert judgement.difference < judgement.high < 0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import spread_bounds
-from pytest_cepbench.gate.statistics.spread_bounds import bca_steps
+from pytest_cepbench.gate.statistics import bounds
+from pytest_cepbench.gate.statistics.bounds import bca_steps
 from tests.gate.statistics.build import Array, sample
 
 
@@ -21,7 +21,7 @@ def test_bounds_are_those_of_scipy(shape: str, alpha: float) -> None:
     rng = np.random.default_rng(2)
     values = rng.normal(size=50) if shape == "normal" else rng.exponential(size=50) ** 1.5
     d = sample(values)
-    found = d.mean - bca_steps(d.residuals, alpha)[0], d.mean + bca_steps(d.residuals, alpha)[1]
+    bounds = d.mean - bca_steps(d.residuals, alpha)[0], d.mean + bca_steps(d.residuals, alpha)[1]
     ends = [
         stats.bootstrap(
             (d.centred(),),
@@ -34,7 +34,7 @@ def test_bounds_are_those_of_scipy(shape: str, alpha: float) -> None:
         for side in ("greater", "less")
     ]
     noise = 0.03 / np.sqrt(alpha) * d.sd / np.sqrt(len(values))
-    assert found == pytest.approx((ends[0].low, ends[1].high), abs=noise)
+    assert bounds == pytest.approx((ends[0].low, ends[1].high), abs=noise)
 
 
 def test_skewness_makes_the_bounds_uneven() -> None:
@@ -55,9 +55,9 @@ def test_the_same_values_have_the_same_bounds(values: list[float], order: list[i
 def test_another_seed_draws_other_samples() -> None:
     """The seed is used, and little depends on it."""
     residuals = sample(np.random.default_rng(1).normal(size=30)).residuals
-    one, two = bca_steps(residuals, 0.05), bca_steps(residuals, 0.05, seed=1)
-    assert one != two
-    assert one == pytest.approx(two, rel=0.05)
+    first, second = bca_steps(residuals, 0.05), bca_steps(residuals, 0.05, seed=1)
+    assert first != second
+    assert first == pytest.approx(second, rel=0.05)
 
 
 def test_memory_is_bounded_and_the_draws_are_not_changed_by_it(
@@ -66,7 +66,7 @@ def test_memory_is_bounded_and_the_draws_are_not_changed_by_it(
     """Drawn a few at a time, the resamples are the same."""
     residuals: Array = sample(np.random.default_rng(1).normal(size=30)).residuals
     whole = bca_steps(residuals, 0.05)
-    monkeypatch.setattr(spread_bounds, "_AT_ONCE", 1000)
+    monkeypatch.setattr(bounds, "_AT_ONCE", 1000)
     assert bca_steps(residuals, 0.05) == whole
 
 
@@ -85,5 +85,5 @@ def test_bounds_have_not_moved(
 ) -> None:
     """The same resamples and percentiles as before SciPy made the normal quantiles."""
     values = np.random.default_rng(seed).exponential(size=count)
-    found = bca_steps(values - values.mean(), alpha)
-    assert found == pytest.approx((below, above), rel=1e-9)
+    steps = bca_steps(values - values.mean(), alpha)
+    assert steps == pytest.approx((below, above), rel=1e-9)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics.spread_bounds import t_step, t_steps
+from pytest_cepbench.gate.statistics.bounds import t_step, t_steps
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from tests.gate.statistics.build import Array, sample
 

@@ -1,0 +1,89 @@
+"""The models of a process: each bound once, and shared by the roles that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import BoundRole, RoleName
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import ModelPool
+from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.model_pool import describe_role
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def _assign(role: RoleName, spec: str = "shapes:") -> RoleAssignment:
+    return RoleAssignment(role, parse_spec(spec), "a test")
+
+
+def _sharing(store: Store, shares: str) -> ModelPool:
+    """A pool that binds every role as one that shares its model under this name."""
+
+    def place(assignment: RoleAssignment) -> BoundRole:
+        return replace(bind(assignment.spec, assignment.role, pool.context), shares=shares)
+
+    pool = ModelPool(store, place=place)
+    return pool
+
+
+def test_a_role_is_bound_once(store: Store) -> None:
+    """The same role and spec have one runner, which every agreement is asked about once."""
+    bound: list[BoundRole] = []
+    pool = ModelPool(store, agree=bound.append)
+    runner = pool.runner(_assign("describer"))
+    assert pool.runner(_assign("describer")) is runner
+    assert pool.runner(_assign("describer", "shapes:?miss=0.5")) is not runner
+    assert [str(role.spec) for role in bound] == ["shapes:", "shapes:?miss=0.5"]
+
+
+def test_a_model_that_may_not_be_used_has_no_runner(store: Store) -> None:
+    """Where the processes of a run do not agree on it, its error comes each time."""
+
+    def refuse(bound: BoundRole) -> None:
+        msg = f"other weights of {bound.role}"
+        raise RuntimeError(msg)
+
+    pool = ModelPool(store, agree=refuse)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="other weights of describer"):
+            pool.runner(_assign("describer"))
+    assert not pool.runners
+
+
+def test_roles_of_one_model_share_its_handle(store: Store) -> None:
+    """Until the last of them is dismissed; then the model is loaded anew."""
+    pool = _sharing(store, "one model")
+    describer, generator = (pool.runner(_assign(role)) for role in ("describer", "generator"))
+    assert describer.handle is generator.handle
+    pool.dismiss(("describer", parse_spec("shapes:")))
+    assert pool.runner(_assign("describer")).handle is generator.handle
+    for role in ("describer", "generator"):
+        assert pool.dismiss((role, parse_spec("shapes:"))).inputs == 0
+    assert pool.runner(_assign("describer")).handle is not generator.handle
+
+
+def test_roles_that_share_nothing_have_models_of_their_own(store: Store) -> None:
+    """Two roles without a common name are loaded apart."""
+    pool = _sharing(store, "")
+    describer, generator = (pool.runner(_assign(role)) for role in ("describer", "generator"))
+    assert describer.handle is not generator.handle
+
+
+def test_an_identity_names_what_decides_the_results(store: Store) -> None:
+    """What it is, its adapter and weights, then its parameters by name; unset ones are left out."""
+    bound = ModelPool(store).runner(_assign("describer", "shapes:?miss=0.5")).bound
+    plain = f"{bound.what} {bound.adapter} {bound.short_fingerprint}"
+    assert describe_role(replace(bound, params={"b": 2, "a": 1, "c": None})) == f"{plain} a=1,b=2"
+    assert describe_role(replace(bound, params={"c": None})) == plain
