@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
-from pytest_cepbench.cli.questions import read_trial
-from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.cli.session import measured, read_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Noise, dump_baseline
@@ -25,7 +24,6 @@ from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
-    Trial,
     calibrate,
     prepare_calibration,
 )
@@ -41,10 +39,6 @@ _REMEDY = (
 def run(arguments: Namespace) -> int:
     """Measure, print and write the noise; exit codes as in `main`."""
 
-    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
-        import_from(trial.suite)
-        return prepare_calibration(trial, pool)
-
     def play(
         prepared: PreparedCalibration, pool: ModelPool
     ) -> tuple[Sequence[Calibrated], list[Section]]:
@@ -52,7 +46,7 @@ def run(arguments: Namespace) -> int:
         opening = list(_opening(prepared, pool, arguments.model))
         return calibrated, _page(prepared, calibrated, opening)
 
-    outcome = measured(arguments.store, lambda: read_trial(arguments), get_ready, play)
+    outcome = measured(arguments.store, lambda: read_trial(arguments), prepare_calibration, play)
     if isinstance(outcome, int):
         return outcome
     calibrated, page = outcome

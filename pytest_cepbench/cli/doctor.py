@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
-from pytest_cepbench.cli.questions import read_trial
-from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.cli.session import measured, read_trial
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.totals import usage_line
-from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, prepare_calibration
+from pytest_cepbench.studies.calibration import PreparedCalibration, prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
 from pytest_cepbench.suites import ModelPool
@@ -22,14 +21,12 @@ from pytest_cepbench.suites import ModelPool
 def run(arguments: Namespace, argv: Sequence[str]) -> int:
     """Check, print, and write the page; exit codes as in `main`, 1 also for a problem."""
 
-    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
-        import_from(trial.suite)
-        return prepare_calibration(trial, pool)
-
     def examined(prepared: PreparedCalibration, pool: ModelPool) -> Diagnosis:
         return examine(prepared, pool, arguments.baselines, tell)
 
-    diagnosis = measured(arguments.store, lambda: read_trial(arguments), get_ready, examined)
+    diagnosis = measured(
+        arguments.store, lambda: read_trial(arguments), prepare_calibration, examined
+    )
     if isinstance(diagnosis, int):
         return diagnosis
     command = shlex.join(["cepbench", *argv])

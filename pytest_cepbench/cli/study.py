@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
-from pytest_cepbench.cli.questions import read_question
-from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.cli.session import measured, read_question
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.report.text import number
 from pytest_cepbench.report.totals import usage_line
@@ -19,7 +18,6 @@ from pytest_cepbench.studies import (
     PreparedStudy,
     Study,
     StudyCell,
-    StudySpec,
     VariantAgreement,
     Weighting,
     prepare_study,
@@ -34,14 +32,10 @@ _LONGEST_HEAD = 14
 def run(arguments: Namespace, argv: Sequence[str]) -> int:
     """Run a study; exit codes as in `main`."""
 
-    def get_ready(question: StudySpec, pool: ModelPool) -> PreparedStudy:
-        import_from(question.suite)
-        return prepare_study(question, pool)
-
     def play(prepared: PreparedStudy, pool: ModelPool) -> Study:
         return run_study(prepared, pool, tell)
 
-    study = measured(arguments.store, lambda: read_question(arguments), get_ready, play)
+    study = measured(arguments.store, lambda: read_question(arguments), prepare_study, play)
     if isinstance(study, int):
         return study
     command = shlex.join(["cepbench", *argv])

@@ -60,6 +60,7 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.errors",
+        "pytest_cepbench.models",
     }
 
 

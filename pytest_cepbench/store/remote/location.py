@@ -246,8 +246,7 @@ def _check(objects: ObjectStore, *, writing: bool, optional: bool) -> bool:
         raise StoreError(msg)
     if writing:
         # Also over an existing marker, which stays: missing rights to write show now.
-        written = objects.write({MARKER: marker()}, seconds=_SECONDS)
-        for failure in written.failed.values():
+        for failure in objects.write({MARKER: marker()}, seconds=_SECONDS).values():
             raise _store_error(objects, failure, "write")
     return True
 

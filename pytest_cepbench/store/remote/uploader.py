@@ -60,9 +60,10 @@ def upload(
     failed_images = _upload_images(objects, root, sorted(set(images.values())), replace)
     failed = {key: failed_images[image] for key, image in images.items() if image in failed_images}
     ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
-    written = objects.write(ready, replace)
-    names = {result_name(key): key for key in rows}
-    return failed | {names[name]: failure for name, failure in written.failed.items()}
+    unwritten = objects.write(ready, replace)
+    return failed | {
+        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
+    }
 
 
 def _upload_images(
@@ -78,9 +79,12 @@ def _upload_images(
                 files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
             except OSError:
                 failed[digest] = StoreFailure("absent", "the image is not in the local store")
-        written = objects.write(files, replace)
-        names = {image_name(digest): digest for digest in part}
-        failed |= {names[name]: failure for name, failure in written.failed.items()}
+        unwritten = objects.write(files, replace)
+        failed |= {
+            digest: unwritten[image_name(digest)]
+            for digest in part
+            if image_name(digest) in unwritten
+        }
     return failed
 
 
