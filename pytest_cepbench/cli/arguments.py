@@ -76,13 +76,13 @@ _ENCODER = _several(
     help="model whose vectors are compared; with NAME= one of the suite's further encoders",
 )
 
-_MODELS: dict[str, list[_Option]] = {
-    role: [_option(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")]
+_MODELS = {
+    role: _ENCODER
+    if role == "encoder"
+    else _option(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")
     for role in ROLES
-} | {"encoder": [_ENCODER]}
+}
 """Role -> its option, where its model is the same for all."""
-
-_ALL_MODELS = [option for role in ROLES for option in _MODELS[role]]
 
 _STUDIES = {
     "seeds": "the same models with several seeds",
@@ -106,7 +106,7 @@ def _study(name: str) -> Iterator[_Option]:
         yield _option("--seeds", metavar="N,N,...", default="0,1,2,3,4", help=_DEFAULT)
     for role in ROLES:
         if name != f"{role}s":
-            yield from _MODELS[role]
+            yield _MODELS[role]
             continue
         about = f"one of the {role}s that are compared, and its name in tables"
         yield _several(f"--{role}", metavar="[NAME=]SPEC", help=about)
@@ -131,7 +131,7 @@ def _trial(model: _Option, seeds: str) -> list[_Option]:
     return [
         _SUITE,
         model,
-        *_ALL_MODELS,
+        *_MODELS.values(),
         *_ROLE_AND_DATA,
         _option("--seeds", metavar="N", default=seeds, help=about),
         *_shared("tolerance", metavar="X", help=f"tolerated drop of every case, {instead}"),
@@ -183,7 +183,7 @@ _REMEASURE = [
         help="measure it again, on held-out samples or under a fresh seed, and accept that",
     ),
     _option("--model", metavar="SPEC", help="default: as in the results"),
-    *_ALL_MODELS,
+    *_MODELS.values(),
     *_ROLE_AND_DATA,
     *_STORE,
 ]

@@ -12,21 +12,22 @@ from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
-from pytest_cepbench.cli.session import measured, read_trial
+from pytest_cepbench.cli.session import measured, read_trial, spent_line
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Baseline, Noise, dump_baseline
+from pytest_cepbench.gate import Baseline, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.gate.pairing import pair
-from pytest_cepbench.report.text import number
+from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
     calibrate,
     prepare_calibration,
 )
+from pytest_cepbench.studies.study_result import StudyUsage
 from pytest_cepbench.suites import ModelPool
 
 _REMEDY = (
@@ -144,13 +145,11 @@ def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iter
     table = prepared.own.suite.table
     assignments = prepared.own.assignments
     spent = total(runner.tally for runner in pool.runners.values())
+    usage = StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds)
     samples = len(prepared.own.dataset.samples)
     yield f"suite {prepared.own.suite.name}, version {table.version}, {samples} samples"
     yield f"{assignments.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
-    yield (
-        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in "
-        f"models), {spent.hits} results from the store"
-    )
+    yield spent_line(usage)
     yield from (f"store: {note}: computed again" for note in pool.store.damage)
 
 
@@ -161,7 +160,7 @@ def _page(
     rows = tuple(_row(case) for case in calibrated)
     name = prepared.own.suite.name
     sections = [Section(f"calibration of {name}", (*opening, Table(head, rows)))]
-    small = [_name(case) for case in calibrated if case.remark is not None]
+    small = [case.key.within for case in calibrated if case.remark is not None]
     if small:
         below = f"below what can be seen of this model's own noise: {', '.join(small)}"
         sections.append(Section("tolerances below the noise", (below, _REMEDY)))
@@ -173,7 +172,7 @@ def _page(
 
 def _row(case: Calibrated) -> tuple[str, ...]:
     noise, policy = case.noise, case.policy
-    name = _name(case)
+    name = case.key.within
     value = number(None if case.measured is None else case.measured.value)
     alpha = f"{policy.alpha:.2g}" if policy.statistical else "-"
     tolerance = f"{policy.tolerance:g}"
@@ -199,23 +198,15 @@ def _summary(
     """Summary of what was written, cases of equal outcome together."""
     fates: dict[str, list[str]] = {}
     for case, outcome in zip(calibrated, outcomes, strict=True):
-        name = _name(case)
+        name = case.key.within
         fates.setdefault(outcome.state, []).append(name)
         if outcome.remark:
             fates.setdefault(outcome.remark, []).append(name)
     lines = [f"{state}: {', '.join(names)}" for state, names in fates.items()]
     noises = [case.noise for case in calibrated if case.noise is not None]
-    if noises and all(_silent(noise) for noise in noises):
+    if noises and all(noise.sd == noise.value_sd == 0 for noise in noises):
         lines.append(
             "the seeds change nothing: no model that plays uses its seed, so differences between "
             "checkpoints are not noise of drawing, and this calibration says nothing of them"
         )
     return Section(f"noise of {len(calibrated)} cases in {root}", tuple(lines))
-
-
-def _name(case: Calibrated) -> str:
-    return case.key.within
-
-
-def _silent(noise: Noise) -> bool:
-    return noise.sd == 0 and noise.value_sd == 0

@@ -27,8 +27,7 @@ from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.report.text import number
+from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.remeasurement import (
     AcceptedCheckpoint,
     PreparedRemeasurement,

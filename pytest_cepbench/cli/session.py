@@ -15,9 +15,11 @@ from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.option_values import at_least_one, named_specs, split_name, split_pair
+from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
+from pytest_cepbench.studies.study_result import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
@@ -77,6 +79,15 @@ def open_store(folder: Path) -> Store:
     store = Store(folder.absolute())
     keep_out_of_git(HOME, folder)
     return store
+
+
+def spent_line(spent: StudyUsage) -> str:
+    """What measuring took, in one line."""
+    line = (
+        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.model_seconds:.1f} s in "
+        f"models), {spent.hits} results from the store"
+    )
+    return f"{line}; {usage_line(spent.usage)}" if spent.usage.requests else line
 
 
 def read_question(arguments: Namespace) -> StudySpec:

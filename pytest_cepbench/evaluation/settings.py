@@ -162,7 +162,9 @@ def read_settings(
         return parser(single[name], sources[name]) if name in single else None
 
     unnamed, encoders = named_specs(values.get("encoder", []))
-    roles = {name: single[name] for name in ROLE_NAMES if name in single and name != "encoder"}
+    roles: dict[str, str] = {
+        name: single[name] for name in ROLE_NAMES if name in single and name != "encoder"
+    }
     if unnamed is not None:
         roles["encoder"] = unnamed
     data = [split_pair(pair, sources["data"]) for pair in values.get("data", [])]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pytest_cepbench.store.images import digest_of, image_path, list_files
 from pytest_cepbench.store.rows import Read, pages
-from pytest_cepbench.store.side_tables import today
 from pytest_cepbench.store.stats import Entry, entries, image_sizes
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import today
 
 _YOUNG_SECONDS = 3600.0  # the result of an image this young may not be stored yet
 

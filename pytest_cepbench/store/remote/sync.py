@@ -19,8 +19,8 @@ from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, 
 from pytest_cepbench.store.remote.remotes import RemoteReader
 from pytest_cepbench.store.remote.uploader import upload
 from pytest_cepbench.store.rows import dated, pages
-from pytest_cepbench.store.side_tables import remote_images
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import remote_images
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -49,16 +49,18 @@ def upload(
     """
     rows: dict[str, Row] = {}
     images: dict[str, str] = {}
+    failed: dict[str, StoreFailure] = {}
     query = "SELECT key, kind, payload, provenance, created, seal FROM results WHERE key"
     for row in rows_with(read, query, keys):
         problem, image = check_row(row)
-        if problem is not None:
-            continue  # it is computed again when it is needed, and uploaded then
+        if problem is not None:  # it is computed again when it is needed, and uploaded then
+            failed[str(row[0])] = StoreFailure("absent", "the result is damaged in the local store")
+            continue
         rows[row[0]] = row
         if image is not None:
             images[row[0]] = image
     failed_images = _upload_images(objects, root, sorted(set(images.values())), replace)
-    failed = {key: failed_images[image] for key, image in images.items() if image in failed_images}
+    failed |= {key: failed_images[image] for key, image in images.items() if image in failed_images}
     ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
     unwritten = objects.write(ready, replace)
     return failed | {

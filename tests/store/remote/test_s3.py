@@ -33,7 +33,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def owner(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The environment is that of somebody who may do everything."""
+    """The environment of a user who may do everything."""
     become(server, "root", monkeypatch)
     return server
 
@@ -57,9 +57,9 @@ def test_runs_share_a_bucket(tmp_path: Path, owner: Server) -> None:
     results = published(tmp_path / "first", URL, range(3))
     published(tmp_path / "other", URL, range(2))
     with Store(tmp_path / "second", (URL,)) as store:
-        found = store.get([*results, "absent"])
-        assert found.keys() == results.keys()
-        assert all(same(found[key], results[key]) for key in found)
+        stored = store.get([*results, "absent"])
+        assert stored.keys() == results.keys()
+        assert all(same(stored[key], results[key]) for key in stored)
         image = store.get_image(picture(1).digest)
         assert image is not None
         assert image.digest == picture(1).digest
@@ -103,8 +103,8 @@ def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
             merged = pull(store, objects)
             assert (merged.results, merged.images, merged.present) == (taken, images, there)
             assert not merged.refused
-        found = store.get(results)
-        assert all(same(found[key], results[key]) for key in results)
+        stored = store.get(results)
+        assert all(same(stored[key], results[key]) for key in results)
         assert store.get_image(picture(3).digest) is not None
     seen = inspect_objects(objects)
     assert (seen.results, seen.images, seen.sound) == (12, 4, True)
