@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.store.images import digest_of, image_path, list_files, load_image
-from pytest_cepbench.store.rows import ImageRef, Read, pages, seal_stamp, unseal
+from pytest_cepbench.store.rows import ImageRef, Read, batches, pages, seal_stamp, unseal
 from pytest_cepbench.store.store import Store
 from pytest_cepbench.store.tables import remote_images
 
@@ -149,8 +149,7 @@ def _damaged_images(root: Path, digests: Sequence[str]) -> Iterator[tuple[str, s
         return None
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for start in range(0, len(digests), _PART):
-            part = digests[start : start + _PART]
+        for part in batches(digests, _PART):
             for digest, why in zip(part, threads.map(problem, part), strict=True):
                 if why is not None:
                     yield digest, why

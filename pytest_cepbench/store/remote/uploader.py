@@ -22,7 +22,7 @@ from pytest_cepbench.store.remote.object_store import (
     result_name,
     to_object,
 )
-from pytest_cepbench.store.rows import Read, Row, check_row, rows_with
+from pytest_cepbench.store.rows import Read, Row, batches, check_row, rows_with
 
 _IMAGES_AT_ONCE = 16  # files in memory
 
@@ -73,8 +73,7 @@ def _upload_images(
 ) -> dict[str, StoreFailure]:
     """Upload images; returns the failures by digest."""
     failed: dict[str, StoreFailure] = {}
-    rest = iter(digests)
-    while part := list(islice(rest, _IMAGES_AT_ONCE)):
+    for part in batches(digests, _IMAGES_AT_ONCE):
         files: dict[str, bytes] = {}
         for digest in part:
             try:
