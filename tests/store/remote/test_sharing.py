@@ -12,10 +12,12 @@ import pytest
 
 from pytest_cepbench.store import ImageRef, Store, StoredResult
 from pytest_cepbench.store.remote import remotes, uploader
+from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import image_name, result_name
+from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from pytest_cepbench.store.verify import inspect
 from tests.store.filling import contents, fill, key_of, picture
-from tests.store.remote.sharing import PROVENANCE, compute, published
+from tests.store.remote.sharing import PROVENANCE, check_push_and_pull, compute, published
 from tests.store.remote.slow import SlowFileSystem
 from tests.store.strategies import same
 
@@ -90,6 +92,32 @@ def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Path | 
     assert (two.remarks, two.damage) == ([], [])
     with Store(tmp_path / "three", (place,)) as three:
         assert three.get(["k" * 64]) == {"k" * 64: "one"}
+
+
+def test_whole_stores_go_there_and_back(tmp_path: Path, place: Path | str) -> None:
+    """`push` uploads what is lacking, `pull` takes it over with images; both once."""
+    check_push_and_pull(tmp_path, place)
+
+
+def test_what_is_wrong_with_a_shared_store_is_listed(tmp_path: Path) -> None:
+    """Damaged results and images, and results whose image is gone; `pull` leaves the latter out."""
+    place = tmp_path / "lib"
+    published(tmp_path / "first", place, range(3))
+    (place / result_name(TEXT)).write_bytes(b"noise")
+    (place / image_name(picture(0).digest)).write_bytes(b"noise")
+    (place / image_name(picture(1).digest)).unlink()
+    objects = open_objects(place, "test", writing=False)
+    assert objects is not None
+    report = inspect_objects(objects)
+    assert (report.results, report.images, report.sound) == (9, 2, False)
+    assert report.bytes == sum(len(data) for n, data in contents(place).items() if "/" in n)
+    assert len(report.damaged) == 2
+    assert report.lost == (key_of("image 1"),)
+    with Store(tmp_path / "second") as store:
+        merged = pull(store, objects)
+    assert (merged.results, merged.images) == (6, 1)
+    assert merged.refused == {"its image is not there": 2, "damaged": 2}
+    objects.close()
 
 
 def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
