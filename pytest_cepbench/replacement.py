@@ -73,7 +73,6 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         return
     folders = sorted({path.parent for path, data in wanted.items() if data is not None})
     created: list[Path] = []
-    done = False
     try:
         for folder in (root, *folders):
             with _write_errors(folder):
@@ -81,11 +80,11 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         with _locked(root):
             _finish_earlier(root)
             _replace(root, wanted)
-        done = True
-    finally:
-        for folder in () if done else reversed(created):
+    except BaseException:
+        for folder in reversed(created):
             with suppress(OSError):
                 folder.rmdir()
+        raise
 
 
 def recover(root: Path) -> str | None:

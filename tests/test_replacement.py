@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
+import stat
 import sys
 from pathlib import Path
 
@@ -173,6 +175,43 @@ def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
     ):
         replace_files(tmp_path, wanted(tmp_path))
     assert contents(tmp_path) == OLD
+
+
+def test_folders_are_made_with_their_parents(tmp_path: Path) -> None:
+    """The folder of all, and those below it."""
+    path = tmp_path / "not" / "there" / "a" / "b"
+    replace_files(tmp_path / "not" / "there", {path: b"x"})
+    assert path.read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "fails"),
+    [
+        ("fsync", errno.EINVAL, False),
+        ("fsync", errno.EIO, True),
+        ("flock", errno.ENOLCK, False),
+        ("flock", errno.EIO, True),
+    ],
+)
+def test_file_systems_that_can_not_sync_or_lock_folders_are_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, code: int, *, fails: bool
+) -> None:
+    """Only an error that means that much is passed over; after any other, all is as before."""
+    fill(tmp_path)
+    fsync = os.fsync
+
+    def refuse(file: int, *options: object) -> None:
+        if options or stat.S_ISDIR(os.fstat(file).st_mode):  # flock has an option
+            raise OSError(code, os.strerror(code))
+        fsync(file)
+
+    monkeypatch.setattr(os if function == "fsync" else fcntl, function, refuse)
+    if fails:
+        with pytest.raises(WriteError, match="Input/output error"):
+            replace_files(tmp_path, wanted(tmp_path))
+    else:
+        replace_files(tmp_path, wanted(tmp_path))
+    assert contents(tmp_path) == (OLD if fails else NEW)
 
 
 def test_folders_that_were_made_for_nothing_go(tmp_path: Path) -> None:

@@ -193,6 +193,11 @@ def test_signs_of_life(locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.Mon
         assert 99 < locks.since_heartbeat("a") < 200
         locks.heartbeat()
         assert locks.since_heartbeat("a") < 50
+        monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 60.0)
+        os.utime(tmp_path / "claims" / "a.lock", (0, time.time() - 100))
+        locks.heartbeat()  # not again so soon: it is called for every batch
+        assert 99 < locks.since_heartbeat("a") < 200
+        monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 0.0)
     other = locks.acquire("b", "run")
     assert other is not None
     with other:

@@ -31,7 +31,7 @@ _SECONDS = 120.0  # for one object, retries of the library included
 
 _LISTING_SECONDS = 3600.0  # a thousand names a request
 
-_CLOSING_SECONDS = 5.0
+_CLOSING_SECONDS = 5.0  # a server that does not answer must not keep the process
 
 _RETRY_PAUSE = 1.0
 

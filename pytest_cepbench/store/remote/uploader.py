@@ -28,7 +28,7 @@ _IMAGES_AT_ONCE = 16  # files in memory
 
 _MOST_WAITING = 200_000  # keys, some 30 MB of them; a run that is further ahead waits
 
-_RETRY_PAUSE = 5.0
+_RETRY_PAUSE = 5.0  # seconds; each object was tried twice within one already
 
 _QUIET_SECONDS = 2.0  # of waiting at the end of a run without a word about it
 
