@@ -86,8 +86,8 @@ class NotInStoreError(CepError):
 class UnfitFileError(OSError):
     """A path holds no regular file, or one that is larger than expected.
 
-    The one exception that is no `CepError`: whoever reads a file handles it with the other errors of
-    the file system, in a message that names the file.
+    The one exception that is no `CepError`: the code that reads a file handles it with the other
+    errors of the file system, in a message that names the file.
     """
 
     def __init__(self, words: str) -> None:

@@ -73,7 +73,6 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         return
     folders = sorted({path.parent for path, data in wanted.items() if data is not None})
     created: list[Path] = []
-    done = False
     try:
         for folder in (root, *folders):
             with _write_errors(folder):
@@ -81,11 +80,11 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         with _locked(root):
             _finish_earlier(root)
             _replace(root, wanted)
-        done = True
-    finally:
-        for folder in () if done else reversed(created):
+    except BaseException:
+        for folder in reversed(created):
             with suppress(OSError):
                 folder.rmdir()
+        raise
 
 
 def recover(root: Path) -> str | None:
@@ -104,7 +103,10 @@ def recover(root: Path) -> str | None:
 
 
 def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
-    changes = [_change(path, data) for path, data in contents.items()]
+    changes = [
+        _Change(path, None if data is None else sha256(data).hexdigest(), os.path.lexists(path))
+        for path, data in contents.items()
+    ]
     path = root  # of the current step, for the error
     try:
         _write_journal(root, changes)
@@ -132,11 +134,6 @@ def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         _clean(root, changes)
 
 
-def _change(path: Path, data: bytes | None) -> _Change:
-    digest = None if data is None else sha256(data).hexdigest()
-    return _Change(path, digest, os.path.lexists(path))
-
-
 def _prepare(change: _Change, data: bytes | None) -> None:
     """Write the new content to a temporary file; give the old file a second name."""
     if change.target.is_dir() and not change.target.is_symlink():
@@ -149,12 +146,12 @@ def _prepare(change: _Change, data: bytes | None) -> None:
     if change.existed:
         try:
             os.link(change.target, change.old, follow_symlinks=False)
-        except (OSError, NotImplementedError):  # a file system without links
+        except (OSError, NotImplementedError):
+            # A file system without links, or a platform that cannot link a symbolic link itself.
             shutil.copy2(change.target, change.old, follow_symlinks=False)
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a new file and sync it."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with os.fdopen(file, "wb") as stream:
         stream.write(data)

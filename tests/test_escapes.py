@@ -103,3 +103,9 @@ def test_programs_read_the_same_from_toml(text: str) -> None:
 def test_a_redirect_is_named_by_its_host(location: str, shown: str) -> None:
     """Never user, password, path or query, which could be secret."""
     assert redirect_target(location, "http://host:8000/v1") == shown
+
+
+def test_a_line_has_200_characters_at_the_most() -> None:
+    """By default; a longer text ends with dots."""
+    assert one_line("x" * 200) == "x" * 200
+    assert one_line("x" * 201) == "x" * 197 + "..."

@@ -1,4 +1,4 @@
-"""Reading what somebody else made: pipes, devices, links and sizes, and texts that no parser can take."""
+"""Reading files from outside: pipes, devices, links and sizes, and texts that no parser can take."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_names_that_no_file_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = " + "[" * DEPTH + "]" * DEPTH, "nested too deeply"),
         ("x = " + "{a = " * DEPTH, "nested too deeply"),
@@ -107,15 +107,15 @@ def test_names_that_no_file_has(tmp_path: Path) -> None:
     ],
     ids=["lists", "tables", "digits", "twice", "no toml"],
 )
-def test_toml_that_cannot_be_read_is_one_line(text: str, said: str) -> None:
+def test_toml_that_cannot_be_read_is_one_line(text: str, message: str) -> None:
     """Whatever the parser meets: nesting, digits, what is no TOML."""
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         parse_toml(text)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[" * DEPTH + "]" * DEPTH, "nested too deeply"),
         ("9" * DIGITS, "thousands of digits"),
@@ -123,9 +123,9 @@ def test_toml_that_cannot_be_read_is_one_line(text: str, said: str) -> None:
     ],
     ids=["lists", "digits", "no json"],
 )
-def test_json_that_cannot_be_read_is_one_line(text: str, said: str) -> None:
+def test_json_that_cannot_be_read_is_one_line(text: str, message: str) -> None:
     """As TOML."""
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         parse_json(text)
     assert "\n" not in str(refused.value)
 

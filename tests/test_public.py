@@ -13,10 +13,10 @@ import pytest_cepbench
 @pytest.mark.parametrize("name", pytest_cepbench.__all__)
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     """Each name of `__all__` can be had, and says what it is."""
-    found = getattr(pytest_cepbench, name)
+    exported = getattr(pytest_cepbench, name)
 
     assert name in dir(pytest_cepbench)
-    assert name == "__version__" or (found.__doc__ or "").strip()
+    assert name == "__version__" or (exported.__doc__ or "").strip()
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
+import stat
 import sys
 from pathlib import Path
 
@@ -55,9 +57,9 @@ def test_contents_are_replaced_made_and_removed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> None:
-    """Killed before its first, second, ... change: what comes next puts it right and says so."""
+    """Killed before its first, second, ... change: the next process restores the files and reports it."""
     number, ends = 0, set()
-    told: set[bool] = set()
+    remark: set[bool] = set()
     while True:
         number += 1
         root = tmp_path / str(number)
@@ -68,10 +70,10 @@ def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> N
             replace_files(root, wanted(root))
 
         code = in_child(die)
-        told.add(recover(root) is not None)
-        found = contents(root)
-        assert found in (OLD, NEW), number
-        ends.add(found == NEW)
+        remark.add(recover(root) is not None)
+        files = contents(root)
+        assert files in (OLD, NEW), number
+        ends.add(files == NEW)
         assert recover(root) is None
         replace_files(root, wanted(root))
         assert contents(root) == NEW
@@ -79,7 +81,7 @@ def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> N
             break
         assert code == -signal.SIGKILL
     assert number > 20
-    assert ends == told == {True, False}
+    assert ends == remark == {True, False}
 
 
 @pytest.mark.slow
@@ -134,21 +136,21 @@ def test_what_cannot_be_put_back_is_named_and_put_back_later(tmp_path: Path) -> 
 
         sys.addaudithook(watch)
         sys.addaudithook(refuse)
-        said = r"could not be restored \(.*: Read-only file system\)"
-        with pytest.raises(WriteError, match=said) as refused:
+        failure = r"could not be restored \(.*: Read-only file system\)"
+        with pytest.raises(WriteError, match=failure) as refused:
             replace_files(tmp_path, wanted(tmp_path))
         raise refused.value
 
     assert in_child(fail) == 1
     assert (tmp_path / JOURNAL).exists()
-    told = recover(tmp_path)
-    assert told is not None
-    assert "as they were before" in told
+    remark = recover(tmp_path)
+    assert remark is not None
+    assert "as they were before" in remark
     assert contents(tmp_path) == OLD
 
 
 def test_what_was_restored_by_hand_stays(tmp_path: Path) -> None:
-    """Whoever checked out other files after a process died there keeps those."""
+    """Files that were checked out after a process died there stay."""
     fill(tmp_path)
 
     def die() -> None:
@@ -173,6 +175,43 @@ def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
     ):
         replace_files(tmp_path, wanted(tmp_path))
     assert contents(tmp_path) == OLD
+
+
+def test_folders_are_made_with_their_parents(tmp_path: Path) -> None:
+    """The folder of all, and those below it."""
+    path = tmp_path / "not" / "there" / "a" / "b"
+    replace_files(tmp_path / "not" / "there", {path: b"x"})
+    assert path.read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "fails"),
+    [
+        ("fsync", errno.EINVAL, False),
+        ("fsync", errno.EIO, True),
+        ("flock", errno.ENOLCK, False),
+        ("flock", errno.EIO, True),
+    ],
+)
+def test_file_systems_that_can_not_sync_or_lock_folders_are_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, code: int, *, fails: bool
+) -> None:
+    """Only an error that means that much is passed over; after any other, all is as before."""
+    fill(tmp_path)
+    fsync = os.fsync
+
+    def refuse(file: int, *options: object) -> None:
+        if options or stat.S_ISDIR(os.fstat(file).st_mode):  # flock has an option
+            raise OSError(code, os.strerror(code))
+        fsync(file)
+
+    monkeypatch.setattr(os if function == "fsync" else fcntl, function, refuse)
+    if fails:
+        with pytest.raises(WriteError, match="Input/output error"):
+            replace_files(tmp_path, wanted(tmp_path))
+    else:
+        replace_files(tmp_path, wanted(tmp_path))
+    assert contents(tmp_path) == (OLD if fails else NEW)
 
 
 def test_folders_that_were_made_for_nothing_go(tmp_path: Path) -> None:
@@ -219,7 +258,7 @@ def test_a_journal_that_is_none_is_named(tmp_path: Path, name: str, text: str) -
 def test_a_second_process_waits_and_then_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for ever: whoever was stopped in the middle is named as another process."""
+    """Not for ever: a process that was stopped in the middle is reported."""
     monkeypatch.setattr("pytest_cepbench.replacement._PATIENCE", 0.2)
     fill(tmp_path)
     child = os.fork()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
 
 from pytest_cepbench.cli.arguments import parse
 
@@ -19,10 +21,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = parse(words)
-    except SystemExit as leaving:  # argparse has said what was wrong, or shown its help
+    except SystemExit as leaving:  # argparse has printed what was wrong, or its help
         return leaving.code if isinstance(leaving.code, int) else 2
+    arguments.command_line = shlex.join(["cepbench", *words])
     try:
-        return _run(arguments, words) if _is_whole(arguments) else 1
+        # Each command is a module of its name, imported when it is called for.
+        command = f"{__name__}.{arguments.command}"
+        return int(import_module(command).run(arguments)) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
         from pytest_cepbench.cli.output import INTERRUPTED, complain
 
@@ -45,32 +50,6 @@ def _is_whole(arguments: Namespace) -> bool:
     if recovered is not None:
         tell(recovered)
     return True
-
-
-def _run(arguments: Namespace, words: Sequence[str]) -> int:
-    if arguments.command == "accept":
-        from pytest_cepbench.cli import accept
-
-        return accept.run(arguments)
-    if arguments.command == "prune":
-        from pytest_cepbench.cli import prune
-
-        return prune.run(arguments)
-    if arguments.command == "calibrate":
-        from pytest_cepbench.cli import calibrate
-
-        return calibrate.run(arguments)
-    if arguments.command == "store":
-        from pytest_cepbench.cli import store
-
-        return store.run(arguments)
-    if arguments.command == "doctor":
-        from pytest_cepbench.cli import doctor
-
-        return doctor.run(arguments, words)
-    from pytest_cepbench.cli import study
-
-    return study.run(arguments, words)
 
 
 __all__ = ["main"]

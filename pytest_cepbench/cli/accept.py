@@ -32,7 +32,7 @@ from pytest_cepbench.gate.baseline import (
 )
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.text import number
+from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.report.totals import two_identities
 
 _NAMED = 5
@@ -152,7 +152,7 @@ def _refusals(
         return
     if report.deaths:
         yield (
-            f"{_count(report.deaths, 'worker')} died in the run, and baselines are accepted only "
+            f"{counted(report.deaths, 'worker')} died in the run, and baselines are accepted only "
             "from one in which none did; run it again, what was computed is in the store"
         )
         return
@@ -246,7 +246,7 @@ def _page(
     blocks += _sensitivity_warnings(changes)
     same = len(cases) - len(changes)
     if same:
-        blocks.append(f"unchanged: {_count(same, 'case')}")
+        blocks.append(f"unchanged: {counted(same, 'case')}")
     return Section(f"accepting into {root}", tuple(blocks))
 
 
@@ -322,14 +322,10 @@ def _write(changes: Sequence[Change], root: Path) -> int:
         return complain(f"nothing is accepted: {error}; run the same command again then", NOT_DONE)
     except KeyboardInterrupt:
         return complain("nothing is accepted: interrupted", INTERRUPTED)
-    show([], f"{_count(len(written), 'baseline')} written below {root}: commit them")
+    show([], f"{counted(len(written), 'baseline')} written below {root}: commit them")
     return 0
 
 
 def _listed(keys: Sequence[CaseKey | str]) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return ", ".join(map(str, keys[:_NAMED])) + more
-
-
-def _count(number_of: int, what: str) -> str:
-    return f"{number_of} {what}{'' if number_of == 1 else 's'}"

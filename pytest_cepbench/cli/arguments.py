@@ -4,13 +4,85 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_cepbench.errors import did_you_mean
+from pytest_cepbench.models import ROLE_NAMES
 
-ROLES = ("describer", "generator", "encoder", "detector")
+ROLES = tuple(role for role in ROLE_NAMES if role != "judge")
+"""The roles that these commands can give a model; judges come from the suite alone."""
+
+_Option = tuple[tuple[str, ...], dict[str, Any]]
+"""Flags and settings of `argparse.ArgumentParser.add_argument`."""
+
+_DEFAULT = "default: %(default)s"
+
+
+def _option(*flags: str, **settings: Any) -> _Option:
+    return flags, settings
+
+
+def _shared(name: str, **settings: Any) -> list[_Option]:
+    """An option that pytest has as `--cep-NAME`, a spelling that works here too."""
+    hidden = {**settings, "dest": name, "help": argparse.SUPPRESS}
+    return [((f"--{name}",), settings), ((f"--cep-{name}",), hidden)]
+
+
+def _several(*flags: str, **settings: Any) -> _Option:
+    return flags, {"action": "append", "default": [], **settings}
+
+
+def _flag(name: str, about: str) -> _Option:
+    return (name,), {"action": "store_true", "help": about}
+
+
+_RESULTS = _option(
+    "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
+)
+
+_SUITE = _option(
+    "suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file"
+)
+
+_BASELINES = _shared(
+    "baselines",
+    metavar="DIR",
+    type=Path,
+    default=Path("baselines"),
+    help=f"folder of accepted baselines; {_DEFAULT}",
+)
+
+_DRY_RUN = _flag("--dry-run", "write no baseline")
+
+_DELETE = _flag("--delete", "delete what is listed")
+
+_STORE = _shared("store", metavar="DIR", type=Path, default=Path(".cepbench/store"), help=_DEFAULT)
+
+_OUT = _option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=_DEFAULT)
+
+_ROLE_AND_DATA = [
+    *_shared("role", choices=(*ROLES, "unified"), help="what the models under test play"),
+    *_shared(
+        "data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"
+    ),
+    *_shared("samples", metavar="N", help="most samples of each category"),
+]
+
+_ENCODER = _several(
+    "--encoder",
+    metavar="[NAME=]SPEC",
+    help="model whose vectors are compared; with NAME= one of the suite's further encoders",
+)
+
+_MODELS = {
+    role: _ENCODER
+    if role == "encoder"
+    else _option(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")
+    for role in ROLES
+}
+"""Role -> its option, where its model is the same for all."""
 
 _STUDIES = {
     "seeds": "the same models with several seeds",
@@ -20,26 +92,227 @@ _STUDIES = {
     "weighting": "GC@T against s(T), its last similarity without weights",
 }
 
-_EXIT_CODES = (
-    "exit code: 0, 1 where something could not be measured, 2 for a mistake in what was asked"
+
+def _study(name: str) -> Iterator[_Option]:
+    yield _SUITE
+    yield _option(
+        "--model",
+        metavar="[NAME=]SPEC",
+        action="append",
+        required=True,
+        help="a model under test, and its name in tables (several allowed)",
+    )
+    if name == "seeds":
+        yield _option("--seeds", metavar="N,N,...", default="0,1,2,3,4", help=_DEFAULT)
+    for role in ROLES:
+        if name != f"{role}s":
+            yield _MODELS[role]
+            continue
+        about = f"one of the {role}s that are compared, and its name in tables"
+        yield _several(f"--{role}", metavar="[NAME=]SPEC", help=about)
+        if role == "encoder":
+            yield _option(
+                "--seat",
+                metavar="NAME",
+                default="encoder",
+                help="which of the suite's encoders is exchanged; default: the one without a name",
+            )
+    yield from _ROLE_AND_DATA
+    yield _option("--metrics", metavar="NAME,...", help="of the suite's metrics; default: all")
+    about = "categories, groups or mappings, beside the whole"
+    yield _option("--parts", metavar="NAME,...", help=about)
+    yield from (*_STORE, _OUT)
+
+
+def _trial(model: _Option, seeds: str) -> list[_Option]:
+    """Of a model that is measured with several seeds and judged by the suite's cases."""
+    instead = "in the place of the suite's, for what is printed"
+    about = f"how many seeds, from the suite's own on; {_DEFAULT}"
+    return [
+        _SUITE,
+        model,
+        *_MODELS.values(),
+        *_ROLE_AND_DATA,
+        _option("--seeds", metavar="N", default=seeds, help=about),
+        *_shared("tolerance", metavar="X", help=f"tolerated drop of every case, {instead}"),
+        *_shared("alpha", metavar="X", help=f"error that the cases share, {instead}"),
+        *_STORE,
+        *_BASELINES,
+    ]
+
+
+_CALIBRATED = _option(
+    "--model", metavar="SPEC", required=True, help="the model that is measured against itself"
 )
 
-_EXIT_CODES_OF_FILES = (
-    "exit code: 0, 1 where the results were refused or a file could not be changed, 2 for a "
-    "mistake in what was asked"
+_EXAMINED = _option(
+    "--model",
+    metavar="SPEC",
+    help="the model that would be gated; default: the suite's describer",
 )
 
-_EXIT_CODES_OF_DOCTOR = (
+_ACCEPT = [
+    _RESULTS,
+    _option(
+        "--reason", metavar="TEXT", required=True, help="why, in a sentence; kept in each baseline"
+    ),
+    _several(
+        "--case",
+        metavar="[SUITE/]PART/METRIC",
+        help="accept this case only (several allowed); default: all",
+    ),
+    *_BASELINES,
+    _flag(
+        "--move-anchor",
+        "make what is accepted the anchor too: the steps until here are forgotten",
+    ),
+    _option(
+        "--accept-insensitive",
+        "--cep-accept-insensitive",
+        action="store_true",
+        help="accept also what lies at the floor by chance, where a regression could not be seen",
+    ),
+    _DRY_RUN,
+]
+
+_REMEASURE = [
+    _option(
+        "--remeasure",
+        metavar="SUITE",
+        type=Path,
+        help="measure it again, on held-out samples or under a fresh seed, and accept that",
+    ),
+    _option("--model", metavar="SPEC", help="default: as in the results"),
+    *_MODELS.values(),
+    *_ROLE_AND_DATA,
+    *_STORE,
+]
+
+_PRUNE = [
+    _RESULTS,
+    _DELETE,
+    _several(
+        "--suite",
+        metavar="NAME",
+        help="also all baselines of this suite, which is gone (several allowed)",
+    ),
+    *_BASELINES,
+]
+
+
+def _needed(about: str) -> _Option:
+    return _several(
+        "--baselines",
+        metavar="DIR",
+        type=Path,
+        help=f"{about} of these baselines made (several allowed)",
+    )
+
+
+_EXPORTED = [
+    _needed("only what the models"),
+    _option(
+        "--used-within",
+        metavar="7d",
+        help="only what runs used in the last so many days (d) or weeks (w)",
+    ),
+]
+
+_URL = _option(
+    "url", metavar="URL|DIR", help="s3://BUCKET/PREFIX, gs://..., or a folder that machines mount"
+)
+
+_STORE_ACTIONS: tuple[tuple[str, str, list[_Option]], ...] = (
+    ("stats", "what a store holds", [_flag("--json", "print JSON")]),
+    (
+        "verify",
+        "read all of a store, and say what is damaged",
+        [
+            _option(
+                "url",
+                metavar="URL",
+                nargs="?",
+                help="a shared store of objects, in the place of a local one",
+            ),
+            _flag("--repair", "drop what is damaged; it is computed again"),
+        ],
+    ),
+    (
+        "gc",
+        "find what is old, too much, or needed by no baseline, and delete it",
+        [
+            _option(
+                "--unused-for",
+                metavar="30d",
+                help="results that no run has used for so many days (d) or weeks (w)",
+            ),
+            _option(
+                "--max-size",
+                metavar="20G",
+                help="the least recently used results, until no more than this is left",
+            ),
+            _needed("keep all that the models"),
+            _DELETE,
+        ],
+    ),
+    (
+        "export",
+        "write a frozen copy, a folder or one .tar, for others to read",
+        [
+            _option(
+                "target",
+                metavar="TARGET",
+                type=Path,
+                help="folder to make, or archive where it ends in .tar",
+            ),
+            _flag("--force", "replace an earlier copy that is at TARGET"),
+        ],
+    ),
+    (
+        "import",
+        "take over what is sound of another store or an archive",
+        [
+            _option(
+                "source", metavar="SOURCE", type=Path, help="folder of a store, or archive of one"
+            )
+        ],
+    ),
+    ("push", "upload what a shared store of objects lacks", [_URL]),
+    ("pull", "take over what a shared store of objects has more", [_URL]),
+)
+"""(action, what it does, its options) of `cepbench store`."""
+
+
+_EXIT_CODES = "exit code: 0, 1 where {}, 2 for a mistake in what was asked"
+
+_UNMEASURED = _EXIT_CODES.format("something could not be measured")
+
+_REFUSED = _EXIT_CODES.format("the results were refused or a file could not be changed")
+
+_PROBLEM = (
     "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was "
     "asked"
 )
 
-_STORE_CODES = (
-    "exit code: 0, 1 where something is damaged, was refused or could not be written, 2 for a "
-    "mistake in what was asked"
-)
+_DAMAGED = _EXIT_CODES.format("something is damaged, was refused or could not be written")
 
-_DEFAULT = "default: %(default)s"
+_COMMANDS: tuple[tuple[str, str, str, list[_Option]], ...] = (
+    (
+        "calibrate",
+        "measure the noise of a model against itself over seeds, and keep it with the baselines",
+        _UNMEASURED,
+        [*_trial(_CALIBRATED, seeds="5"), _DRY_RUN],
+    ),
+    (
+        "doctor",
+        "check whether a suite as it is set up can see anything, without gating",
+        _PROBLEM,
+        [*_trial(_EXAMINED, seeds="2"), _OUT],
+    ),
+    ("accept", "accept the results of a run as baselines", _REFUSED, _ACCEPT),
+    ("prune", "find baselines that no case has any more, and delete them", _REFUSED, _PRUNE),
+)
+"""(command, what it does, its exit codes, its options) of all that have no commands of their own."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -69,325 +342,43 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="cepbench",
         description="Baselines of the gate, and what test runs do not measure.",
-        epilog=_EXIT_CODES,
+        epilog=_UNMEASURED,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = "how far the numbers of a suite move when something else than the model changes"
     study = commands.add_parser("study", help=about, description=f"Measure {about}.")
-    kinds = study.add_subparsers(dest="study", metavar="STUDY", required=True)
-    for name, help_ in _STUDIES.items():
-        kind = kinds.add_parser(name, help=help_, description=f"{help_}.", epilog=_EXIT_CODES)
-        _add_study(kind, name)
-    about = "measure the noise of a model against itself over seeds, and keep it with the baselines"
-    _add_calibrate(
-        commands.add_parser("calibrate", help=about, description=f"{about}.", epilog=_EXIT_CODES)
+    studies = study.add_subparsers(dest="study", metavar="STUDY", required=True)
+    for name, about in _STUDIES.items():
+        _command(studies, name, about, _UNMEASURED, _study(name))
+    for name, about, exit_codes, options in _COMMANDS:
+        command = _command(commands, name, about, exit_codes, options)
+        if name == "accept":
+            title = "a checkpoint that was chosen as the best of several"
+            _add(command.add_argument_group(title), _REMEASURE)
+    store = _command(
+        commands, "store", "look at a store of results, make it smaller, copy it", _DAMAGED
     )
-    about = "check whether a suite as it is set up can see anything, without gating"
-    _add_doctor(
-        commands.add_parser(
-            "doctor", help=about, description=f"{about}.", epilog=_EXIT_CODES_OF_DOCTOR
-        )
-    )
-    for name, about, add in (
-        ("accept", "accept the results of a run as baselines", _add_accept),
-        ("prune", "find baselines that no case has any more, and delete them", _add_prune),
-    ):
-        description, epilog = f"{about}.", _EXIT_CODES_OF_FILES
-        add(commands.add_parser(name, help=about, description=description, epilog=epilog))
-    about = "look at a store of results, make it smaller, copy it"
-    store = commands.add_parser("store", help=about, description=f"{about}.", epilog=_STORE_CODES)
-    _add_store_actions(store)
+    actions = store.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about, options in _STORE_ACTIONS:
+        action = _command(actions, name, about, _DAMAGED, options)
+        if name == "export":
+            _add(action.add_mutually_exclusive_group(), _EXPORTED)
+        _add(action, _STORE)
     return parser.parse_args(argv)
 
 
-def _add_accept(parser: argparse.ArgumentParser) -> None:
-    _add_results(parser)
-    parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="why, in a sentence; kept in each baseline"
-    )
-    parser.add_argument(
-        "--case",
-        metavar="[SUITE/]PART/METRIC",
-        action="append",
-        default=[],
-        help="accept this case only (several allowed); default: all",
-    )
-    _add_baselines(parser)
-    parser.add_argument(
-        "--move-anchor",
-        action="store_true",
-        help="make what is accepted the anchor too: the steps until here are forgotten",
-    )
-    parser.add_argument(
-        "--accept-insensitive",
-        "--cep-accept-insensitive",
-        action="store_true",
-        help="accept also what lies at the floor by chance, where a regression could not be seen",
-    )
-    _add_dry_run(parser)
-    remeasure = parser.add_argument_group("a checkpoint that was chosen as the best of several")
-    remeasure.add_argument(
-        "--remeasure",
-        metavar="SUITE",
-        type=Path,
-        help="measure it again, on held-out samples or under a fresh seed, and accept that",
-    )
-    remeasure.add_argument("--model", metavar="SPEC", help="default: as in the results")
-    for role in ROLES:
-        _add_role(remeasure, role, "")
-    _add_play(remeasure)
-    _add_store(remeasure)
+def _command(
+    commands: argparse._SubParsersAction[_Parser],
+    name: str,
+    about: str,
+    exit_codes: str,
+    options: Iterable[_Option] = (),
+) -> _Parser:
+    command = commands.add_parser(name, help=about, description=f"{about}.", epilog=exit_codes)
+    _add(command, options)
+    return command
 
 
-def _add_prune(parser: argparse.ArgumentParser) -> None:
-    _add_results(parser)
-    parser.add_argument("--delete", action="store_true", help="delete what is listed")
-    parser.add_argument(
-        "--suite",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="also all baselines of this suite, which is gone (several allowed)",
-    )
-    _add_baselines(parser)
-
-
-def _add_calibrate(parser: argparse.ArgumentParser) -> None:
-    _add_suite(parser)
-    parser.add_argument(
-        "--model", metavar="SPEC", required=True, help="the model that is measured against itself"
-    )
-    for role in ROLES:
-        _add_role(parser, role, "")
-    _add_play(parser)
-    _add_trial(parser, seeds="5")
-    _add_store(parser)
-    _add_baselines(parser)
-    _add_dry_run(parser)
-
-
-def _add_doctor(parser: argparse.ArgumentParser) -> None:
-    _add_suite(parser)
-    parser.add_argument(
-        "--model",
-        metavar="SPEC",
-        help="the model that would be gated; default: the suite's describer",
-    )
-    for role in ROLES:
-        _add_role(parser, role, "")
-    _add_play(parser)
-    _add_trial(parser, seeds="2")
-    _add_store(parser)
-    _add_baselines(parser)
-    _add_out(parser)
-
-
-def _add_trial(parser: argparse.ArgumentParser, seeds: str) -> None:
-    """Options for the number of seeds, and for the numbers that cases are judged by."""
-    parser.add_argument(
-        "--seeds",
-        metavar="N",
-        default=seeds,
-        help="how many seeds, from the suite's own on; default: %(default)s",
-    )
-    whose = "in the place of the suite's, for what is printed"
-    _add(parser, "tolerance", metavar="X", help=f"tolerated drop of every case, {whose}")
-    _add(parser, "alpha", metavar="X", help=f"error that the cases share, {whose}")
-
-
-def _add_store_actions(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, about, add in (
-        ("stats", "what a store holds", _add_stats),
-        ("verify", "read all of a store, and say what is damaged", _add_verify),
-        ("gc", "find what is old, too much, or needed by no baseline, and delete it", _add_gc),
-        ("export", "write a frozen copy, a folder or one .tar, for others to read", _add_export),
-        ("import", "take over what is sound of another store or an archive", _add_import),
-        ("push", "upload what a shared store of objects lacks", _add_url),
-        ("pull", "take over what a shared store of objects has more", _add_url),
-    ):
-        action = actions.add_parser(name, help=about, description=f"{about}.", epilog=_STORE_CODES)
-        add(action)
-        _add_store(action)
-
-
-def _add_stats(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "url",
-        metavar="URL",
-        nargs="?",
-        help="a shared store of objects, in the place of a local one",
-    )
-    parser.add_argument(
-        "--repair", action="store_true", help="drop what is damaged; it is computed again"
-    )
-
-
-def _add_gc(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--unused-for",
-        metavar="30d",
-        help="results that no run has used for so many days (d) or weeks (w)",
-    )
-    parser.add_argument(
-        "--max-size",
-        metavar="20G",
-        help="the least recently used results, until no more than this is left",
-    )
-    _add_needed(parser, "keep all that the models of these baselines made (several allowed)")
-    parser.add_argument("--delete", action="store_true", help="delete what is listed")
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        type=Path,
-        help="folder to make, or archive where it ends in .tar",
-    )
-    which = parser.add_mutually_exclusive_group()
-    _add_needed(which, "only what the models of these baselines made (several allowed)")
-    which.add_argument(
-        "--used-within",
-        metavar="7d",
-        help="only what runs used in the last so many days (d) or weeks (w)",
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="replace an earlier copy that is at TARGET"
-    )
-
-
-def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source", metavar="SOURCE", type=Path, help="folder of a store, or archive of one"
-    )
-
-
-def _add_url(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "url",
-        metavar="URL|DIR",
-        help="s3://BUCKET/PREFIX, gs://..., or a folder that machines mount",
-    )
-
-
-def _add_needed(parser: argparse._ActionsContainer, about: str) -> None:
-    parser.add_argument(
-        "--baselines", metavar="DIR", type=Path, action="append", default=[], help=about
-    )
-
-
-def _add_results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
-    )
-
-
-def _add_baselines(parser: argparse.ArgumentParser) -> None:
-    _add(
-        parser,
-        "baselines",
-        metavar="DIR",
-        type=Path,
-        default=Path("baselines"),
-        help=f"folder of accepted baselines; {_DEFAULT}",
-    )
-
-
-def _add_dry_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="write no baseline")
-
-
-def _add_suite(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file"
-    )
-
-
-def _add_play(parser: argparse._ActionsContainer) -> None:
-    """Options for the models of each role, and the data."""
-    _add(parser, "role", choices=(*ROLES, "unified"), help="what the models under test play")
-    _add(
-        parser,
-        "data",
-        metavar="NAME=PATH",
-        action="append",
-        default=[],
-        help="where a data set lies",
-    )
-    _add(parser, "samples", metavar="N", help="most samples of each category")
-
-
-def _add_store(parser: argparse._ActionsContainer) -> None:
-    default = Path(".cepbench/store")
-    _add(parser, "store", metavar="DIR", type=Path, default=default, help=_DEFAULT)
-
-
-def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
-    _add_suite(parser)
-    parser.add_argument(
-        "--model",
-        metavar="[NAME=]SPEC",
-        action="append",
-        required=True,
-        help="a model under test, and its name in tables (several allowed)",
-    )
-    if study == "seeds":
-        parser.add_argument(
-            "--seeds", metavar="N,N,...", default="0,1,2,3,4", help="default: %(default)s"
-        )
-    for role in ROLES:
-        _add_role(parser, role, study)
-    _add_play(parser)
-    parser.add_argument(
-        "--metrics", metavar="NAME,...", help="of the suite's metrics; default: all"
-    )
-    parser.add_argument(
-        "--parts", metavar="NAME,...", help="categories, groups or mappings, beside the whole"
-    )
-    _add_store(parser)
-    _add_out(parser)
-
-
-def _add_out(parser: argparse.ArgumentParser) -> None:
-    out = Path(".cepbench/studies")
-    parser.add_argument("--out", metavar="DIR", type=Path, default=out, help=_DEFAULT)
-
-
-def _add(parser: argparse._ActionsContainer, name: str, **settings: Any) -> None:
-    """Add an option that pytest has as `--cep-NAME`, a spelling that works here too."""
-    parser.add_argument(f"--{name}", **settings)
-    parser.add_argument(f"--cep-{name}", dest=name, **settings | {"help": argparse.SUPPRESS})
-
-
-def _add_role(parser: argparse._ActionsContainer, role: str, study: str) -> None:
-    """A role that is the same for all, or the one that the study, if it is one, exchanges."""
-    if study == f"{role}s":
-        parser.add_argument(
-            f"--{role}",
-            metavar="[NAME=]SPEC",
-            action="append",
-            default=[],
-            help=f"one of the {role}s that are compared, and its name in tables",
-        )
-        if role == "encoder":
-            parser.add_argument(
-                "--seat",
-                metavar="NAME",
-                default="encoder",
-                help="which of the suite's encoders is exchanged; default: the one without a name",
-            )
-    elif role == "encoder":
-        parser.add_argument(
-            "--encoder",
-            metavar="[NAME=]SPEC",
-            action="append",
-            default=[],
-            help="model whose vectors are compared; with NAME= one of the suite's further encoders",
-        )
-    else:
-        parser.add_argument(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")
+def _add(parser: argparse._ActionsContainer, options: Iterable[_Option]) -> None:
+    for flags, settings in options:
+        parser.add_argument(*flags, **settings)

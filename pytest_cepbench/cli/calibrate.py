@@ -12,23 +12,23 @@ from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
-from pytest_cepbench.cli.questions import read_trial
-from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.cli.session import measured, read_trial, spent_line
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Baseline, Noise, dump_baseline
+from pytest_cepbench.gate import Baseline, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.compare import pair
 from pytest_cepbench.gate.measurement import Measurement
+from pytest_cepbench.report.number_format import number
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
-    Trial,
     calibrate,
     prepare_calibration,
 )
+from pytest_cepbench.studies.study_result import StudyUsage
 from pytest_cepbench.suites import ModelPool
 
 _REMEDY = (
@@ -41,10 +41,6 @@ _REMEDY = (
 def run(arguments: Namespace) -> int:
     """Measure, print and write the noise; exit codes as in `main`."""
 
-    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
-        import_from(trial.suite)
-        return prepare_calibration(trial, pool)
-
     def play(
         prepared: PreparedCalibration, pool: ModelPool
     ) -> tuple[Sequence[Calibrated], list[Section]]:
@@ -52,7 +48,7 @@ def run(arguments: Namespace) -> int:
         opening = list(_opening(prepared, pool, arguments.model))
         return calibrated, _page(prepared, calibrated, opening)
 
-    outcome = measured(arguments.store, lambda: read_trial(arguments), get_ready, play)
+    outcome = measured(arguments.store, lambda: read_trial(arguments), prepare_calibration, play)
     if isinstance(outcome, int):
         return outcome
     calibrated, page = outcome
@@ -150,13 +146,11 @@ def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iter
     table = prepared.own.suite.table
     assignments = prepared.own.assignments
     spent = total(runner.tally for runner in pool.runners.values())
+    usage = StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds)
     samples = len(prepared.own.dataset.samples)
     yield f"suite {prepared.own.suite.name}, version {table.version}, {samples} samples"
     yield f"{assignments.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
-    yield (
-        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.seconds:.1f} s in "
-        f"models), {spent.hits} results from the store"
-    )
+    yield spent_line(usage)
     yield from (f"store: {note}: computed again" for note in pool.store.damage)
 
 
@@ -167,7 +161,7 @@ def _page(
     rows = tuple(_row(case) for case in calibrated)
     name = prepared.own.suite.name
     sections = [Section(f"calibration of {name}", (*opening, Table(head, rows)))]
-    small = [_name(case) for case in calibrated if case.remark is not None]
+    small = [case.key.within for case in calibrated if case.remark is not None]
     if small:
         below = f"below what can be seen of this model's own noise: {', '.join(small)}"
         sections.append(Section("tolerances below the noise", (below, _REMEDY)))
@@ -179,7 +173,7 @@ def _page(
 
 def _row(case: Calibrated) -> tuple[str, ...]:
     noise, policy = case.noise, case.policy
-    name = _name(case)
+    name = case.key.within
     value = number(None if case.measured is None else case.measured.value)
     alpha = f"{policy.alpha:.2g}" if policy.statistical else "-"
     tolerance = f"{policy.tolerance:g}"
@@ -205,23 +199,15 @@ def _summary(
     """Summary of what was written, cases of equal outcome together."""
     fates: dict[str, list[str]] = {}
     for case, outcome in zip(calibrated, outcomes, strict=True):
-        name = _name(case)
+        name = case.key.within
         fates.setdefault(outcome.state, []).append(name)
         if outcome.remark:
             fates.setdefault(outcome.remark, []).append(name)
     lines = [f"{state}: {', '.join(names)}" for state, names in fates.items()]
     noises = [case.noise for case in calibrated if case.noise is not None]
-    if noises and all(_silent(noise) for noise in noises):
+    if noises and all(noise.sd == noise.value_sd == 0 for noise in noises):
         lines.append(
             "the seeds change nothing: no model that plays uses its seed, so differences between "
             "checkpoints are not noise of drawing, and this calibration says nothing of them"
         )
     return Section(f"noise of {len(calibrated)} cases in {root}", tuple(lines))
-
-
-def _name(case: Calibrated) -> str:
-    return case.key.within
-
-
-def _silent(noise: Noise) -> bool:
-    return noise.sd == 0 and noise.value_sd == 0

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from pytest_cepbench._version import __version__
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
-from pytest_cepbench.cli.questions import read_trial
-from pytest_cepbench.cli.session import import_from, measured
-from pytest_cepbench.report.text import number
-from pytest_cepbench.report.totals import usage_line
-from pytest_cepbench.studies.calibration import PreparedCalibration, Trial, prepare_calibration
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
+from pytest_cepbench.cli.session import measured, read_trial, spent_line
+from pytest_cepbench.report.number_format import counted, number
+from pytest_cepbench.studies.calibration import PreparedCalibration, prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
 from pytest_cepbench.suites import ModelPool
 
 
-def run(arguments: Namespace, argv: Sequence[str]) -> int:
+def run(arguments: Namespace) -> int:
     """Check, print, and write the page; exit codes as in `main`, 1 also for a problem."""
-
-    def get_ready(trial: Trial, pool: ModelPool) -> PreparedCalibration:
-        import_from(trial.suite)
-        return prepare_calibration(trial, pool)
 
     def examined(prepared: PreparedCalibration, pool: ModelPool) -> Diagnosis:
         return examine(prepared, pool, arguments.baselines, tell)
 
-    diagnosis = measured(arguments.store, lambda: read_trial(arguments), get_ready, examined)
+    diagnosis = measured(
+        arguments.store, lambda: read_trial(arguments), prepare_calibration, examined
+    )
     if isinstance(diagnosis, int):
         return diagnosis
-    command = shlex.join(["cepbench", *argv])
-    document = json_text(diagnosis, __version__, command)
-    name = f"doctor-{diagnosis.suite}"
-    code = write_and_show(
-        doctor_page(diagnosis, command), document, arguments.out, name, what="diagnosis"
-    )
+    command: str = arguments.command_line
+    page, name = doctor_page(diagnosis, command), f"doctor-{diagnosis.suite}"
+    code = write_and_show(diagnosis, page, command, arguments.out, name)
     return code or (NOT_DONE if diagnosis.problems else 0)
 
 
@@ -56,33 +47,19 @@ def doctor_page(diagnosis: Diagnosis, command: str) -> list[Section]:
 
 
 def _title(diagnosis: Diagnosis) -> str:
-    counted = Counter(check.status for check in diagnosis.checks)
-    counts = [
-        f"{counted[status]} {status}{'' if counted[status] == 1 else 's'}"
-        for status in ("problem", "remark")
-        if counted[status]
-    ]
+    statuses = Counter(check.status for check in diagnosis.checks)
+    counts = [counted(statuses[s], s) for s in ("problem", "remark") if statuses[s]]
     return f"doctor of {diagnosis.suite}: {', '.join(counts) or 'nothing found'}"
 
 
 def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
-    effort = diagnosis.effort
-    spent = (
-        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s "
-        f"in models), {effort.hits} results from the store"
-    )
-    if effort.usage.requests:
-        spent += f"; {usage_line(effort.usage)}"
     yield f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples"
     yield f"command: {command}"
-    yield f"{diagnosis.under_test} {diagnosis.model}, seeds {_range(diagnosis.seeds)}; models:"
+    seeds = f"seeds {diagnosis.seeds[0]} to {diagnosis.seeds[-1]}"
+    yield f"{diagnosis.under_test} {diagnosis.model}, {seeds}; models:"
     yield from (f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players)
     yield from (f"store: {note}: computed again" for note in diagnosis.damage)
-    yield spent
-
-
-def _range(seeds: Sequence[int]) -> str:
-    return f"{seeds[0]} to {seeds[-1]}"
+    yield spent_line(diagnosis.effort)
 
 
 def _table(figures: CheckTable) -> Table:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.escapes import one_line as printable
@@ -82,43 +83,35 @@ def complain(message: str, code: int) -> int:
 
 
 def write_and_show(
-    page: Sequence[Section], document: str, out: Path, name: str, *, what: str
+    content: object, page: Sequence[Section], command: str, out: Path, name: str
 ) -> int:
     """Write the files, then show the page: results must not be lost to a closed terminal.
 
-    page: shown, and written as Markdown.
-    document: its data as JSON.
+    content: a study or a diagnosis, written as JSON with the fields of its class.
+    page: of it, shown and written as Markdown.
+    command: the command line that made it.
     out: folder of the files.
     name: of the files, without suffix.
-    what: names the content in a complaint.
     Returns 0, or the exit code of files that could not be written.
     """
+    import msgspec
+
     from pytest_cepbench.files import keep_out_of_git
     from pytest_cepbench.report.writers import write_reports
 
+    document = {"schema": SCHEMA, "cepbench": __version__, "command": command}
+    document |= msgspec.to_builtins(content)
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     try:
-        files = {".json": document, ".md": to_markdown(page)}
+        files = {".json": escape_json(text) + "\n", ".md": to_markdown(page)}
         written = write_reports(out / f"{name}.json", files)
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:
         show(page)
+        what = type(content).__name__.lower()
         return complain(f"the {what} could not be written to {str(out)!r}: {error}", NOT_DONE)
     show(page, *(f"written: {path}" for path in written))
     return 0
-
-
-def json_text(content: object, version: str, command: str) -> str:
-    """A study or a diagnosis as JSON text, with the fields of its class.
-
-    content: a data class or msgspec structure.
-    version: of this package.
-    command: the command line that made it.
-    """
-    import msgspec
-
-    document = {"schema": SCHEMA, "cepbench": version, "command": command}
-    document |= msgspec.to_builtins(content)
-    return escape_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def to_text(sections: Sequence[Section], width: int, *, styled: bool = False) -> str:

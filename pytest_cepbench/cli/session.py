@@ -1,21 +1,40 @@
-"""A command that measures: its question is read, a store is opened, the models run."""
+"""A command that measures: its options are read, a store is opened, the models run."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, SpecError, SuiteError
+from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.gate.policy import check_alpha, check_tolerance
+from pytest_cepbench.models import ROLE_NAMES, RoleName
+from pytest_cepbench.option_values import at_least_one, named_specs, split_name, split_pair
+from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
+from pytest_cepbench.studies import Named, StudySpec
+from pytest_cepbench.studies.calibration import Trial
+from pytest_cepbench.studies.study_result import StudyUsage
+from pytest_cepbench.suites import ModelPool, RoleChoices
+from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.gate_config import Overrides
 
-if TYPE_CHECKING:
-    from pytest_cepbench.suites import ModelPool
 
-Q = TypeVar("Q")
+class Question(Protocol):
+    """What is to be measured."""
+
+    @property
+    def suite(self) -> Path:
+        """The suite's file."""
+        ...
+
+
+Q = TypeVar("Q", bound=Question)
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -38,9 +57,7 @@ def measured(
         opened = open_store(store)
     except CepError as error:
         return complain(str(error), MISTAKE)
-    from pytest_cepbench.suites import ModelPool
-
-    with opened:
+    with opened, importable([question.suite]):
         pool = ModelPool(opened)
         try:
             prepared = prepare(question, pool)
@@ -64,8 +81,139 @@ def open_store(folder: Path) -> Store:
     return store
 
 
-def import_from(suite_file: Path) -> None:
-    """As under pytest, modules of `python:` models and loaders lie here or beside the suite."""
-    for folder in (str(suite_file.parent.absolute()), str(Path.cwd())):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+def spent_line(spent: StudyUsage) -> str:
+    """What measuring took, in one line."""
+    line = (
+        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.model_seconds:.1f} s in "
+        f"models), {spent.hits} results from the store"
+    )
+    return f"{line}; {usage_line(spent.usage)}" if spent.usage.requests else line
+
+
+def read_question(arguments: Namespace) -> StudySpec:
+    """The question. Raises SpecError and SuiteError naming the option that is wrong."""
+    roles, encoders = fixed_roles(arguments, arguments.study.removesuffix("s"))
+    return StudySpec(
+        study=arguments.study,
+        suite=suite_file(arguments.suite),
+        models=_named(arguments.model),
+        variants=_variants(arguments),
+        seat=arguments.seat if arguments.study == "encoders" else "encoder",
+        role=arguments.role,
+        roles=roles,
+        encoders=encoders,
+        data=read_data(arguments.data),
+        samples=read_count("--samples", arguments.samples),
+        metrics=_names("--metrics", arguments.metrics),
+        parts=_names("--parts", arguments.parts) or (),
+    )
+
+
+def read_trial(arguments: Namespace) -> Trial:
+    """Trial to calibrate. Raises as `read_question`."""
+    roles, encoders = fixed_roles(arguments)
+    return Trial(
+        suite=suite_file(arguments.suite),
+        choices=RoleChoices(arguments.model, arguments.role, roles, encoders),
+        seeds=read_count("--seeds", arguments.seeds) or 0,
+        data=read_data(arguments.data),
+        samples=read_count("--samples", arguments.samples),
+        overrides=Overrides(
+            tolerance=_number("--tolerance", arguments.tolerance, check_tolerance),
+            alpha=_number("--alpha", arguments.alpha, check_alpha),
+            sources={"tolerance": "--tolerance", "alpha": "--alpha"},
+        ),
+    )
+
+
+def suite_file(path: Path) -> Path:
+    """The suite's file, which may be named by its folder. Raises SuiteError."""
+    file = path / FILE_NAME if path.is_dir() else path
+    if not file.is_file():
+        msg = f"no suite at {str(path)!r}: a folder with a {FILE_NAME}, or such a file, is expected"
+        raise SuiteError(msg)
+    return file
+
+
+def _named(texts: Sequence[str]) -> tuple[Named, ...]:
+    pairs = [split_name(text) for text in texts]
+    return tuple(Named(spec if name is None else name, spec) for name, spec in pairs)
+
+
+def _variants(arguments: Namespace) -> tuple[Named, ...]:
+    if arguments.study == "seeds":
+        return tuple(_seed(text) for text in _split("--seeds", arguments.seeds))
+    if arguments.study in ("generators", "encoders"):
+        return _named(getattr(arguments, arguments.study.removesuffix("s")))
+    return ()
+
+
+def _seed(text: str) -> Named:
+    if not (text.isascii() and text.isdecimal()):
+        msg = f"--seeds: {text!r} is no seed; whole numbers from 0 on are expected, as in --seeds=0,1,2"
+        raise SpecError(msg)
+    return Named(str(int(text)), str(int(text)))
+
+
+def fixed_roles(
+    arguments: Namespace, exchanged: str | None = None
+) -> tuple[dict[RoleName, str], dict[str, str]]:
+    """Specs of the roles that are the same for all, and of the suite's further encoders."""
+    roles = {
+        r: getattr(arguments, r)
+        for r in ROLE_NAMES
+        if r in arguments and r not in (exchanged, "encoder")
+    }
+    encoders: dict[str, str] = {}
+    if exchanged != "encoder":
+        roles["encoder"], encoders = named_specs(arguments.encoder)
+    return {role: spec for role, spec in roles.items() if spec is not None}, encoders
+
+
+def read_data(texts: Sequence[str]) -> dict[str, Path]:
+    """Data set name -> path of several NAME=PATH. Raises SpecError."""
+    with _explained():
+        return {
+            name: Path(path).absolute() for name, path in (split_pair(t, "--data") for t in texts)
+        }
+
+
+def read_count(option: str, text: str | None) -> int | None:
+    """A number of at least 1; None where the option is not given. Raises SpecError."""
+    with _explained():
+        return None if text is None else at_least_one(text, option)
+
+
+def _number(option: str, text: str | None, check: Callable[[float, str], None]) -> float | None:
+    """A number that passes a check, which raises ValueError; None where the option is not given."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError as error:
+        msg = f"{option} {text!r}: a number is expected"
+        raise SpecError(msg) from error
+    with _explained():
+        check(value, option)
+    return value
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...] | None:
+    """Each name once; None where the option is not given."""
+    return None if text is None else tuple(dict.fromkeys(_split(option, text)))
+
+
+def _split(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if "" in names:
+        msg = f"{option} {text!r}: names separated by commas are expected"
+        raise SpecError(msg)
+    return names

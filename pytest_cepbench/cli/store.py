@@ -43,13 +43,13 @@ from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import ObjectStore
 from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
-from pytest_cepbench.store.side_tables import today
 from pytest_cepbench.store.stats import models_in, summarize
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import today
 from pytest_cepbench.store.verify import inspect, repair
 
 
-def run(given: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Run the action; returns the exit code, as `main` does."""
     actions: Mapping[str, Callable[[Namespace], int]] = {
         "stats": _stats,
@@ -61,7 +61,7 @@ def run(given: Namespace) -> int:
         "pull": _pull,
     }
     try:
-        return actions[given.action](given)
+        return actions[arguments.action](arguments)
     except (SpecError, MissingDependencyError) as error:
         return complain(str(error), MISTAKE)
     except StoreError as error:
@@ -80,34 +80,34 @@ def _reader(folder: Path) -> ReadonlyStore:
     return ReadonlyStore(_existing(folder), f"the store {str(folder)!r}")
 
 
-def _stats(given: Namespace) -> int:
-    with _reader(given.store) as reader:
+def _stats(arguments: Namespace) -> int:
+    with _reader(arguments.store) as reader:
         stats = summarize(reader)
-    if given.json:
-        show_document(stats_json(given.store, stats))
+    if arguments.json:
+        show_document(stats_json(arguments.store, stats))
     else:
-        show([stats_page(given.store, stats)])
+        show([stats_page(arguments.store, stats)])
     return 0
 
 
-def _verify(given: Namespace) -> int:
-    if given.url is not None:
-        if given.repair:
+def _verify(arguments: Namespace) -> int:
+    if arguments.url is not None:
+        if arguments.repair:
             msg = "--repair is for a local store: runs overwrite what is damaged in a shared one"
             raise SpecError(msg)
-        with _shared(given.url, "cepbench store verify", writing=False) as objects:
+        with _shared(arguments.url, "cepbench store verify", writing=False) as objects:
             remote = inspect_objects(objects)
-        show([remote_page(given.url, remote)])
+        show([remote_page(arguments.url, remote)])
         return 0 if remote.sound else NOT_DONE
-    if given.repair:
-        with open_store(_existing(given.store)) as store:
+    if arguments.repair:
+        with open_store(_existing(arguments.store)) as store:
             return _repaired(store)
     try:
-        with _reader(given.store) as reader:
-            report = inspect(given.store, reader.read)
+        with _reader(arguments.store) as reader:
+            report = inspect(arguments.store, reader.read)
     except StoreError as error:
         return complain(f"{error}; --repair saves what can be read", NOT_DONE)
-    page = verify_page(given.store, report)
+    page = verify_page(arguments.store, report)
     if report.sound:
         show([page])
         return 0
@@ -126,25 +126,25 @@ def _repaired(store: Store) -> int:
     return 0
 
 
-def _gc(given: Namespace) -> int:
-    folder = _existing(given.store)
+def _gc(arguments: Namespace) -> int:
+    folder = _existing(arguments.store)
     criteria = GcCriteria(
-        unused_for=_unless_none(read_days, given.unused_for, "--unused-for"),
-        max_size=_unless_none(read_size, given.max_size, "--max-size"),
+        unused_for=_unless_none(read_days, arguments.unused_for, "--unused-for"),
+        max_size=_unless_none(read_size, arguments.max_size, "--max-size"),
     )
-    if criteria == GcCriteria() and not given.baselines:
+    if criteria == GcCriteria() and not arguments.baselines:
         msg = "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         raise SpecError(msg)
     with _reader(folder) as reader:
-        if given.baselines:
-            needed = needed_models(given.baselines, models_in(reader.read))
+        if arguments.baselines:
+            needed = needed_models(arguments.baselines, models_in(reader.read))
             criteria = GcCriteria(criteria.unused_for, criteria.max_size, needed)
         collection = choose(folder, reader.read, criteria, days=reader.has("used"))
     page = gc_page(folder, collection, criteria)
     if not (collection.entries or collection.unused):
         show([page])
         return 0
-    if not given.delete:
+    if not arguments.delete:
         show([page], "nothing deleted: say --delete")
         return 0
     show([page])
@@ -161,9 +161,11 @@ def _unless_none(read: Callable[[str, str], int], text: str | None, source: str)
     return None if text is None else read(text, source)
 
 
-def _export(given: Namespace) -> int:
-    with _reader(given.store) as reader:
-        summary = export_store(reader, given.target, _wanted(given, reader), force=given.force)
+def _export(arguments: Namespace) -> int:
+    with _reader(arguments.store) as reader:
+        summary = export_store(
+            reader, arguments.target, _wanted(arguments, reader), force=arguments.force
+        )
     left_out = (
         f"left out: {counted(summary.left_out, 'result')} damaged or without an image; check with "
         "cepbench store verify"
@@ -171,38 +173,38 @@ def _export(given: Namespace) -> int:
     show(
         [],
         f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')}, "
-        f"{show_size(summary.bytes)}, exported to {given.target}",
+        f"{show_size(summary.bytes)}, exported to {arguments.target}",
         *([left_out] if summary.left_out else []),
     )
     return 0
 
 
-def _wanted(given: Namespace, reader: ReadonlyStore) -> Wanted:
+def _wanted(arguments: Namespace, reader: ReadonlyStore) -> Wanted:
     """Selects the results to export."""
-    if given.baselines:
-        needed = needed_models(given.baselines, models_in(reader.read))
+    if arguments.baselines:
+        needed = needed_models(arguments.baselines, models_in(reader.read))
         return lambda model, _: model in needed
-    if given.used_within is not None:
-        first = today() - read_days(given.used_within, "--used-within")
+    if arguments.used_within is not None:
+        first = today() - read_days(arguments.used_within, "--used-within")
         return lambda _, day: day > first
     return lambda *_: True
 
 
-def _import(given: Namespace) -> int:
-    path: Path = given.source
+def _import(arguments: Namespace) -> int:
+    path: Path = arguments.source
     if not path.exists():
         msg = f"nothing at {str(path)!r}: the folder of a store or an archive of one is expected"
         raise SpecError(msg)
     if path.is_dir():
         folder = FolderSource(path)  # before an own store is created
-        with folder.reader, open_store(given.store) as store:
+        with folder.reader, open_store(arguments.store) as store:
             summary = merge(store, folder)
         refused = folder.refused
     else:
-        with open_store(given.store) as store, TarSource(path, store.root / "new") as archive:
+        with open_store(arguments.store) as store, TarSource(path, store.root / "new") as archive:
             summary = merge(store, archive)
         refused = archive.refused
-    show([], *import_lines(summary, refused, given.store))
+    show([], *import_lines(summary, refused, arguments.store))
     return NOT_DONE if summary.refused or refused else 0
 
 
@@ -214,29 +216,29 @@ def _shared(url: str, source: str, *, writing: bool) -> Iterator[ObjectStore]:
         yield objects
 
 
-def _push(given: Namespace) -> int:
+def _push(arguments: Namespace) -> int:
     try:
         with (
-            _reader(given.store) as reader,
-            _shared(given.url, "cepbench store push", writing=True) as objects,
+            _reader(arguments.store) as reader,
+            _shared(arguments.url, "cepbench store push", writing=True) as objects,
         ):
             summary = push(reader, objects)
     except KeyboardInterrupt:
         return complain("interrupted: the same command again uploads the rest", INTERRUPTED)
-    show([], *push_lines(summary, given.url))
+    show([], *push_lines(summary, arguments.url))
     return NOT_DONE if summary.failed else 0
 
 
-def _pull(given: Namespace) -> int:
+def _pull(arguments: Namespace) -> int:
     try:
         with (
-            _shared(given.url, "cepbench store pull", writing=False) as objects,
-            open_store(given.store) as store,
+            _shared(arguments.url, "cepbench store pull", writing=False) as objects,
+            open_store(arguments.store) as store,
         ):
             summary = pull(store, objects)
     except KeyboardInterrupt:
         return complain("interrupted: the same command again downloads the rest", INTERRUPTED)
-    show([], *import_lines(summary, (), given.store))
+    show([], *import_lines(summary, (), arguments.store))
     return NOT_DONE if summary.refused else 0
 
 

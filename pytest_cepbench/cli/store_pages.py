@@ -17,8 +17,8 @@ from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store.garbage_collection import Collection, GcCriteria, GcSummary
 from pytest_cepbench.store.merge import MergeSummary
 from pytest_cepbench.store.remote.sync import PushSummary, RemoteReport
-from pytest_cepbench.store.side_tables import DAY_SECONDS
 from pytest_cepbench.store.stats import StoreShare, StoreStats, count
+from pytest_cepbench.store.tables import DAY_SECONDS
 from pytest_cepbench.store.verify import VerifyReport
 
 SCHEMA = 1

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
-from pytest_cepbench._version import __version__
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, json_text, tell, write_and_show
-from pytest_cepbench.cli.questions import read_question
-from pytest_cepbench.cli.session import import_from, measured
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
+from pytest_cepbench.cli.session import measured, read_question, spent_line
 from pytest_cepbench.metrics.correlation import Correlation
-from pytest_cepbench.report.text import number
-from pytest_cepbench.report.totals import usage_line
+from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies import (
     Column,
     Grid,
     PreparedStudy,
     Study,
     StudyCell,
-    StudySpec,
     VariantAgreement,
     Weighting,
     prepare_study,
@@ -31,23 +26,18 @@ _LONGEST_HEAD = 14
 """Variants with longer names stand in tables as #1, #2, ..., explained above."""
 
 
-def run(arguments: Namespace, argv: Sequence[str]) -> int:
+def run(arguments: Namespace) -> int:
     """Run a study; exit codes as in `main`."""
-
-    def get_ready(question: StudySpec, pool: ModelPool) -> PreparedStudy:
-        import_from(question.suite)
-        return prepare_study(question, pool)
 
     def play(prepared: PreparedStudy, pool: ModelPool) -> Study:
         return run_study(prepared, pool, tell)
 
-    study = measured(arguments.store, lambda: read_question(arguments), get_ready, play)
+    study = measured(arguments.store, lambda: read_question(arguments), prepare_study, play)
     if isinstance(study, int):
         return study
-    command = shlex.join(["cepbench", *argv])
-    document = json_text(study, __version__, command)
+    command: str = arguments.command_line
     name = f"{study.study}-{study.suite}"
-    code = write_and_show(study_page(study, command), document, arguments.out, name, what="study")
+    code = write_and_show(study, study_page(study, command), command, arguments.out, name)
     return code or (NOT_DONE if study.errors else 0)
 
 
@@ -75,24 +65,20 @@ def _heads(variants: Sequence[Column]) -> dict[str, str]:
 
 
 def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
-    effort = study.effort
-    spent = (
-        f"{effort.loads} model loads, {effort.inputs} model inputs ({effort.model_seconds:.1f} s "
-        f"in models), {effort.hits} results from the store"
-    )
-    if study.effort.usage.requests:
-        spent += f"; {usage_line(study.effort.usage)}"
     lines = [
         f"suite {study.suite}, version {study.version}, {study.samples} samples",
         f"command: {command}",
         f"under test: {study.under_test}",
-        *(f"  {_entry(model.name, model.spec)}" for model in study.models),
+        *(
+            f"  {model.spec}" if model.name == model.spec else f"  {model.name} = {model.spec}"
+            for model in study.models
+        ),
         *_varied(study, heads),
         "models:",
         *(f"  {entry.seat} {entry.spec} ({entry.identity})" for entry in study.players),
         *(f"note: {note}" for note in study.notes),
         *(f"store: {note}: computed again" for note in study.damage),
-        spent,
+        spent_line(study.effort),
     ]
     return Section(f"study of {study.study} on {study.suite}", tuple(lines))
 
@@ -103,10 +89,6 @@ def _varied(study: Study, heads: dict[str, str]) -> Iterator[str]:
         yield from (f"  {heads[variant.name]} = {_whole(variant)}" for variant in study.variants)
     elif len(study.variants) > 1:
         yield f"{study.study}: {', '.join(heads.values())}"
-
-
-def _entry(name: str, spec: str) -> str:
-    return spec if name == spec else f"{name} = {spec}"
 
 
 def _whole(column: Column) -> str:
@@ -121,14 +103,10 @@ def _words(study: Study, heads: dict[str, str]) -> Section:
     for row in study.words:
         statistics = row.statistics
         share = "-" if statistics.within is None else f"{statistics.within:.0%}"
-        numbers = [_two_decimals(statistics.mean), _two_decimals(statistics.std), share]
-        rows.append((row.model, heads[row.variant], str(statistics.n), *numbers))
+        numbers = [number(x, decimals=2) for x in (statistics.mean, statistics.std)]
+        rows.append((row.model, heads[row.variant], str(statistics.n), *numbers, share))
     head = ("model", "asked for", "texts", "words", "std", "inside")
     return Section("words of the first descriptions", (Table(head, tuple(rows)),))
-
-
-def _two_decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
@@ -153,7 +131,7 @@ def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
         if any(spread.mean is None for spread in grid.agreements):
             blocks.append("no coefficient with a column in which all models score the same")
     blocks += [grid.undefined] if grid.undefined else []
-    blocks += _remarks(grid)
+    blocks += dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
     return Section(_title(grid), tuple(blocks))
 
 
@@ -224,11 +202,6 @@ def _correlation(correlation: Correlation | None) -> str:
     if correlation.low is None or correlation.high is None:
         return number(correlation.value)
     return f"{correlation.value:.4f} [{correlation.low:.2f}, {correlation.high:.2f}]"
-
-
-def _remarks(grid: Grid) -> Iterator[str]:
-    """Notes of the measurements, each once."""
-    yield from dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
 
 
 def _weighting(weighting: Weighting) -> Section:

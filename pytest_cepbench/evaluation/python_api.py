@@ -104,7 +104,7 @@ def gate_checkpoint(
     files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
     evaluator = Evaluator(RunContext(settings))
     try:
-        with _importable(files):
+        with importable(files):
             return _gate(evaluator, files, update=snapshot_update, report="report" in options)
     finally:
         evaluator.close()
@@ -112,10 +112,13 @@ def gate_checkpoint(
 
 
 @contextmanager
-def _importable(files: Sequence[Path]) -> Iterator[None]:
-    """Modules of `python:` models and loaders may lie beside their suite, or here, as under pytest."""
+def importable(files: Sequence[Path]) -> Iterator[None]:
+    """Modules of `python:` models and loaders may lie beside their suite, or here, as under pytest.
+
+    files: of suites.
+    """
     folders = dict.fromkeys(
-        str(folder) for folder in (*(file.parent for file in files), Path.cwd())
+        str(folder.absolute()) for folder in (*(file.parent for file in files), Path())
     )
     added = [folder for folder in folders if folder not in sys.path]
     sys.path[:0] = added

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_cepbench.errors import did_you_mean
+from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
-
-ROLES = ("describer", "generator", "encoder", "detector", "judge")
 
 GATES = ("regression", "noninferiority", "threshold")
 
@@ -27,7 +26,7 @@ RESIDENCIES = ("all", "swap")
 ENGINES = ("local", "ray")
 
 CHOICES = {
-    "role": (*ROLES, "unified"),
+    "role": (*ROLE_NAMES, "unified"),
     "gate": GATES,
     "inconclusive": INCONCLUSIVE,
     "pairing": PAIRINGS,
@@ -163,7 +162,9 @@ def read_settings(
         return parser(single[name], sources[name]) if name in single else None
 
     unnamed, encoders = named_specs(values.get("encoder", []))
-    roles = {name: single[name] for name in ROLES if name in single and name != "encoder"}
+    roles: dict[str, str] = {
+        name: single[name] for name in ROLE_NAMES if name in single and name != "encoder"
+    }
     if unnamed is not None:
         roles["encoder"] = unnamed
     data = [split_pair(pair, sources["data"]) for pair in values.get("data", [])]
@@ -172,7 +173,7 @@ def read_settings(
     return RunSettings(
         model=single.get("model"),
         role=single.get("role"),
-        roles={name: roles[name] for name in ROLES if name in roles},
+        roles={name: roles[name] for name in ROLE_NAMES if name in roles},
         encoders=encoders,
         data={name: resolve("data", path) for name, path in data},
         home=home,
@@ -237,8 +238,8 @@ def _read_pools(texts: Sequence[str], source: str) -> dict[str, dict[str, float]
 
 def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
     role, _, rest = text.partition(":")
-    if role not in ROLES:
-        msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLES)}), as in {_POOL_EXAMPLE}.{did_you_mean(role, ROLES)}"
+    if role not in ROLE_NAMES:
+        msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in {_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
         raise ValueError(msg)
     pool: dict[str, float] = {}
     for part in rest.split(","):

@@ -11,18 +11,16 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
+from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
-
-RoleName = Literal["describer", "generator", "encoder", "detector", "judge"]
-
-ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 """Roles of a unified model: it describes and generates."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.settings import ROLES
+from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.models.protocols import RoleName
+    from pytest_cepbench.models import RoleName
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
 
@@ -137,9 +137,9 @@ class BareFixtures:
         """Register the names that are free."""
         manager = session._fixturemanager  # noqa: SLF001 - pytest tells in no other way who has a name
         owner = ModuleType("cepbench_bare_fixtures")
-        for role in ROLES:
+        for role in ROLE_NAMES:
             if not manager.getfixturedefs(role, session):
-                setattr(owner, role, _model_fixture(cast("RoleName", role), role))
+                setattr(owner, role, _model_fixture(role, role))
         session.config.pluginmanager.register(owner, owner.__name__)
 
 

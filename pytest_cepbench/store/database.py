@@ -1,4 +1,4 @@
-"""The store's SQLite file: opening it in several processes, and repairing it when it is damaged.
+"""The store's SQLite file: open in several processes and threads, repaired where it is damaged.
 
 WAL with synchronous=NORMAL: commits survive a kill of any process at any instant. A power cut can
 lose the newest commits, never damage the file; lost results are computed again. WAL needs shared
@@ -10,9 +10,11 @@ from __future__ import annotations
 import errno
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from threading import RLock
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -52,6 +54,9 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _WINDOW = 500
 _EMPTY_WINDOWS = 20  # a damaged table has no known end; this many empty reads count as one
+
+
+_T = TypeVar("_T")
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -140,23 +145,31 @@ def store_errors(path: Path) -> Iterator[None]:
     """Turn errors of the file system and of SQLite into StoreError and its kinds."""
     try:
         yield
-    except UnicodeDecodeError as error:  # SQLite quotes its schema in a message, and it is broken
-        raise _damaged(path, error) from error
-    except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGED:
-            raise _damaged(path, error) from error
-        if not isinstance(error, sqlite3.OperationalError):
+    except (OSError, UnicodeDecodeError, sqlite3.DatabaseError) as error:
+        explained = _explained(path, error)
+        if explained is None:
             raise
-        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
-            raise _full(path) from error
-        msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
-        raise StoreError(msg) from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise _full(path) from error
-        msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
-        raise StoreError(msg) from error
+        raise explained from error
+
+
+def _explained(path: Path, error: Exception) -> StoreError | None:
+    """The error in our words; None for a mistake in a query, which is a bug of this package."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    # SQLite quotes its schema in messages; where the schema is damaged, that may be no text.
+    if isinstance(error, UnicodeDecodeError) or code in _DAMAGED:
+        msg = f"the index of the store {path.parent} is damaged: {error} (another folder: --cep-store)"
+        return DamagedIndexError(msg)
+    full = code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path))
+    if full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        msg = (
+            f"no space left for the store {path.parent}: free some, or give another folder "
+            "(--cep-store)"
+        )
+        return StoreFullError(msg)
+    if not isinstance(error, OSError | sqlite3.OperationalError):
+        return None
+    msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
+    return StoreError(msg)
 
 
 def _no_space(path: Path) -> bool:
@@ -166,23 +179,9 @@ def _no_space(path: Path) -> bool:
         probe.write_bytes(b"\0" * 65536)
     except OSError as error:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    else:
-        return False
     finally:
         probe.unlink(missing_ok=True)
-
-
-def _full(path: Path) -> StoreFullError:
-    msg = (
-        f"no space left for the store {path.parent}: free some, or give another folder "
-        "(--cep-store)"
-    )
-    return StoreFullError(msg)
-
-
-def _damaged(path: Path, error: Exception) -> DamagedIndexError:
-    msg = f"the index of the store {path.parent} is damaged: {error} (another folder: --cep-store)"
-    return DamagedIndexError(msg)
+    return False
 
 
 @contextmanager
@@ -284,3 +283,97 @@ def _single_rows(source: sqlite3.Connection, query: str, low: int, high: int) ->
             yield from source.execute(query, (rowid, rowid + 1)).fetchall()
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             continue
+
+
+class Index:
+    """The open database. Any thread may call any method; one at a time is inside of SQLite.
+
+    path: of the file, created when absent.
+    note: called with a line about damage that was found.
+    Raises StoreError and its kinds.
+    """
+
+    def __init__(self, path: Path, note: Callable[[str], None]) -> None:
+        self.path = path
+        self._note = note
+        self._inode: int | None = None
+        self._lock = RLock()
+        self._connection = self._open()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def read(self, query: str, values: Sequence[object] = ()) -> list[Row]:
+        """The rows of a query."""
+
+        def read() -> list[Row]:
+            with store_errors(self.path):
+                return self._connection.execute(query, values).fetchall()
+
+        with self._lock:
+            return self._repairing(read)
+
+    def write(self, statement: str, rows: Sequence[Row]) -> None:
+        """Run a statement for every row in one transaction: all of them or none."""
+
+        def write() -> None:
+            with store_errors(self.path), transaction(self._connection):
+                self._connection.executemany(statement, rows)
+
+        with self._lock:
+            self._repairing(write)
+            if inode(self.path) != self._inode:
+                # Another process rebuilt the index meanwhile and may have missed these rows.
+                self._connection.close()
+                self._connection = self._open()
+                self._repairing(write)
+
+    def rebuild(self) -> None:
+        """Write the database anew with every row of it that can be read and is sealed."""
+        with self._lock:
+            self._connection.close()
+            self._connection = self._rebuilt()
+
+    def compact(self) -> bool:
+        """Give free space back to the disk; False, and nothing done, while others use the file."""
+        with self._lock, store_errors(self.path), replacement_lock(self.path):
+            self._connection.close()
+            # SQLite removes the log when the last process closes the database.
+            alone = not self.path.with_name(f"{self.path.name}-wal").exists()
+            self._connection = open_database(self.path)
+            if alone:
+                self._connection.execute("VACUUM")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return alone
+
+    def _repairing(self, action: Callable[[], _T]) -> _T:
+        """Call the action; where the index turns out to be damaged, rebuild it and call again."""
+        try:
+            return action()
+        except DamagedIndexError:
+            self.rebuild()
+            return action()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except DamagedIndexError:
+            return self._rebuilt()
+
+    def _connect(self) -> sqlite3.Connection:
+        with store_errors(self.path), replacement_lock(self.path):
+            try:
+                return open_database(self.path)
+            finally:
+                self._inode = inode(self.path)
+
+    def _rebuilt(self) -> sqlite3.Connection:
+        saved, damaged = rebuild(self.path, self._inode)
+        if damaged != self.path:
+            self._note(
+                f"index: {saved} results saved from the damaged file, which is kept as "
+                f"{damaged.name}"
+            )
+        return self._connect()

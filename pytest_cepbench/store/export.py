@@ -18,8 +18,8 @@ from pytest_cepbench.store.database import INDEX, INSERT_RESULT, create_tables, 
 from pytest_cepbench.store.images import FOLDER, MOST_BYTES, SUFFIX, image_path
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import ImageRef, Row, pages, unseal
-from pytest_cepbench.store.side_tables import last_used
 from pytest_cepbench.store.stats import model_of
+from pytest_cepbench.store.tables import last_used
 
 ARCHIVE = ".tar"
 

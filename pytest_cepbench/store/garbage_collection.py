@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.store.images import digest_of, image_path, list_files
-from pytest_cepbench.store.rows import Read, pages
-from pytest_cepbench.store.side_tables import today
+from pytest_cepbench.store.rows import Read, batches, pages
 from pytest_cepbench.store.stats import Entry, entries, image_sizes
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import today
 
 _YOUNG_SECONDS = 3600.0  # the result of an image this young may not be stored yet
 
@@ -105,9 +105,7 @@ class GcSummary:
 
 def collect(store: Store, collection: Collection) -> GcSummary:
     """Delete it. Other processes may use the store meanwhile and compute what they miss again."""
-    keys = [(entry.key,) for entry in collection.entries]
-    for start in range(0, len(keys), _PART):
-        part = keys[start : start + _PART]
+    for part in batches([(entry.key,) for entry in collection.entries], _PART):
         store.index.write("DELETE FROM results WHERE key = ?", part)
         store.index.write("DELETE FROM used WHERE key = ?", part)
     deleted = collection.entries

@@ -27,7 +27,7 @@ large model, or loading it, may take as long."""
 
 _POLL_SECONDS = 0.05
 
-_HEARTBEAT_SECONDS = 5.0
+_HEARTBEAT_SECONDS = 5.0  # far below the patience of others; a system call for each lock
 
 _UNKNOWN = "process:"
 

@@ -30,8 +30,8 @@ from pytest_cepbench.store.images import (
 )
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import MOST_PAYLOAD, check_row, dated, pages
-from pytest_cepbench.store.side_tables import INSERT_USE, last_used, today
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import INSERT_USE, last_used, today
 
 _PAGE = 100  # rows in memory, of an index in which all of them may be large
 

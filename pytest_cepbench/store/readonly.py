@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -114,87 +114,30 @@ class ReadonlyStore:
         return StoreError(msg)
 
 
-class SharedStore:
-    """A store of `--cep-shared`. Damage in it is noted once, and looks like absence.
-
-    folder: of the store.
-    note: called with a line about damage.
-    Raises StoreError where the folder is no store that can be read.
-    """
-
-    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
-        self.folder = folder
-        self._note = note
-        self._store = ReadonlyStore(folder, f"--cep-shared {str(folder)!r}")
-        self._bad: set[str] = set()
-        self._failed = False
-
-    def close(self) -> None:
-        """Close the database."""
-        self._store.close()
-
-    def get(self, keys: Iterable[str]) -> dict[str, Result]:
-        """The undamaged results under these keys."""
-        if self._failed:
-            return {}
-        try:
-            results, damaged = results_under(self._store.read, keys, MOST_PAYLOAD)
-        except StoreError as error:
-            self._failed = True
-            self._note(f"{error}; this run does not use it any more")
-            return {}
-        for key in damaged:
-            self._note_once(key, f"result {key[:12]} in {self.folder}: damaged")
-        return results
-
-    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
-        """How the results under these keys came about; see `Store.provenance`."""
-        if self._failed:
-            return {}
-        query = "SELECT key, provenance FROM results WHERE key"
-        try:
-            rows = list(rows_with(self._store.read, query, keys))
-        except StoreError:  # noted when results are read
-            return {}
-        return {str(key): str(provenance) for key, provenance in rows}
-
-    def get_image(self, digest: str) -> ImageArtifact | None:
-        """The image, or None when it is absent or damaged."""
-        if digest in self._bad:
-            return None
-        try:
-            return load_image(self.folder, digest)
-        except ImageError as error:
-            self._note_once(digest, f"image {digest[:12]} in {self.folder}: {error}")
-            return None
-
-    def _note_once(self, name: str, line: str) -> None:
-        if name not in self._bad:
-            self._bad.add(name)
-            self._note(line)
-
-
 class Overlay:
-    """All shared stores in folders, asked in their order.
+    """The stores of `--cep-shared` in folders, asked in their order.
+
+    Damage in them is noted once, and looks like absence.
 
     root: of the run's own store, which must not be among them.
     folders: of the shared stores.
     note: called with a line about damage.
+    Raises StoreError where a folder is no store that can be read.
     """
 
     def __init__(self, root: Path, folders: Sequence[Path], note: Callable[[str], None]) -> None:
+        self._folders = tuple(folders)
+        self._note = note
+        self._stores: list[ReadonlyStore] = []  # without those that could not be read any more
+        self._bad: set[tuple[Path, str]] = set()  # keys and digests by folder
         self._refused: set[str] = set()
         with ExitStack() as opened:
-            self._stores: list[SharedStore] = []
             for folder in folders:
+                named = f"--cep-shared {str(folder)!r}"
                 if folder.resolve() == root.resolve():
-                    msg = (
-                        f"--cep-shared {str(folder)!r} is the store itself (--cep-store): remove it"
-                    )
+                    msg = f"{named} is the store itself (--cep-store): remove it"
                     raise StoreError(msg)
-                store = SharedStore(folder, note)
-                opened.callback(store.close)
-                self._stores.append(store)
+                self._stores.append(opened.enter_context(ReadonlyStore(folder, named)))
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -202,35 +145,60 @@ class Overlay:
         self._opened.close()
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
-        """The result under each key in the first store that has it, refused ones left out."""
+        """The undamaged result under each key in the first store with one, refused ones left out."""
         results: dict[str, Result] = {}
         wanted = [key for key in keys if key not in self._refused]
         for store in self._stores:
-            results |= store.get([key for key in wanted if key not in results])
+            lacking = [key for key in wanted if key not in results]
+            try:
+                stored, damaged = results_under(store.read, lacking, MOST_PAYLOAD)
+            except StoreError as error:
+                self._stores = [other for other in self._stores if other is not store]
+                self._note_once(store.folder, "", f"{error}; this run does not use it any more")
+                continue
+            results |= stored
+            for key in damaged:
+                self._note_once(store.folder, key, f"result {key[:12]} in {store.folder}: damaged")
         return results
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
         """How the results under these keys came about, from the first store that has each."""
         provenance: dict[str, str] = {}
         wanted = set(keys) - self._refused
+        query = "SELECT key, provenance FROM results WHERE key"
         for store in self._stores:
-            provenance |= store.provenance(wanted - provenance.keys())
+            with suppress(StoreError):  # noted when results are read
+                rows = list(rows_with(store.read, query, wanted - provenance.keys()))
+                provenance |= {str(key): str(document) for key, document in rows}
         return provenance
 
     def refuse(self, keys: Iterable[str]) -> None:
         """Return nothing under these keys any more: their results turned out to be unusable."""
-        if self._stores:
-            self._refused.update(keys)
+        self._refused.update(keys)
 
     def get_image(self, digest: str) -> ImageArtifact | None:
         """The image, from the first store that has it undamaged."""
-        images = (store.get_image(digest) for store in self._stores)
-        return next((image for image in images if image is not None), None)
+        for folder in self._folders:
+            if (folder, digest) in self._bad:
+                continue
+            try:
+                image = load_image(folder, digest)
+            except ImageError as error:
+                self._note_once(folder, digest, f"image {digest[:12]} in {folder}: {error}")
+                continue
+            if image is not None:
+                return image
+        return None
 
     def image_path(self, digest: str) -> Path | None:
         """Path of the image in the first store that has it."""
-        paths = (image_path(store.folder, digest) for store in self._stores)
+        paths = (image_path(folder, digest) for folder in self._folders)
         return next((path for path in paths if path.exists()), None)
+
+    def _note_once(self, folder: Path, name: str, line: str) -> None:
+        if (folder, name) not in self._bad:
+            self._bad.add((folder, name))
+            self._note(line)
 
 
 def _is_exported(path: Path, named: str) -> bool:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, cast
+from itertools import islice
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -24,6 +25,8 @@ _MOST_PROVENANCE = 10_000  # characters
 _MOST_VARIABLES = 500  # values in one query, well below SQLite's limit
 
 _PAGE = 500
+
+_T = TypeVar("_T")
 
 _FLOATS = np.dtype("<f4")
 
@@ -203,11 +206,16 @@ def dated(row: Row) -> Row:
 # -- queries ---------------------------------------------------------------------------------------
 
 
+def batches(items: Iterable[_T], most: int) -> Iterator[list[_T]]:
+    """The items in lists of at most so many."""
+    rest = iter(items)
+    while batch := list(islice(rest, most)):
+        yield batch
+
+
 def rows_with(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
     """Rows of a query, which ends with the name of a column, that have one of the values there."""
-    wanted = list(values)
-    for start in range(0, len(wanted), _MOST_VARIABLES):
-        part = wanted[start : start + _MOST_VARIABLES]
+    for part in batches(values, _MOST_VARIABLES):
         yield from read(f"{query} IN ({','.join('?' * len(part))})", part)
 
 

@@ -13,7 +13,7 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import digest_of, list_files
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import Read, pages
-from pytest_cepbench.store.side_tables import last_used
+from pytest_cepbench.store.tables import last_used
 
 _LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
 

@@ -13,16 +13,16 @@ from typing import Self
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.files import write_small
-from pytest_cepbench.store.database import INDEX, store_errors
+from pytest_cepbench.store.database import INDEX, Index, store_errors
 from pytest_cepbench.store.images import FOLDER, ImageCache, image_path, load_image, write_image
-from pytest_cepbench.store.index import Index, ResultTable
 from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Location, Remotes
 from pytest_cepbench.store.rows import Result, StoredResult, dated
-from pytest_cepbench.store.side_tables import (
+from pytest_cepbench.store.tables import (
     AccessLog,
+    ResultTable,
     file_digest,
     read_notes,
     remote_image_note,
@@ -232,7 +232,7 @@ class Store:
     # -- what is remembered beside them ----------------------------------------------------------
 
     def file_digest(self, path: Path, what: str, compute: Callable[[Path], str]) -> str:
-        """`compute(path)`, remembered until the file changes; see `side_tables.file_digest`."""
+        """`compute(path)`, remembered until the file changes; see `tables.file_digest`."""
         return file_digest(self.index, path, what, compute)
 
     def note(self, name: str, value: str) -> None:

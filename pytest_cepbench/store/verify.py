@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.store.images import digest_of, image_path, list_files, load_image
-from pytest_cepbench.store.rows import ImageRef, Read, pages, seal_stamp, unseal
-from pytest_cepbench.store.side_tables import remote_images
+from pytest_cepbench.store.rows import ImageRef, Read, batches, pages, seal_stamp, unseal
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import remote_images
 
 _PART = 64  # images that threads hold in memory at once
 
@@ -52,7 +52,11 @@ class VerifyReport:
 
 def inspect(root: Path, read: Read) -> VerifyReport:
     """Read all of the store in a folder: every row, every pixel. Changes nothing."""
-    index = [] if (complaints := _check_index(read)) == ["ok"] else complaints
+    try:
+        complaints = [str(line) for (line,) in read("PRAGMA integrity_check(20)", ())]
+    except StoreError as error:
+        complaints = [str(error)]
+    index = [] if complaints == ["ok"] else complaints
     present: set[str] = set()
     foreign = []
     for path, _ in list_files(root):
@@ -73,7 +77,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
             results += 1
             if row.image is not None:
                 wanted.add(row.image)
-            if row.damaged or _is_lost(row, reachable):
+            if row.damaged or (row.image is not None and row.image not in reachable):
                 rows.append(row)
         files = [path for _, path in _damaged_files(read)]
     except StoreError as error:
@@ -101,22 +105,15 @@ def repair(store: Store, report: VerifyReport) -> None:
         image_path(store.root, digest).unlink(missing_ok=True)
     read = store.index.read
     remote = remote_images(read) - damaged
-    dropped = [
-        (row.rowid,)
-        for row in _rows(read)
-        if row.damaged or (row.image and row.image not in remote and not _exists(store, row.image))
-    ]
+
+    def is_lost(image: str | None) -> bool:
+        here = image is None or image_path(store.root, image).exists()
+        return not here and image not in remote
+
+    dropped = [(row.rowid,) for row in _rows(read) if row.damaged or is_lost(row.image)]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
     outdated = [(rowid,) for rowid, _ in _damaged_files(read)]
     store.index.write("DELETE FROM files WHERE rowid = ?", outdated)
-
-
-def _exists(store: Store, digest: str) -> bool:
-    return image_path(store.root, digest).exists()
-
-
-def _is_lost(row: _Row, images: set[str]) -> bool:
-    return row.image is not None and row.image not in images
 
 
 @dataclass(frozen=True)
@@ -143,13 +140,6 @@ def _damaged_files(read: Read) -> Iterator[tuple[int, str]]:
             yield rowid, str(path)
 
 
-def _check_index(read: Read) -> list[str]:
-    try:
-        return [str(line) for (line,) in read("PRAGMA integrity_check(20)", ())]
-    except StoreError as error:
-        return [str(error)]
-
-
 def _damaged_images(root: Path, digests: Sequence[str]) -> Iterator[tuple[str, str]]:
     def problem(digest: str) -> str | None:
         try:
@@ -159,8 +149,7 @@ def _damaged_images(root: Path, digests: Sequence[str]) -> Iterator[tuple[str, s
         return None
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for start in range(0, len(digests), _PART):
-            part = digests[start : start + _PART]
+        for part in batches(digests, _PART):
             for digest, why in zip(part, threads.map(problem, part), strict=True):
                 if why is not None:
                     yield digest, why

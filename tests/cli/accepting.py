@@ -22,10 +22,10 @@ def accept(home: Home, results: list[CaseResult], *argv: str, **report: Any) -> 
 
 def row(text: str, case: str) -> list[str]:
     """The cells of a case in the table."""
-    (found,) = [line.split() for line in text.splitlines() if line.startswith(f"{case} ")]
-    return found[1:]
+    (words,) = [line.split() for line in text.splitlines() if line.startswith(f"{case} ")]
+    return words[1:]
 
 
 def by_name(measurements: tuple[Measurement, ...]) -> dict[str, Measurement]:
     """Measurements by PART/METRIC."""
-    return {f"{one.key.part}/{one.key.metric}": one for one in measurements}
+    return {f"{m.key.part}/{m.key.metric}": m for m in measurements}

@@ -52,8 +52,8 @@ class Home:
     def document(self, name: str) -> dict[str, Any]:
         """The JSON file of a study."""
         text = (self.path / ".cepbench" / "studies" / f"{name}-toy.json").read_text("utf-8")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        content: dict[str, Any] = json.loads(text)
+        return content
 
     def grid(self, name: str, metric: str = "gc") -> dict[str, Any]:
         """The table of one metric over the whole suite."""

@@ -33,7 +33,9 @@ class GreyEncoder(Faulty):
     def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float64]:
         """(n, 256) float64."""
         small = [image.resize((16, 16), Image.Resampling.BOX) for image in images]
-        return np.array([np.asarray(one, np.float64).sum(axis=2).ravel() - 70 for one in small])
+        return np.array(
+            [np.asarray(pixels, np.float64).sum(axis=2).ravel() - 70 for pixels in small]
+        )
 
     def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Raise: it reads no texts."""
@@ -68,7 +70,7 @@ class RestlessGenerator(Faulty):
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
         """One image of noise for each text."""
         draws = [np.random.default_rng(next(_CALLS)) for _ in texts]
-        return [Image.fromarray(one.integers(0, 256, (64, 64, 3), np.uint8)) for one in draws]
+        return [Image.fromarray(rng.integers(0, 256, (64, 64, 3), np.uint8)) for rng in draws]
 
 
 class MonotoneDescriber(Faulty):

@@ -21,9 +21,9 @@ from tests.plugin.project import contents
 
 def test_what_was_accepted_first_stays_as_the_anchor(home: Home, measured: Measured) -> None:
     """The second acceptance freezes the first, byte by byte; the third leaves it alone."""
-    root, one = home.path / "baselines", measured()[0]
-    target, anchor = baseline_path(root, one.key), anchor_path(root, one.key)
-    accept(home, [result_of(one)])
+    root, measurement = home.path / "baselines", measured()[0]
+    target, anchor = baseline_path(root, measurement.key), anchor_path(root, measurement.key)
+    accept(home, [result_of(measurement)])
     first = target.read_bytes()
     assert not anchor.exists()
     second = accept(home, [result_of(measured(WORSE)[0])])
@@ -58,11 +58,11 @@ def test_without_an_anchor_there_is_none_to_move(home: Home, measured: Measured)
 
 def test_something_else_than_before(home: Home, measured: Measured, tmp_path: Path) -> None:
     """The fields that differ are named, no difference is shown, and an old anchor moves along."""
-    accept(home, [result_of(one) for one in measured()])
-    accept(home, [result_of(one) for one in measured(WORSE)])
+    accept(home, [result_of(measurement) for measurement in measured()])
+    accept(home, [result_of(measurement) for measurement in measured(WORSE)])
     seeded = GATED.replace("iterations = 2", "iterations = 2\nseed = 7")
     others = tuple(measure_toy(tmp_path, "shapes:?miss=0.5", seeded))
-    ended = accept(home, [result_of(one) for one in others])
+    ended = accept(home, [result_of(measurement) for measurement in others])
     cells = row(ended.out, "toy/overall/gc")
     assert (cells[2], cells[-1]) == ("-", "moved")
     flat = " ".join(ended.out.split())
@@ -75,5 +75,5 @@ def test_a_calibration_stays(home: Home, measured: Measured) -> None:
     root, key = home.path / "baselines", measured()[0].key
     accept_by_hand(root, measured()[:1], noise=Noise(5, 2, 0.25, 0.125))
     accept(home, [result_of(measured(WORSE)[0])])
-    found = tomllib.loads(baseline_path(root, key).read_text())
-    assert found["noise"] == {"seeds": 5, "units": 2, "sd": 0.25, "value_sd": 0.125}
+    table = tomllib.loads(baseline_path(root, key).read_text())
+    assert table["noise"] == {"seeds": 5, "units": 2, "sd": 0.25, "value_sd": 0.125}

@@ -20,12 +20,12 @@ from tests.cli.reports import (
 from tests.plugin.project import contents
 
 
-def refused(home: Home, ended: Ended, *said: str) -> None:
+def refused(home: Home, ended: Ended, *message: str) -> None:
     """Exit code 1, one line for each reason, no table, no file."""
     assert (ended.code, ended.out) == (1, "")
     lines = ended.err.splitlines()
-    assert len(lines) == len(said)
-    for line, piece in zip(lines, said, strict=True):
+    assert len(lines) == len(message)
+    for line, piece in zip(lines, message, strict=True):
         assert line.startswith("cepbench: nothing is accepted: ")
         assert piece in line
     assert not (home.path / "baselines").exists()
@@ -33,7 +33,7 @@ def refused(home: Home, ended: Ended, *said: str) -> None:
 
 def test_an_incomplete_run(home: Home, measured: Measured) -> None:
     """It can update no baseline, not even those of the cases that it judged."""
-    results = [result_of(one) for one in measured()]
+    results = [result_of(measurement) for measurement in measured()]
     ended = accept(home, results, verdict="incomplete", problems=["worker 'gw0' crashed"])
     refused(home, ended, "the run is incomplete: worker 'gw0' crashed")
     ended = accept(home, results, "--case=overall/gc", verdict="incomplete")
@@ -42,7 +42,7 @@ def test_an_incomplete_run(home: Home, measured: Measured) -> None:
 
 def test_a_run_in_which_a_worker_died(home: Home, measured: Measured) -> None:
     """Its verdicts stand, since its cases were judged again; a baseline is to come of a calm run."""
-    results = [result_of(one) for one in measured()]
+    results = [result_of(measurement) for measurement in measured()]
     refused(home, accept(home, results, deaths=2), "2 workers died in the run, and baselines are")
 
 
@@ -74,7 +74,7 @@ def test_a_look_at_a_part(home: Home, measured: Measured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("value", 0.123, "says value = 0.123"),
         ("n", 3, "says n = 3"),
@@ -86,7 +86,7 @@ def test_a_look_at_a_part(home: Home, measured: Measured) -> None:
     ],
 )
 def test_measurements_that_contradict_themselves(
-    home: Home, measured: Measured, field: str, value: object, said: str
+    home: Home, measured: Measured, field: str, value: object, message: str
 ) -> None:
     """A report that was edited, or cut, is not believed."""
     report = write_report(home.path / "r.json", [result_of(measured()[0])])
@@ -95,20 +95,22 @@ def test_measurements_that_contradict_themselves(
         document["cases"][0]["measured"][field] = value
 
     edit_report(report, spoil)
-    refused(home, home.command("accept", "r.json", "--reason=x"), said)
+    refused(home, home.command("accept", "r.json", "--reason=x"), message)
 
 
 def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:
     """Equal measurements are one; others contradict each other."""
-    one, other = measured()[0], measured(WORSE)[0]
-    assert one.value != other.value
-    refused(home, accept(home, [result_of(one), result_of(other)]), "measured different things")
-    assert accept(home, [result_of(one), result_of(one)]).code == 0
+    measurement, other = measured()[0], measured(WORSE)[0]
+    assert measurement.value != other.value
+    refused(
+        home, accept(home, [result_of(measurement), result_of(other)]), "measured different things"
+    )
+    assert accept(home, [result_of(measurement), result_of(measurement)]).code == 0
     assert len(contents(home.path / "baselines")) == 1
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["--reason= "], "--reason is empty"),
         (["--case=overall/gcc"], "unknown case 'overall/gcc'. Did you mean 'toy/overall/gc'?"),
@@ -117,7 +119,7 @@ def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    home: Home, measured: Measured, argv: list[str], said: str
+    home: Home, measured: Measured, argv: list[str], message: str
 ) -> None:
     """Nothing is written; the verdict of a whole suite is no case that has a baseline."""
     verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
@@ -125,7 +127,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cepbench: ")
     assert ended.err.count("\n") == 1
-    assert said in ended.err
+    assert message in ended.err
     assert not (home.path / "baselines").exists()
 
 
@@ -145,8 +147,8 @@ def test_the_verdict_of_a_suite_is_passed_over(home: Home, measured: Measured) -
 
 def _blind(measured: Measured) -> Measurement:
     """A measurement of the lossy model whose value is all but what chance gives."""
-    one = by_name(measured(WORSE))["overall/gc"]
-    return altered(one, floor=one.value - 0.001)
+    measurement = by_name(measured(WORSE))["overall/gc"]
+    return altered(measurement, floor=measurement.value - 0.001)
 
 
 def test_what_lies_at_chance(home: Home, measured: Measured) -> None:

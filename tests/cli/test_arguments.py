@@ -8,7 +8,7 @@ from pytest_cepbench.cli.arguments import parse
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("line", "meant"),
     [
         ("acept results.json", "accept"),
         ("study sedes suites/shapes", "seeds"),
@@ -19,11 +19,11 @@ from pytest_cepbench.cli.arguments import parse
     ],
 )
 def test_a_typo_answers_with_the_nearest_name(
-    capsys: pytest.CaptureFixture[str], given: str, meant: str
+    capsys: pytest.CaptureFixture[str], line: str, meant: str
 ) -> None:
     """Of commands, of their actions and choices, and of options; exit code 2."""
     with pytest.raises(SystemExit) as ended:
-        parse(given.split())
+        parse(line.split())
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
 

@@ -35,15 +35,21 @@ def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured, tmp_pat
         for s in range(3)
     ]
     for row_ in zip(*seeded, strict=True):
-        found = noise_in(root, row_[0])
-        assert found is not None
-        values = [one.value for one in row_]
-        assert found.value_sd == pytest.approx(np.std(values, ddof=1), abs=1e-6)
+        measurements = noise_in(root, row_[0])
+        assert measurements is not None
+        values = [measurement.value for measurement in row_]
+        assert measurements.value_sd == pytest.approx(np.std(values, ddof=1), abs=1e-6)
         if len(row_[0].scores) == 1:
-            (scores,) = [[list(part.values()) for one in row_ for part in one.scores.values()]]
+            (scores,) = [
+                [
+                    list(part.values())
+                    for measurement in row_
+                    for part in measurement.scores.values()
+                ]
+            ]
             variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(scores, 2)]
-            assert found.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
-        assert (found.seeds, found.units) == (3, row_[0].n)
+            assert measurements.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
+        assert (measurements.seeds, measurements.units) == (3, row_[0].n)
     assert f"written: {', '.join(f'{o.key.part}/{o.key.metric}' for o in measured())}" in " ".join(
         ended.out.split()
     )
@@ -53,12 +59,12 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
     """Value, noise, units, share of alpha, tolerance; what can be seen, and a warning where it is more."""
     accept_by_hand(home.path / "baselines", measured(MODEL))
     ended = calibrate(home)
-    (one,) = [m for m in measured(MODEL) if (m.key.part, m.key.metric) == ("overall", "gc")]
-    noise = noise_in(home.path / "baselines", one)
+    (measurement,) = [m for m in measured(MODEL) if (m.key.part, m.key.metric) == ("overall", "gc")]
+    noise = noise_in(home.path / "baselines", measurement)
     assert noise is not None
     cells = row(ended.out, "overall/gc")
     assert cells[:6] == [
-        f"{one.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16", "0.005", "0.01",
+        f"{measurement.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16", "0.005", "0.01",
     ]  # fmt: skip
     # 80 % power at alpha 0.005 and 15 degrees of freedom: a bit more than (z + z) sd / 4.
     plain = (2.5758 + 0.8416) * noise.sd / 4
@@ -124,12 +130,12 @@ def test_a_second_run_asks_no_model_and_changes_nothing(home: Home, measured: Me
 def test_samples_that_are_played_several_times(home: Home, tmp_path: Path) -> None:
     """Where the suite plays every sample with two seeds, units are samples, not chains."""
     text = GATED.replace("iterations = 2", "iterations = 2\nseeds = 2")
-    found = tuple(measure_toy(tmp_path, MODEL, text))
-    accept_by_hand(home.path / "baselines", found)
+    measurements = tuple(measure_toy(tmp_path, MODEL, text))
+    accept_by_hand(home.path / "baselines", measurements)
     write_suite(home.path, text)
     calibrate(home, "--seeds=2")
-    noise = noise_in(home.path / "baselines", found[-2])
-    assert (noise.units if noise else 0, found[-2].n) == (16, 32)
+    noise = noise_in(home.path / "baselines", measurements[-2])
+    assert (noise.units if noise else 0, measurements[-2].n) == (16, 32)
 
 
 def test_cases_that_cannot_be_measured(home: Home, measured: Measured) -> None:
@@ -149,8 +155,8 @@ def test_cases_that_cannot_be_measured(home: Home, measured: Measured) -> None:
 def test_a_case_that_cannot_be_measured_leaves_the_others(home: Home, tmp_path: Path) -> None:
     """What could be measured is calibrated and kept; the exit code is 1 all the same."""
     text = GATED.replace("samples_per_category = 2", "samples_per_category = 1")
-    found = tuple(measure_toy(tmp_path, MODEL, text))
-    accept_by_hand(home.path / "baselines", found)
+    measurements = tuple(measure_toy(tmp_path, MODEL, text))
+    accept_by_hand(home.path / "baselines", measurements)
     write_suite(home.path, text + "[metrics.fid]\n")
     ended = calibrate(home, "--seeds=2")
     flat = " ".join(ended.out.split())
@@ -158,7 +164,7 @@ def test_a_case_that_cannot_be_measured_leaves_the_others(home: Home, tmp_path: 
     assert "toy/color/fid: not measured under seed 0: FID [shapes] needs at least 2 images" in flat
     assert "toy/color/gc: one independent sample shows no spread" in flat
     assert "written: overall/gc, overall/failures" in flat
-    assert noise_in(home.path / "baselines", found[-2]) is not None
+    assert noise_in(home.path / "baselines", measurements[-2]) is not None
 
 
 def test_interrupted_it_keeps_what_was_computed(home: Home) -> None:

@@ -47,7 +47,7 @@ def test_a_baseline_of_something_else_stays(home: Home, measured: Measured) -> N
         in flat
     )
     assert baseline_path(root, odd.key).read_bytes() == before
-    assert all(noise_in(root, one) is not None for one in measured(MODEL)[1:])
+    assert all(noise_in(root, measurement) is not None for measurement in measured(MODEL)[1:])
 
 
 def test_fewer_samples_are_something_else(home: Home, measured: Measured) -> None:
@@ -77,16 +77,18 @@ def test_a_baseline_that_was_edited_stays(home: Home, measured: Measured) -> Non
     root = home.path / "baselines"
     accept_by_hand(root, measured(MODEL))
     edited = {}
-    for one, edit in zip(measured(MODEL), EDITS.values(), strict=False):
-        path = baseline_path(root, one.key)
+    for measurement, edit in zip(measured(MODEL), EDITS.values(), strict=False):
+        path = baseline_path(root, measurement.key)
         path.write_bytes(edit(path.read_text()).encode())
         edited[path] = path.read_bytes()
     ended = calibrate(home, "--seeds=2")
     assert ended.code == 0
-    for said in EDITS:
-        assert said in " ".join(ended.out.split())
+    for sentence in EDITS:
+        assert sentence in " ".join(ended.out.split())
     assert {path: path.read_bytes() for path in edited} == edited
-    assert all(noise_in(root, one) is not None for one in measured(MODEL)[len(EDITS) :])
+    assert all(
+        noise_in(root, measurement) is not None for measurement in measured(MODEL)[len(EDITS) :]
+    )
 
 
 def test_a_baseline_of_another_model(home: Home, measured: Measured) -> None:
@@ -111,7 +113,7 @@ def test_the_suites_own_seed_is_the_first(home: Home, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "sentence"),
     [
         (["--seeds=1"], "--seeds 1: noise shows between at least 2 seeds"),
         (["--seeds=0"], "--seeds '0': a number of at least 1"),
@@ -129,14 +131,14 @@ def test_the_suites_own_seed_is_the_first(home: Home, tmp_path: Path) -> None:
         (["--store=suite.toml/store"], "suite.toml/store"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], sentence: str) -> None:
     """Nothing is measured."""
     model = "python:tests.studies.toy:BandedDescriber"
     ended = calibrate(home, *argv, model=model)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cepbench: ")
     assert ended.err.count("\n") == 1
-    assert said in ended.err
+    assert sentence in ended.err
 
 
 def test_no_suite(home: Home) -> None:
@@ -157,4 +159,6 @@ def test_a_file_that_cannot_be_written(
     ended = calibrate(home, "--seeds=2")
     assert ended.code == 1
     assert "could not be written: Is a directory; none of the" in " ".join(ended.out.split())
-    assert not [one for one in measured() if noise_in(root, one) is not None]
+    assert not [
+        measurement for measurement in measured() if noise_in(root, measurement) is not None
+    ]

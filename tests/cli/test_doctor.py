@@ -53,7 +53,7 @@ def doctor(home: Home, *argv: str) -> Ended:
 def checks(home: Home) -> dict[str, dict[str, Any]]:
     """The checks of the file that was written, by name."""
     path = home.path / ".cepbench" / "studies" / "doctor-toy.json"
-    return {one["name"]: one for one in json.loads(path.read_text("utf-8"))["checks"]}
+    return {entry["name"]: entry for entry in json.loads(path.read_text("utf-8"))["checks"]}
 
 
 def cells(check: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -78,18 +78,20 @@ def photos(folder: Path, images: dict[str, np.ndarray[Any, Any]]) -> None:
 def test_a_good_set_up_passes(home: Home) -> None:
     """No problem, exit code 0; every check says what it looked at; no baseline is written."""
     ended = doctor(home, "--model=shapes:?miss=0.05")
-    found = checks(home)
+    by_name = checks(home)
     assert ended.code == 0
-    assert {name: one["status"] for name, one in found.items() if one["status"] != "pass"} == {
+    assert {
+        name: entry["status"] for name, entry in by_name.items() if entry["status"] != "pass"
+    } == {
         "visible drop": "remark",
         "encoder on changed images": "remark",
     }
-    assert list(found) == [
+    assert list(by_name) == [
         "measurement", "chance floor", "visible drop", "constant outputs",
         "duplicates among the samples", "encoder on changed images", "repeatable drawings",
         "cost of a run",
     ]  # fmt: skip
-    assert all(one["said"] for one in found.values())
+    assert all(entry["said"] for entry in by_name.values())
     assert not (home.path / "baselines").exists()
     assert "doctor of toy: 2 remarks" in ended.out
     page = (home.path / ".cepbench" / "studies" / "doctor-toy.md").read_text("utf-8")
@@ -123,20 +125,20 @@ def test_an_encoder_that_does_not_see_colors_is_named(home: Home) -> None:
 def test_an_encoder_that_sees_nothing_is_a_problem(home: Home) -> None:
     """No case can be measured, and every change goes unnoticed."""
     ended = doctor(home, "--model=shapes:", f"--encoder={MODELS}:BlindEncoder")
-    found = checks(home)
+    by_name = checks(home)
     assert ended.code == 1
-    assert found["measurement"]["status"] == "problem"
-    assert "gives one vector for" in found["measurement"]["said"][0]
-    assert found["encoder on changed images"]["status"] == "problem"
-    assert cells(found["encoder on changed images"])["crop"]["by chance"] == pytest.approx(1)
+    assert by_name["measurement"]["status"] == "problem"
+    assert "gives one vector for" in by_name["measurement"]["said"][0]
+    assert by_name["encoder on changed images"]["status"] == "problem"
+    assert cells(by_name["encoder on changed images"])["crop"]["by chance"] == pytest.approx(1)
 
 
 def test_a_tolerance_that_hides_a_distortion_is_named(home: Home) -> None:
     """What is noticed at one tolerance is hidden by a larger one."""
     ended = doctor(home, "--model=shapes:", "--tolerance=0.6")
-    said = " ".join(checks(home)["encoder on changed images"]["said"])
+    sentence = " ".join(checks(home)["encoder on changed images"]["said"])
     assert ended.code == 1
-    assert "less than the tolerance 0.6" in said
+    assert "less than the tolerance 0.6" in sentence
 
 
 def test_an_encoder_that_never_repeats_itself_is_a_problem(home: Home) -> None:
@@ -146,7 +148,7 @@ def test_an_encoder_that_never_repeats_itself_is_a_problem(home: Home) -> None:
     assert ended.code == 1
     assert cells(check)["none, asked twice"]["moves the score by"] > 0.05
     assert check["said"][0].startswith("the same image encoded twice moves the score by")
-    assert any("make the encoder repeatable" in one for one in check["advice"])
+    assert any("make the encoder repeatable" in line for line in check["advice"])
 
 
 def test_a_generator_that_does_not_obey_its_seed_is_a_problem(home: Home) -> None:
@@ -157,7 +159,7 @@ def test_a_generator_that_does_not_obey_its_seed_is_a_problem(home: Home) -> Non
     assert ended.code == 1
     assert check["status"] == "problem"
     assert "the same text and seed give other pixels (8 of 8 texts)" in check["said"][0]
-    assert any("obey its seed" in one for one in check["advice"])
+    assert any("obey its seed" in line for line in check["advice"])
 
 
 def test_how_drawings_scatter_with_the_seed(home: Home) -> None:
@@ -179,11 +181,11 @@ def test_a_describer_with_one_answer_is_a_problem(home: Home) -> None:
     check = checks(home)["constant outputs"]
     assert ended.code == 1
     assert check["status"] == "problem"
-    (said,) = check["said"]
-    assert said.startswith(
+    (sentence,) = check["said"]
+    assert sentence.startswith(
         "image-first chains: all 8 descriptions are the same, of images that differ"
     )
-    assert said.endswith(": 'one shape : small red circle top left'")
+    assert sentence.endswith(": 'one shape : small red circle top left'")
     assert "look at what the model that repeats itself is given" in flat(ended.out)
 
 
@@ -192,15 +194,15 @@ def test_scores_at_chance_are_a_problem(home: Home) -> None:
     write_suite(home.path, PHOTOS.replace('describer = "shapes:"', ""))
     photos(home.path, {f"{i}.png": _scene(i) for i in range(20)})
     ended = doctor(home, f"--describer={MODELS}:GuessingDescriber")
-    found = checks(home)
-    row = cells(found["chance floor"])["overall/gc"]
+    by_name = checks(home)
+    row = cells(by_name["chance floor"])["overall/gc"]
     assert ended.code == 1
-    assert found["chance floor"]["status"] == "problem"
-    assert found["constant outputs"]["status"] == "pass"
+    assert by_name["chance floor"]["status"] == "problem"
+    assert by_name["constant outputs"]["status"] == "pass"
     assert abs(row["value"] - row["by chance"]) < 0.05
     assert row["share of the range"] < 0.05
-    said = found["chance floor"]["said"][0]
-    assert said.startswith(f"at chance: overall/gc: {row['value']:.4g} of a range from ")
+    sentence = by_name["chance floor"]["said"][0]
+    assert sentence.startswith(f"at chance: overall/gc: {row['value']:.4g} of a range from ")
     assert "use a describer and a generator that know this kind of images" in flat(ended.out)
 
 
@@ -244,9 +246,9 @@ def test_near_equal_samples_are_named(home: Home) -> None:
     doctor(home)
     check = checks(home)["duplicates among the samples"]
     assert check["status"] == "remark"
-    (said,) = check["said"]
-    assert said.startswith("pairs of images that differ and are near-equal to the encoder")
-    assert said.endswith("(cosine of 0.999 or more): 1, 2.png = near.png")
+    (sentence,) = check["said"]
+    assert sentence.startswith("pairs of images that differ and are near-equal to the encoder")
+    assert sentence.endswith("(cosine of 0.999 or more): 1, 2.png = near.png")
 
 
 def test_seeds_of_a_sample_are_no_copies(home: Home) -> None:
@@ -319,15 +321,15 @@ def test_the_noise_of_a_baseline_stands_in_where_seeds_change_nothing(
 def test_a_case_that_cannot_be_measured_is_a_problem(home: Home) -> None:
     """What is wrong is said once, and the page is made all the same."""
     ended = doctor(home, "--model=shapes:", "--generator=shapes:?blank=1")
-    found = checks(home)
+    by_name = checks(home)
     assert ended.code == 1
-    assert found["measurement"]["status"] == "problem"
-    assert "chains failed at the generator" in found["measurement"]["said"][0]
+    assert by_name["measurement"]["status"] == "problem"
+    assert "chains failed at the generator" in by_name["measurement"]["said"][0]
     assert "Traceback" not in ended.out + ended.err
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "sentence"),
     [
         (["--seeds=1"], "noise shows between at least 2 seeds"),
         (["--model=nobody/"], "nobody"),
@@ -335,11 +337,11 @@ def test_a_case_that_cannot_be_measured_is_a_problem(home: Home) -> None:
         (["--model=replay:chains"], "made elsewhere"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], sentence: str) -> None:
     """Nothing is measured, no page is printed."""
     ended = doctor(home, *argv)
     assert ended.code == 2
-    assert said in ended.err
+    assert sentence in ended.err
     assert ended.out == ""
     assert "Traceback" not in ended.err
 
@@ -358,9 +360,9 @@ def test_one_sample_shows_no_spread(home: Home) -> None:
     write_suite(home.path, PHOTOS)
     photos(home.path, {"one.png": _scene(0)})
     ended = doctor(home)
-    found = checks(home)
+    by_name = checks(home)
     assert "Traceback" not in ended.out + ended.err
-    assert found["chance floor"]["status"] == "not done"
-    assert found["visible drop"]["status"] == "remark"
-    assert "at least 2 are needed" in found["visible drop"]["said"][0]
-    assert cells(found["encoder on changed images"])["crop"]["starts"] == 1
+    assert by_name["chance floor"]["status"] == "not done"
+    assert by_name["visible drop"]["status"] == "remark"
+    assert "at least 2 are needed" in by_name["visible drop"]["said"][0]
+    assert cells(by_name["encoder on changed images"])["crop"]["starts"] == 1

@@ -30,7 +30,7 @@ def doctor(home: Home, suite: str, *argv: str) -> Ended:
 def checks(home: Home, suite: str) -> dict[str, dict[str, Any]]:
     """The checks of the file that was written, by name."""
     path = home.path / ".cepbench" / "studies" / f"doctor-{suite}.json"
-    return {one["name"]: one for one in json.loads(path.read_text("utf-8"))["checks"]}
+    return {entry["name"]: entry for entry in json.loads(path.read_text("utf-8"))["checks"]}
 
 
 def strange(number: int) -> Image.Image:
@@ -49,11 +49,11 @@ def strange(number: int) -> Image.Image:
 def test_the_default_suite_has_no_problem(home: Home) -> None:
     """The embedded default sees its world: floors far below, every change noticed, seeds obeyed."""
     ended = doctor(home, "shapes", "--samples=2")
-    found = checks(home, "shapes")
+    by_name = checks(home, "shapes")
     assert ended.code == 0, ended.out
-    assert found["chance floor"]["status"] == "pass"
-    assert found["constant outputs"]["status"] == "pass"
-    (figures,) = found["encoder on changed images"]["figures"]
+    assert by_name["chance floor"]["status"] == "pass"
+    assert by_name["constant outputs"]["status"] == "pass"
+    (figures,) = by_name["encoder on changed images"]["figures"]
     moved = {row[0]: row[3] for row in figures["rows"]}
     for name in ("strong blur", "crop", "colors exchanged", "region covered"):
         assert moved[name] > 0.1
@@ -72,10 +72,10 @@ def test_images_that_the_models_cannot_read_are_a_problem(home: Home) -> None:
         f"--generator={CHECKPOINTS}/generator-step3000?{DRAWING}",
         f"--encoder={CHECKPOINTS}/clip?dtype=float32",
     )
-    found = checks(home, "folder")
+    by_name = checks(home, "folder")
     assert ended.code == 1
-    assert found["chance floor"]["status"] == "problem"
-    (figures,) = found["chance floor"]["figures"]
+    assert by_name["chance floor"]["status"] == "problem"
+    (figures,) = by_name["chance floor"]["figures"]
     ((_, value, chance, share),) = figures["rows"]
     assert abs(value - chance) < 0.05
     assert share < 0.05

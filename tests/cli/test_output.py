@@ -57,17 +57,17 @@ def test_a_table_in_full() -> None:
 def test_long_names_lose_their_beginning() -> None:
     """Checkpoints of one run differ at their end."""
     names = [f"checkpoints/a-run-with-a-long-name/step-{step}" for step in (400, 8000)]
-    found = [short(name) for name in names]
-    assert [len(name) for name in found] == [LONGEST_NAME] * 2
-    assert found[0].endswith("/step-400")
-    assert found[1].endswith("/step-8000")
+    shortened = [short(name) for name in names]
+    assert [len(name) for name in shortened] == [LONGEST_NAME] * 2
+    assert shortened[0].endswith("/step-400")
+    assert shortened[1].endswith("/step-8000")
 
 
 @given(tables(), st.text())
 def test_markdown_tables_have_as_many_cells_as_they_should(table: Table, line: str) -> None:
     """No name opens a cell, a tag, a link or a heading of its own."""
     text = to_markdown([Section("title", (line, table))])
-    rows = [one for one in text.split("\n") if one.startswith("|")]
+    rows = [row for row in text.split("\n") if row.startswith("|")]
     assert len(rows) == len(table.rows) + 2
     for row in rows:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == len(table.head) + 1

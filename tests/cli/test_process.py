@@ -60,6 +60,7 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.errors",
+        "pytest_cepbench.models",
     }
 
 
@@ -82,7 +83,7 @@ def test_interrupted_it_keeps_what_was_computed(tmp_path: Path) -> None:
     module.write_text(MODULE.format(when=-1))
     again, fresh = run(tmp_path, *argv), run(tmp_path, *argv, "--store=fresh")
     assert again.returncode == fresh.returncode == 0
-    inputs = [_inputs(one.stdout) for one in (again, fresh)]
+    inputs = [_inputs(process.stdout) for process in (again, fresh)]
     # The first category was whole: two chains of four steps, three images of each encoded.
     assert inputs[1] - inputs[0] == 14
 

@@ -20,11 +20,14 @@ def half(home: Home, measured: Measured) -> Home:
     """The toy suite's baselines, of which a process had replaced some when it was killed."""
     root = home.path / "baselines"
     accept_by_hand(root, measured())
-    write_report(home.path / "r.json", [result_of(one) for one in measured("shapes:?miss=0.3")])
+    write_report(
+        home.path / "r.json",
+        [result_of(measurement) for measurement in measured("shapes:?miss=0.3")],
+    )
 
     def die() -> None:
         at_change(3 + 3 * CASES, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        files = [baseline_path(root, one.key) for one in measured()]
+        files = [baseline_path(root, measurement.key) for measurement in measured()]
         replace_files(root, dict.fromkeys(files, b"new"))
 
     assert in_child(die) == -signal.SIGKILL

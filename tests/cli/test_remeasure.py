@@ -65,18 +65,18 @@ def measure(
 
 def accept_again(home: Home, chosen: tuple[Measurement, ...], *argv: str) -> Ended:
     """The command on a report of what was measured."""
-    write_report(home.path / "r.json", [result_of(one) for one in chosen])
+    write_report(home.path / "r.json", [result_of(measurement) for measurement in chosen])
     return home.command("accept", "r.json", "--reason=best of five", "--remeasure=.", *argv)
 
 
 def accepted(home: Home, chosen: tuple[Measurement, ...]) -> Mapping[CaseKey, Baseline]:
     """The baselines of the cases."""
     root = home.path / "baselines"
-    found = {}
-    for one in chosen:
-        path = baseline_path(root, one.key)
-        found[one.key] = load_baseline(path.read_text(), one.key, path.name)
-    return found
+    baselines = {}
+    for measurement in chosen:
+        path = baseline_path(root, measurement.key)
+        baselines[measurement.key] = load_baseline(path.read_text(), measurement.key, path.name)
+    return baselines
 
 
 def seed_of(home: Home) -> int:
@@ -94,17 +94,17 @@ def test_the_baseline_is_measured_under_a_fresh_seed(home: Home) -> None:
     """It holds what the suite measures from then on, not what the report holds; both are shown."""
     chosen = measure(home, CHOSEN)
     ended = accept_again(home, chosen)
-    fresh = {one.key: one for one in measure(home, CHOSEN)}
-    found = accepted(home, chosen)
+    fresh = {measurement.key: measurement for measurement in measure(home, CHOSEN)}
+    baselines = accepted(home, chosen)
     assert ended.code == 0
     assert seed_of(home) not in (0, 1)
-    for key, baseline in found.items():
+    for key, baseline in baselines.items():
         assert baseline.scores == record_of(fresh[key]).scores
         assert f"seed {seed_of(home)}" in baseline.identity["chain"]
         assert baseline.accepted["remeasured"] == (
             f"again under seed {seed_of(home)}, on the same samples"
         )
-    (overall,) = [one for one in chosen if one.key.within == "overall/gc"]
+    (overall,) = [measurement for measurement in chosen if measurement.key.within == "overall/gc"]
     again = fresh[overall.key].value
     assert again != overall.value
     row = f"toy/overall/gc +{overall.value:.4f} +{again:.4f} +[-+]{abs(again - overall.value):.4f}"
@@ -148,11 +148,11 @@ def test_held_out_samples_go_before_a_seed(home: Home) -> None:
     chosen = measure(home, CHOSEN, 1)
     ended = accept_again(home, chosen, "--samples=1")
     assert ended.code == 0
-    fresh = {one.key: one for one in measure(home, CHOSEN, 1)}
+    fresh = {measurement.key: measurement for measurement in measure(home, CHOSEN, 1)}
     assert seed_of(home) == 0
     assert load_suite(home.path / "suite.toml").table.data.skip == 1
     for key, baseline in accepted(home, chosen).items():
-        before = next(one for one in chosen if one.key == key)
+        before = next(measurement for measurement in chosen if measurement.key == key)
         assert baseline.scores == record_of(fresh[key]).scores
         for category, scores in baseline.scores.items():
             assert not scores.keys() & before.scores[category].keys()
@@ -163,7 +163,7 @@ def test_samples_that_were_played_several_times_are_again(home: Home) -> None:
     """The results say how many seeds each sample had (`--cep-seeds`); so many it has again."""
     chosen = measure(home, CHOSEN, seeds=2)
     ended = accept_again(home, chosen)
-    fresh = {one.key: one for one in measure(home, CHOSEN, seeds=2)}
+    fresh = {measurement.key: measurement for measurement in measure(home, CHOSEN, seeds=2)}
     assert ended.code == 0
     for key, baseline in accepted(home, chosen).items():
         assert baseline.scores == record_of(fresh[key]).scores
@@ -206,10 +206,13 @@ def test_a_score_that_is_chance_the_second_time_is_refused(home: Home) -> None:
     """What was accepted on the report's word is looked at again when it was measured again."""
     write_suite(home.path, SMALL.replace('generator = "shapes:"', 'generator = "shapes:?move=0.5"'))
     lucky = [
-        altered(one, scores={c: dict.fromkeys(own, 0.9) for c, own in one.scores.items()})
-        if one.floor is not None
-        else one
-        for one in measure(home, GUESSING)
+        altered(
+            measurement,
+            scores={c: dict.fromkeys(own, 0.9) for c, own in measurement.scores.items()},
+        )
+        if measurement.floor is not None
+        else measurement
+        for measurement in measure(home, GUESSING)
     ]
     ended = accept_again(home, tuple(lucky))
     assert ended.code == 1
@@ -224,13 +227,13 @@ def test_the_anchor_is_measured_again_too(home: Home) -> None:
     accept_by_hand(root, older)
     ended = accept_again(home, measure(home, CHOSEN))
     assert ended.code == 0
-    fresh = {one.key: one for one in measure(home, OLDER)}
-    for one in older:
-        path = anchor_path(root, one.key)
-        anchor = load_baseline(path.read_text(), one.key, path.name)
+    fresh = {measurement.key: measurement for measurement in measure(home, OLDER)}
+    for measurement in older:
+        path = anchor_path(root, measurement.key)
+        anchor = load_baseline(path.read_text(), measurement.key, path.name)
         assert anchor.model["spec"] == OLDER
-        assert anchor.scores == record_of(fresh[one.key]).scores
-        assert anchor.identity == accepted(home, older)[one.key].identity
+        assert anchor.scores == record_of(fresh[measurement.key]).scores
+        assert anchor.identity == accepted(home, older)[measurement.key].identity
     assert "the anchor was measured once more too" in ended.out
 
 
@@ -286,7 +289,7 @@ def test_results_are_measured_again_once(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["--case=overall/gc"], "drop --case"),
         (["--model=shapes:?miss=0.2"], "the checkpoint that was measured is needed"),
@@ -295,11 +298,11 @@ def test_results_are_measured_again_once(home: Home) -> None:
         (["--samples=none"], "--samples 'none'"),
     ],
 )
-def test_another_set_up_is_refused(home: Home, argv: list[str], said: str) -> None:
+def test_another_set_up_is_refused(home: Home, argv: list[str], message: str) -> None:
     """One line that names what differs; nothing is written."""
     ended = accept_again(home, measure(home, CHOSEN), *argv)
     assert ended.code in (1, 2)
-    assert said in ended.err
+    assert message in ended.err
     assert "Traceback" not in ended.err
     assert not (home.path / "baselines").exists()
     assert (home.path / "suite.toml").read_text() == SMALL
@@ -323,7 +326,7 @@ def test_a_part_of_a_suite_is_refused(home: Home) -> None:
 def test_options_of_measuring_need_it(home: Home) -> None:
     """An ordinary acceptance measures nothing, and says what its page says of lucky scores."""
     chosen = measure(home, CHOSEN)
-    write_report(home.path / "r.json", [result_of(one) for one in chosen])
+    write_report(home.path / "r.json", [result_of(measurement) for measurement in chosen])
     refused = home.command("accept", "r.json", "--reason=x", f"--model={CHOSEN}")
     plain = home.command("accept", "r.json", "--reason=x")
     assert refused.code == 2

@@ -24,13 +24,13 @@ def argv(request: pytest.FixtureRequest, home: Home) -> list[str]:
     return COMMANDS[request.param]
 
 
-def refused(home: Home, argv: list[str], said: str) -> None:
+def refused(home: Home, argv: list[str], message: str) -> None:
     """Exit code 2 and one line; nothing is written."""
     ended = home.command(*argv)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cepbench: ")
     assert ended.err.count("\n") == 1
-    assert said in ended.err
+    assert message in ended.err
     assert not list((home.path / "baselines").iterdir())
 
 
@@ -70,14 +70,14 @@ def test_no_report(home: Home, argv: list[str], text: bytes) -> None:
     refused(home, argv, "are not the JSON report of a run (--cep-report FILE)")
 
 
-@pytest.mark.parametrize(("schema", "said"), [(1, "earlier"), (3, "newer")])
-def test_another_schema(home: Home, argv: list[str], schema: int, said: str) -> None:
+@pytest.mark.parametrize(("schema", "message"), [(1, "earlier"), (3, "newer")])
+def test_another_schema(home: Home, argv: list[str], schema: int, message: str) -> None:
     """Whether to run again or to install another version is said, whatever else is in the file."""
     (home.path / "r.json").write_text(json.dumps({"schema": schema, "verdicts": "other"}))
     refused(
         home,
         argv,
-        f"have schema {schema}, this version reads 2: it was written by a{'n' * (said == 'earlier')} {said}",
+        f"have schema {schema}, this version reads 2: it was written by a{'n' * (message == 'earlier')} {message}",
     )
 
 

@@ -62,10 +62,10 @@ def test_stats(filled: Home) -> None:
         "b" * 16: "3",
     }.items() <= rows.items()
     assert rows["images:"] == "3,"
-    found = json.loads(store(filled, "stats", "--json").out)
-    assert (found["schema"], found["images"]) == (1, 3)
-    assert found["models"]["a" * 16]["results"] == 6
-    assert found["kinds"]["text"]["oldest"] < found["kinds"]["text"]["newest"]
+    document = json.loads(store(filled, "stats", "--json").out)
+    assert (document["schema"], document["images"]) == (1, 3)
+    assert document["models"]["a" * 16]["results"] == 6
+    assert document["kinds"]["text"]["oldest"] < document["kinds"]["text"]["newest"]
     after = contents(STORE)
     assert {name: after[name] for name in before} == before
 

@@ -16,10 +16,10 @@ GENERATORS = ("--generator=world=shapes:", "--generator=moving=shapes:?move=0.3"
 
 def rows(grid: dict[str, Any]) -> dict[str, list[float]]:
     """Model -> its values over the variants."""
-    found: dict[str, list[float]] = {}
+    columns: dict[str, list[float]] = {}
     for cell in grid["cells"]:
-        found.setdefault(cell["model"], []).append(cell["value"])
-    return found
+        columns.setdefault(cell["model"], []).append(cell["value"])
+    return columns
 
 
 def ranks(values: list[float]) -> list[int]:
@@ -30,8 +30,8 @@ def ranks(values: list[float]) -> list[int]:
 
 def line(text: str, start: str) -> list[str]:
     """The numbers of the first line that begins so."""
-    found = next(one for one in text.splitlines() if one.startswith(start))
-    return found[len(start) :].split()
+    row = next(line for line in text.splitlines() if line.startswith(start))
+    return row[len(start) :].split()
 
 
 def test_seeds(home: Home) -> None:
@@ -42,14 +42,14 @@ def test_seeds(home: Home) -> None:
     for spread in grid["spreads"]:
         values = table[spread["model"]]
         mean, std = np.mean(values), np.std(values, ddof=1)
-        found = spread["spread"]
-        assert (found["mean"], found["std"]) == pytest.approx((mean, std))
-        assert (found["low"], found["high"]) == (min(values), max(values))
+        figures = spread["spread"]
+        assert (figures["mean"], figures["std"]) == pytest.approx((mean, std))
+        assert (figures["low"], figures["high"]) == (min(values), max(values))
         half = 4.302652729911275 * std / np.sqrt(3)  # t of Student, 2 degrees of freedom, 97.5 %
         assert (spread["low"], spread["high"]) == pytest.approx((mean - half, mean + half))
     columns = [ranks([table[model][i] for model in "abc"]) for i in range(3)]
     pairs = [np.corrcoef(columns[i], columns[j])[0, 1] for i in range(3) for j in range(i)]
-    (spearman,) = [one for one in grid["agreements"] if one["method"] == "spearman"]
+    (spearman,) = [entry for entry in grid["agreements"] if entry["method"] == "spearman"]
     assert spearman["mean"] == pytest.approx(np.mean(pairs))
 
     assert (ended.code, home.document("seeds")["confidence"]) == (0, 0.95)
@@ -67,8 +67,8 @@ def test_generators(home: Home) -> None:
     columns = np.array([table[model] for model in "abc"]).T
     expected = np.corrcoef(columns)
     (pearson,) = [a for a in home.grid("generators")["agreements"] if a["method"] == "pearson"]
-    found = [[cell["value"] for cell in row] for row in pearson["matrix"]]
-    assert np.array(found) == pytest.approx(expected)
+    coefficients = [[cell["value"] for cell in row] for row in pearson["matrix"]]
+    assert np.array(coefficients) == pytest.approx(expected)
     assert pearson["mean"] == pytest.approx((expected.sum() - 3) / 6)
     assert ended.code == 0
     assert "#3 = shapes:?resize=0.4: generator shapes:?resize=0.4" in ended.out
@@ -81,7 +81,7 @@ def test_encoders(home: Home) -> None:
     ended = home.study("encoders", ".", "--encoder=world=shapes:", colors, "--metrics=gc")
     assert ended.code == 0
     assert line(ended.out, "world and colors") != []
-    players = {(one["seat"], one["spec"]) for one in home.document("encoders")["players"]}
+    players = {(entry["seat"], entry["spec"]) for entry in home.document("encoders")["players"]}
     assert ("encoder", COLORS) in players
     roles = [cell["identity"]["encoder"] for cell in home.grid("encoders")["cells"]]
     assert len(set(roles)) == 2
@@ -90,7 +90,7 @@ def test_encoders(home: Home) -> None:
 def test_lengths(home: Home) -> None:
     """Words and values of each band, side by side."""
     ended = home.study("lengths", ".", "--metrics=gc")
-    words = [(one["model"], one["variant"]) for one in home.document("lengths")["words"]]
+    words = [(entry["model"], entry["variant"]) for entry in home.document("lengths")["words"]]
     assert words == [(model, band) for model in "abc" for band in ("<20", "20-60", ">60")]
     assert line(ended.out, "<20 and >60")[0] == "1.0000"
 
@@ -98,9 +98,9 @@ def test_lengths(home: Home) -> None:
 def test_weighting(home: Home) -> None:
     """GC and s over models, recomputed from their columns."""
     ended = home.study("weighting", ".")
-    (one,) = home.document("weighting")["weightings"]
-    columns = [[row[name] for row in one["rows"]] for name in ("weighted", "last")]
-    by_method = {c["method"]: c["value"] for c in one["models"]}
+    (entry,) = home.document("weighting")["weightings"]
+    columns = [[row[name] for row in entry["rows"]] for name in ("weighted", "last")]
+    by_method = {c["method"]: c["value"] for c in entry["models"]}
     assert by_method["pearson"] == pytest.approx(np.corrcoef(columns)[0, 1])
     assert line(ended.out, "a  ")[:3] == [f"{columns[0][0]:.4f}", f"{columns[1][0]:.4f}", "16"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.evaluation.settings import ROLES
+from pytest_cepbench.models import ROLE_NAMES
 from tests.plugin.project import SHAPES, Project
 
 BOTH_NAMES = """\
@@ -69,6 +69,6 @@ def test_a_conftest_of_a_subfolder_owns_its_tests_only(project: Project) -> None
 def test_fixtures_are_listed_with_what_they_give(project: Project) -> None:
     """`pytest --fixtures` has both names of each role, with a sentence."""
     listed = project.run_here("--fixtures")
-    for role in ROLES:
+    for role in ROLE_NAMES:
         for name in (f"cep_{role}", role):
             listed.stdout.fnmatch_lines([f"{name} -- *", f"    The loaded {role} of the run*"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.evaluation.settings import ROLES
+from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.terminal.header import short_name
 from tests.plugin.project import PHOTOS, SHAPES, Project
@@ -54,7 +54,7 @@ def _settings(config: pytest.Config) -> dict[str, Any]:
 
 def _found(settings: dict[str, Any], name: str) -> str:
     """What a setting came to be, as it was written."""
-    if name in ROLES:
+    if name in ROLE_NAMES:
         return str(settings["roles"][name])
     if name == "ray-pool":
         ((role, pool),) = settings["ray_pools"].items()

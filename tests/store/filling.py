@@ -16,7 +16,7 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import export_store
 from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.side_tables import today
+from pytest_cepbench.store.tables import today
 from tests.artifacts.files import noise
 
 
@@ -32,12 +32,12 @@ def picture(seed: int) -> ImageArtifact:
 
 def results_of(numbers: range) -> dict[str, Result]:
     """A text, a vector and an image for each number, by key."""
-    found: dict[str, Result] = {}
+    by_key: dict[str, Result] = {}
     for i in numbers:
-        found[key_of(f"text {i}")] = f"a text about {i}"
-        found[key_of(f"vector {i}")] = np.arange(4, dtype=np.float32) + i
-        found[key_of(f"image {i}")] = ImageRef(picture(i).digest)
-    return found
+        by_key[key_of(f"text {i}")] = f"a text about {i}"
+        by_key[key_of(f"vector {i}")] = np.arange(4, dtype=np.float32) + i
+        by_key[key_of(f"image {i}")] = ImageRef(picture(i).digest)
+    return by_key
 
 
 def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Result]:
@@ -66,7 +66,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @contextmanager
 def database(folder: Path) -> Iterator[sqlite3.Connection]:
-    """The database of a store that nobody has open, to spoil it."""
+    """The database of a store that no process has open, to spoil it."""
     with closing(sqlite3.connect(folder / INDEX)) as connection, connection:
         yield connection
 

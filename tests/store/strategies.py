@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.store import ImageRef, Result
+
+PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
+"""For texts: in a fresh checkout the first one builds a table of Unicode, which takes seconds on a
+busy machine."""
 
 KEYS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 

@@ -69,9 +69,9 @@ def check_and_repair(store: Store, lost: set[str] | None) -> None:
 
     lost: which are missing at first; None where it may be any, at any time.
     """
-    found = store.get(RESULTS)
-    assert lost is None or found.keys() == RESULTS.keys() - lost
-    assert all(same(found[key], RESULTS[key]) for key in found)
+    stored = store.get(RESULTS)
+    assert lost is None or stored.keys() == RESULTS.keys() - lost
+    assert all(same(stored[key], RESULTS[key]) for key in stored)
     again = store.put(ENTRIES)
     assert again.keys() == RESULTS.keys()
     assert all(same(again[key], RESULTS[key]) for key in again)
@@ -111,7 +111,7 @@ def test_any_damaged_column_is_detected(root: Path, index: Path, damage: str) ->
 
 
 def test_a_damaged_row_gives_way_to_a_new_result(root: Path, index: Path) -> None:
-    """Whoever stores a result gets it back, also where a damaged one lay that nobody had read."""
+    """A result that is stored can be read back, also where an unread damaged one lay."""
     flip(index, index.read_bytes().index(b"text number 0") + 5)
     with Store(root) as store:
         assert store.put([StoredResult(FIRST, "anew")]) == {FIRST: "anew"}
@@ -127,15 +127,15 @@ def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> No
         stream.seek(page * PAGE)
         stream.write(b"\xff" * PAGE)
     with Store(root) as store:
-        found = store.get(RESULTS)
-        assert FIRST not in found
-        assert len(found) >= len(RESULTS) - len(on_page) > 0
-        check_and_repair(store, RESULTS.keys() - found.keys())
+        stored = store.get(RESULTS)
+        assert FIRST not in stored
+        assert len(stored) >= len(RESULTS) - len(on_page) > 0
+        check_and_repair(store, RESULTS.keys() - stored.keys())
         (note,) = store.damage
     aside = next(root.glob("index.damaged-*.sqlite"))
     assert (
         note
-        == f"index: {len(found)} results saved from the damaged file, which is kept as {aside.name}"
+        == f"index: {len(stored)} results saved from the damaged file, which is kept as {aside.name}"
     )
 
 
@@ -182,6 +182,17 @@ def test_no_flipped_bit_gives_a_wrong_result(sound_index: Path, place: int) -> N
         except StoreError as error:
             refused = str(error)
     assert refused is None or (bit // 8 < PAGE and "--cep-store" in refused)
+
+
+def test_rebuilding_steps_over_gaps(root: Path, index: Path) -> None:
+    """Garbage collection leaves long gaps between the numbers of the rows."""
+    with closing(sqlite3.connect(index)) as connection, connection:
+        connection.execute("UPDATE results SET rowid = 9000 WHERE rowid = 1")
+    with Store(root) as store:
+        store.index.rebuild()
+        assert store.get(RESULTS).keys() == RESULTS.keys()
+        (note,) = store.damage
+        assert note.startswith(f"index: {len(RESULTS)} results saved")
 
 
 def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
@@ -240,9 +251,9 @@ def test_a_damaged_image_is_detected(tmp_path: Path, spoil: str) -> None:
         (note,) = store.damage
         assert note.startswith(f"image {image.digest[:12]}: ")
         store.put_image(image)
-        found = store.get_image(image.digest)
-        assert found is not None
-        assert found.digest == image.digest
+        stored = store.get_image(image.digest)
+        assert stored is not None
+        assert stored.digest == image.digest
 
 
 @pytest.mark.parametrize("damage", ["digest = 'wrong'", "digest = x'00'", "stamp = stamp || ' '"])

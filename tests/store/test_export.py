@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import ImageRef, Store, StoredResult
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import ExportSummary, Wanted, export_store
 from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.merge import FolderSource, TarSource, merge
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.side_tables import today
+from pytest_cepbench.store.tables import today
 from tests.store.filling import (
     age,
     contents,
@@ -57,10 +57,10 @@ def numbers_in(target: Path) -> list[int]:
             with TarSource(target, fresh / "new") as archive:
                 merged = merge(store, archive)
         assert merged.refused == {}
-        found = [n for n in range(9) if len(store.get(results_of(range(n, n + 1)))) == 3]
-        assert all(store.get_image(picture(n).digest) is not None for n in found)
-        assert (merged.results, merged.images) == (len(store), len(found))
-    return found
+        stored = [n for n in range(9) if len(store.get(results_of(range(n, n + 1)))) == 3]
+        assert all(store.get_image(picture(n).digest) is not None for n in stored)
+        assert (merged.results, merged.images) == (len(store), len(stored))
+    return stored
 
 
 @KINDS
@@ -69,9 +69,20 @@ def test_everything_goes_along(tmp_path: Path, root: Path, name: str) -> None:
     before = contents(root)
     done = export(root, tmp_path / name, lambda *_: True)
     assert (done.results, done.images, done.left_out) == (12, 4, 0)
+    if (tmp_path / name).is_dir():
+        assert done.bytes == sum(map(len, contents(tmp_path / name).values()))
     assert {n: d for n, d in contents(root).items() if n in before} == before
     assert {path.name for path in tmp_path.iterdir()} == {"store", name}
     assert numbers_in(tmp_path / name) == [0, 1, 2, 3]
+
+
+@KINDS
+def test_an_image_of_several_results_is_copied_once(tmp_path: Path, root: Path, name: str) -> None:
+    """Two steps can give the same image."""
+    with Store(root) as store:
+        store.put([StoredResult(key_of("again"), ImageRef(picture(0).digest))])
+    done = export(root, tmp_path / name, lambda *_: True)
+    assert (done.results, done.images, done.left_out) == (13, 4, 0)
 
 
 @KINDS
@@ -118,7 +129,7 @@ def test_what_is_damaged_stays_behind(tmp_path: Path, root: Path, name: str) -> 
 def test_a_copy_that_is_there_is_replaced_only_by_force(
     tmp_path: Path, root: Path, name: str
 ) -> None:
-    """And nothing else is, by any word: a live store, a folder, a file of somebody's."""
+    """Nothing else is, whatever the options: a live store, a folder, another file."""
     target = exported(root, tmp_path / name)
     fill(root, range(4, 5))
     with pytest.raises(StoreError, match=r"is there already: say --force"):
@@ -188,6 +199,6 @@ def test_the_images_of_a_folder_are_its_own(tmp_path: Path, root: Path) -> None:
     target = exported(root, tmp_path / "copy")
     spoil_image(root, 0)
     with Store(tmp_path / "fresh", (target,)) as store:
-        found = store.get(results_of(range(4)))
-        assert all(same(found[key], result) for key, result in results_of(range(4)).items())
+        stored = store.get(results_of(range(4)))
+        assert all(same(stored[key], result) for key, result in results_of(range(4)).items())
         assert store.get_image(picture(0).digest) is not None

@@ -20,7 +20,7 @@ OLD, NEW = "a" * 16, "b" * 16
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Results 0 to 3 of one model, stored 9 to 6 days ago; 4 and 5 of another, of today; 6 of nobody.
+    """Results 0 to 3 of one model, stored 9 to 6 days ago; 4 and 5 of another, of today; 6 of none.
 
     All images are old.
     """
@@ -43,9 +43,9 @@ def plan(root: Path, criteria: GcCriteria) -> Collection:
 def numbers_of(going: Collection) -> list[int]:
     """Which numbers go, whole."""
     keys = {entry.key for entry in going.entries}
-    found = [n for n in range(10) if results_of(range(n, n + 1)).keys() <= keys]
-    assert len(keys) == 3 * len(found)
-    return found
+    numbers = [n for n in range(10) if results_of(range(n, n + 1)).keys() <= keys]
+    assert len(keys) == 3 * len(numbers)
+    return numbers
 
 
 def test_what_was_not_used_for_long(root: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
     assert plan(root, criteria).entries == ()
 
 
-def test_images_that_nobody_refers_to(root: Path) -> None:
+def test_images_that_no_result_refers_to(root: Path) -> None:
     """Old ones go; a young one may be of a result that is about to be stored."""
     with Store(root) as store:
         for seed in (20, 21):

@@ -32,7 +32,7 @@ def test_what_was_cleared_is_read_from_disk(tmp_path: Path) -> None:
         assert store.image_cache.get(image.digest) is image
         store.image_cache.clear()
         assert store.image_cache.get(image.digest) is None
-        found = store.get_image(image.digest)
-        assert found is not None
-        assert found is not image
-        assert found.digest == image.digest
+        stored = store.get_image(image.digest)
+        assert stored is not None
+        assert stored is not image
+        assert stored.digest == image.digest

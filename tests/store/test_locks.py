@@ -67,7 +67,7 @@ def test_a_claim_ends_with_its_process_and_its_death_is_known(locks: WorkLocks) 
 
 
 def test_deaths_are_remembered_where_they_are_to_be(locks: WorkLocks) -> None:
-    """Whoever leaves such work alone leaves its history too."""
+    """A process that leaves such work alone leaves its history too."""
     die_with(locks, "a", "run")
     seen = locks.acquire("a", "run")
     assert seen is not None
@@ -120,7 +120,7 @@ def test_who_works_alone_waits_for_the_others_and_they_for_it(
 
 
 def _is_wanted(folder: Path) -> bool:
-    """Whether somebody waits to work alone."""
+    """Whether a process waits to work alone."""
     with (folder / "wanted.turn").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -130,13 +130,13 @@ def _is_wanted(folder: Path) -> bool:
 
 
 def test_many_work_together(locks: WorkLocks) -> None:
-    """Nobody waits where nobody wants to be alone."""
+    """No process waits where none wants to be alone."""
     with locks.shared(pytest.fail), locks.shared(pytest.fail):
         pass
 
 
 def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(locks: WorkLocks) -> None:
-    """A process that forked while it had some work and died: its death is known, nobody waits."""
+    """A process that forked while it had some work and died: its death is known, and no process waits."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -193,6 +193,11 @@ def test_signs_of_life(locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.Mon
         assert 99 < locks.since_heartbeat("a") < 200
         locks.heartbeat()
         assert locks.since_heartbeat("a") < 50
+        monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 60.0)
+        os.utime(tmp_path / "claims" / "a.lock", (0, time.time() - 100))
+        locks.heartbeat()  # not again so soon: it is called for every batch
+        assert 99 < locks.since_heartbeat("a") < 200
+        monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 0.0)
     other = locks.acquire("b", "run")
     assert other is not None
     with other:
@@ -200,10 +205,10 @@ def test_signs_of_life(locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.Mon
         assert locks.since_heartbeat("a") == float("inf")
 
 
-def test_nobody_waits_for_ever_for_a_turn(
+def test_no_process_waits_for_ever_for_a_turn(
     locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever works alone, or beside others, and is stopped there, is waited for until a limit."""
+    """A process that is stopped while it works, alone or beside others, is waited for until a limit."""
     monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.2)
     reading, writing = os.pipe()
     for alone in (True, False):

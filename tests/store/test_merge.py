@@ -17,7 +17,7 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.merge import FolderSource, MergeSummary, TarSource, merge
 from pytest_cepbench.store.rows import seal
-from pytest_cepbench.store.side_tables import today
+from pytest_cepbench.store.tables import today
 from tests.store.filling import contents, database, exported, fill, key_of, picture, results_of
 from tests.store.strategies import same
 
@@ -53,8 +53,8 @@ def test_results_and_images_are_taken_over(store: Store, other: Path) -> None:
     theirs = results_of(range(3))
     merged = take_over(store, other)
     assert (merged.results, merged.images, merged.present, merged.refused) == (9, 3, 0, {})
-    found = store.get(theirs)
-    assert all(same(found[key], theirs[key]) for key in theirs)
+    stored = store.get(theirs)
+    assert all(same(stored[key], theirs[key]) for key in theirs)
     assert all(store.get_image(picture(n).digest) is not None for n in range(3))
     assert store.index.read("SELECT DISTINCT provenance FROM results") == [
         ('{"model": "' + "a" * 16 + '"}',)
@@ -71,7 +71,7 @@ def test_the_first_result_stays(store: Store, other: Path) -> None:
 
 
 def test_a_live_store_can_be_taken_over(store: Store, tmp_path: Path) -> None:
-    """Also while somebody writes to it."""
+    """Also while a process writes to it."""
     fill(tmp_path / "live", range(2))
     with Store(tmp_path / "live") as live:
         live.put([StoredResult("late", "kept")])
@@ -80,7 +80,7 @@ def test_a_live_store_can_be_taken_over(store: Store, tmp_path: Path) -> None:
 
 
 def sealed(connection: object, key: str, kind: str, payload: bytes) -> None:
-    """A row that is wrong under a seal that is right, as somebody could write it."""
+    """A row that is wrong under a seal that is right, as an attacker could write it."""
     connection.execute(  # type: ignore[attr-defined] # a connection
         "INSERT INTO results VALUES (?, ?, ?, '{}', 1e300, ?)",
         (key, kind, payload, seal(key, kind, payload)),

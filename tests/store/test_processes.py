@@ -53,18 +53,18 @@ def go(process: subprocess.Popen[str]) -> None:
 
 def check_confirmed(root: Path, lines: list[str]) -> int:
     """Everything that the lines confirm is in the store, undamaged; returns how much that is."""
-    said = [line.split() for line in lines]
+    confirmed_lines = [line.split() for line in lines]
     with Store(root) as store:
-        keys = [words[1] for words in said if words[0] == "own"]
-        found = store.get(keys)
-        assert found == {key: text_of(key, int(key.split("-")[1])) for key in keys}
-        for words in said:
+        keys = [words[1] for words in confirmed_lines if words[0] == "own"]
+        stored = store.get(keys)
+        assert stored == {key: text_of(key, int(key.split("-")[1])) for key in keys}
+        for words in confirmed_lines:
             if words[0] == "image":
                 assert store.get_image(words[1]) is not None
             if words[0] == "shared":
                 assert store.get([words[1]]) == {words[1]: words[2]}
         assert store.damage == []
-    return len(said)
+    return len(confirmed_lines)
 
 
 def test_several_processes_lose_nothing(tmp_path: Path, start: Start) -> None:
@@ -72,22 +72,22 @@ def test_several_processes_lose_nothing(tmp_path: Path, start: Start) -> None:
     writers = [start(f"w{i}", 15) for i in range(4)]
     for writer in writers:
         go(writer)
-    spoken = [writer.communicate()[0].splitlines() for writer in writers]
+    outputs = [writer.communicate()[0].splitlines() for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * 4
-    confirmed = check_confirmed(tmp_path, [line for lines in spoken for line in lines])
+    confirmed = check_confirmed(tmp_path, [line for lines in outputs for line in lines])
     assert confirmed == 4 * 15 * 5
-    shared = [{line for line in lines if line.startswith("shared")} for lines in spoken]
+    shared = [{line for line in lines if line.startswith("shared")} for lines in outputs]
     assert shared[0] == shared[1] == shared[2] == shared[3]
 
 
 def test_the_first_process_decides(tmp_path: Path, start: Start) -> None:
     """A process that comes later is served what the first one stored, and stores nothing over it."""
-    spoken = []
+    outputs = []
     for name in ("early", "late"):
         writer = start(name, 2)
         go(writer)
-        spoken.append(writer.communicate()[0].splitlines())
-    for lines in spoken:
+        outputs.append(writer.communicate()[0].splitlines())
+    for lines in outputs:
         assert [line for line in lines if line.startswith("shared")] == [
             "shared shared-0 of-early",
             "shared shared-1 of-early",
@@ -116,9 +116,10 @@ def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -
 
 def test_many_entries_of_several_processes(tmp_path: Path) -> None:
     """The benchmark's work, shorter: all that four wrote is there, and what they read was right."""
-    assert together(tmp_path, 4, 6000) > 0
+    assert together(tmp_path, 4, 2000) > 0
 
 
+@pytest.mark.slow
 def test_many_deaths(tmp_path: Path) -> None:
     """Killed at moments that the clock chooses, while opening, writing or closing a transaction."""
     deaths = killed(tmp_path, 6)
@@ -127,7 +128,7 @@ def test_many_deaths(tmp_path: Path) -> None:
     assert deaths.images > 0
 
 
-def test_nobody_waits_for_ever_to_open_the_index(
+def test_no_process_waits_for_ever_to_open_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was stopped while it had it to itself is named, and not waited for."""

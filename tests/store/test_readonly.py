@@ -32,9 +32,9 @@ def test_what_the_own_store_lacks_is_read_from_the_shared_one(
     own, theirs = fill(tmp_path / "own", range(3, 6)), fill(tmp_path / "other", range(4))
     before = contents(folder)
     with Store(tmp_path / "own", (folder,)) as store:
-        found = store.get([*own, *theirs, "absent"])
-        assert found.keys() == own.keys() | theirs.keys() == store.has([*own, *theirs, "absent"])
-        assert all(same(found[key], (own | theirs)[key]) for key in found)
+        stored = store.get([*own, *theirs, "absent"])
+        assert stored.keys() == own.keys() | theirs.keys() == store.has([*own, *theirs, "absent"])
+        assert all(same(stored[key], (own | theirs)[key]) for key in stored)
         for seed in range(6):
             image = store.get_image(picture(seed).digest)
             assert image is not None
@@ -110,7 +110,7 @@ def test_a_shared_index_that_breaks_is_given_up(tmp_path: Path, shared: Path) ->
 
 
 def test_an_exported_store_is_read_without_locks(tmp_path: Path, shared: Path) -> None:
-    """Network file systems have none that can be relied on: here somebody holds them all."""
+    """Network file systems have none that can be relied on: here another process holds them all."""
     with database(shared) as held:
         held.execute("BEGIN EXCLUSIVE")
         with Store(tmp_path / "own", (shared,)) as store:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.store import Result
 from pytest_cepbench.store.rows import is_sealed, pack, seal, unpack
-from tests.store.strategies import KEYS, RESULTS, TEXTS, same
+from tests.store.strategies import KEYS, PATIENT, RESULTS, TEXTS, same
 
 
+@PATIENT
 @given(RESULTS)
 def test_every_kind_of_result_comes_back(result: Result) -> None:
     """Texts with lone surrogates, empty texts, images, vectors bit by bit, boxes with masks and every
@@ -23,6 +24,7 @@ def test_every_kind_of_result_comes_back(result: Result) -> None:
     assert same(unpack(*pack(result)), result)
 
 
+@PATIENT
 @given(TEXTS)
 def test_no_detail_of_a_failure_stops_it_from_being_stored(detail: str) -> None:
     """A failure quotes whatever a model said; what is no Unicode in it becomes a question mark."""
@@ -33,10 +35,10 @@ def test_no_detail_of_a_failure_stops_it_from_being_stored(detail: str) -> None:
 def test_wider_vectors_are_kept_as_float32() -> None:
     """Whatever float type an encoder gives, every process reads the same one."""
     values = np.array([1.0, 1 / 3, -2e-30])
-    found = unpack(*pack(values))
-    assert isinstance(found, np.ndarray)
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, values.astype(np.float32))
+    vector = unpack(*pack(values))
+    assert isinstance(vector, np.ndarray)
+    assert vector.dtype == np.float32
+    np.testing.assert_array_equal(vector, values.astype(np.float32))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,7 @@ def test_boxes_that_were_never_packed_are_no_result(rows: str) -> None:
         unpack("boxes", rows.encode() if rows in ("", "{}") else f"[{rows}]".encode())
 
 
+@PATIENT
 @given(KEYS, RESULTS, st.data())
 def test_a_seal_breaks_with_any_bit(key: str, result: Result, data: st.DataObject) -> None:
     """A flipped bit in the payload, the key, the kind or the seal itself is seen."""

@@ -17,7 +17,7 @@ from pytest_cepbench.errors import StoreError, StoreVersionError
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import FORMAT
 from tests.artifacts.files import noise
-from tests.store.strategies import KEYS, RESULTS, same
+from tests.store.strategies import KEYS, PATIENT, RESULTS, same
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-@settings(max_examples=30)
+@settings(PATIENT, max_examples=30)
 @given(st.dictionaries(KEYS, RESULTS, max_size=6))
 def test_results_come_back_from_a_store_that_was_closed(results: dict[str, Result]) -> None:
     """Every kind of result survives the file, for the process that wrote it and for the next."""
@@ -36,9 +36,9 @@ def test_results_come_back_from_a_store_that_was_closed(results: dict[str, Resul
             kept = first.put([StoredResult(key, result) for key, result in results.items()])
             assert kept.keys() == first.get(results).keys() == results.keys()
         with Store(Path(folder)) as second:
-            found = second.get(results)
+            stored = second.get(results)
             assert len(second) == len(results)
-    assert all(same(found[key], results[key]) and same(kept[key], results[key]) for key in results)
+    assert all(same(stored[key], results[key]) and same(kept[key], results[key]) for key in results)
 
 
 def test_the_first_result_counts(store: Store) -> None:
@@ -61,7 +61,7 @@ def test_more_keys_than_one_query_takes(store: Store) -> None:
 
 
 def test_what_is_forgotten_can_be_stored_anew(store: Store) -> None:
-    """Forgetting makes room under a key and says so."""
+    """Forgetting makes room under a key and notes the damage."""
     store.put([StoredResult("k", "wrong"), StoredResult("other", "right")])
     store.forget(["k"], why="it was wrong")
     assert store.get(["k", "other"]) == {"other": "right"}
@@ -74,9 +74,9 @@ def test_images_are_kept_by_their_content(store: Store) -> None:
     image = ImageArtifact(noise())
     digest = store.put_image(image)
     assert digest == image.digest == store.put_image(ImageArtifact(noise()))
-    found = store.get_image(digest)
-    assert found is not None
-    np.testing.assert_array_equal(found.pixels, image.pixels)
+    stored = store.get_image(digest)
+    assert stored is not None
+    np.testing.assert_array_equal(stored.pixels, image.pixels)
     assert len([path for path in (store.root / "images").rglob("*") if path.is_file()]) == 1
     assert store.get_image("0" * 64) is None
     assert store.damage == []
@@ -89,7 +89,7 @@ def test_a_reference_to_an_image_is_not_a_text(store: Store) -> None:
 
 
 def test_the_folder_keeps_itself_out_of_version_control(store: Store) -> None:
-    """Nobody commits gigabytes of cache; a `.gitignore` that somebody changed is left alone."""
+    """No cache of gigabytes is committed; a `.gitignore` that was changed is left alone."""
     ignore = store.root / ".gitignore"
     assert ignore.read_text() == "*\n"
     ignore.write_text("mine\n")
@@ -98,15 +98,17 @@ def test_the_folder_keeps_itself_out_of_version_control(store: Store) -> None:
 
 
 def test_what_killed_processes_left_half_written_is_swept(tmp_path: Path) -> None:
-    """Old leftovers go; young ones may still be written by somebody and stay."""
+    """Old leftovers go; young ones may still be written and stay."""
     with Store(tmp_path):
-        old, young = tmp_path / "new" / "old", tmp_path / "new" / "young"
-        old.write_bytes(b"half an image")
-        young.write_bytes(b"half an image")
-        os.utime(old, (1, 1))
+        new = tmp_path / "new"
+        for name in ("old", "young"):
+            (new / name).write_bytes(b"half an image")
+            (new / f"{name} archive").mkdir()
+            (new / f"{name} archive" / "index.sqlite").write_bytes(b"half an index")
+        os.utime(new / "old", (1, 1))
+        os.utime(new / "old archive", (1, 1))
     with Store(tmp_path):
-        assert not old.exists()
-        assert young.exists()
+        assert {path.name for path in new.iterdir()} == {"young", "young archive"}
 
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -31,27 +31,27 @@ def root(tmp_path: Path) -> Path:
 
 
 def look(root: Path) -> VerifyReport:
-    """At a store that nobody has open; nothing of it is changed."""
+    """At a store that no process has open; nothing of it is changed."""
     before = contents(root)
     with ReadonlyStore(root, str(root)) as reader:
-        found = inspect(root, reader.read)
+        report = inspect(root, reader.read)
     after = contents(root)
     assert {name: after[name] for name in before} == before
-    return found
+    return report
 
 
-def wrong(found: VerifyReport) -> dict[str, object]:
+def wrong(report: VerifyReport) -> dict[str, object]:
     """What was found, without how much was looked at."""
     return {
-        name: what for name, what in asdict(found).items() if what and not isinstance(what, int)
+        name: what for name, what in asdict(report).items() if what and not isinstance(what, int)
     }
 
 
 def test_a_sound_store(root: Path) -> None:
     """Everything was looked at, and nothing is wrong."""
-    found = look(root)
-    assert found.sound
-    assert (found.results, found.images, wrong(found)) == (3 * COUNT, COUNT, {})
+    report = look(root)
+    assert report.sound
+    assert (report.results, report.images, wrong(report)) == (3 * COUNT, COUNT, {})
 
 
 def test_damage_of_every_kind(root: Path) -> None:
@@ -63,9 +63,9 @@ def test_damage_of_every_kind(root: Path) -> None:
     spoil_image(root, 0)
     image_path(root, picture(1).digest).unlink()
     (root / "images" / "notes.txt").write_text("mine")
-    found = look(root)
-    assert not found.sound
-    assert wrong(found) == {
+    report = look(root)
+    assert not report.sound
+    assert wrong(report) == {
         "rows": (key_of("text 0"),),
         "files": (str(root / "new" / "weights"),),
         "damaged_images": ((picture(0).digest, "its pixels do not match its name"),),
@@ -74,7 +74,7 @@ def test_damage_of_every_kind(root: Path) -> None:
         "foreign": (root / "images" / "notes.txt",),
     }
     with Store(root) as store:
-        repair(store, found)
+        repair(store, report)
         assert store.damage == []
     again = look(root)
     assert again.sound
@@ -88,11 +88,11 @@ def test_a_damaged_index_is_found_and_mended(root: Path) -> None:
     page = data.index(b"a text about 0") // 4096
     data[page * 4096 : (page + 1) * 4096] = b"\xff" * 4096
     (root / INDEX).write_bytes(data)
-    found = look(root)
-    assert found.index
-    assert not found.sound
+    report = look(root)
+    assert report.index
+    assert not report.sound
     with Store(root) as store:
-        repair(store, found)
+        repair(store, report)
         assert store.damage[0].startswith("index: ")
     assert look(root).sound
 
@@ -107,9 +107,9 @@ def test_a_tree_out_of_order_is_found(root: Path) -> None:
     place = data.index(key_of("text 0").encode(), (page - 1) * 4096)
     data[place] ^= 1
     (root / INDEX).write_bytes(data)
-    found = look(root)
-    assert any("sqlite_autoindex_results_1" in line for line in found.index)
+    report = look(root)
+    assert any("sqlite_autoindex_results_1" in line for line in report.index)
     with Store(root) as store:
-        repair(store, found)
+        repair(store, report)
         assert store.get([key_of("text 0")]) == {key_of("text 0"): "a text about 0"}
     assert look(root).sound

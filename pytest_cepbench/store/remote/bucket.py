@@ -18,11 +18,10 @@ from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
     FetchResult,
     StoreFailure,
-    WriteResult,
     failure_of,
     most_bytes,
     server_answer,
-    write_failure,
+    write_failures,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _SECONDS = 120.0  # for one object, retries of the library included
 
 _LISTING_SECONDS = 3600.0  # a thousand names a request
 
-_CLOSING_SECONDS = 5.0
+_CLOSING_SECONDS = 5.0  # a server that does not answer must not keep the process
 
 _RETRY_PAUSE = 1.0
 
@@ -53,17 +52,12 @@ class BucketObjects:
         self._root = root.rstrip("/")
         self._can_create = True  # until the file system refuses a conditional write
         # Not every web server honours a request for a part of a file.
-        self._reads_ranges = {"http", "https"}.isdisjoint(_protocols(fs))
+        protocols = [fs.protocol] if isinstance(fs.protocol, str) else fs.protocol
+        self._reads_ranges = {"http", "https"}.isdisjoint(protocols)
 
     def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:
         """Read all of them in about one round trip; see `ObjectStore`."""
-        answers = self._for_each(names, self._read, seconds)
-        failures = [answer for answer in answers.values() if isinstance(answer, StoreFailure)]
-        return FetchResult(
-            {name: answer for name, answer in answers.items() if isinstance(answer, bytes)},
-            next((failure for failure in failures if failure.kind != "absent"), None),
-            {name: answer for name, answer in answers.items() if isinstance(answer, str)},
-        )
+        return FetchResult.of(self._for_each(names, self._read, seconds))
 
     def _read(self, name: str, seconds: float) -> bytes | str:
         """The object, or why it is unfit. A byte beyond the limit shows that it is too large."""
@@ -85,43 +79,34 @@ class BucketObjects:
         objects: Mapping[str, bytes],
         replace: Container[str] = (),
         seconds: float | None = None,
-    ) -> WriteResult:
+    ) -> dict[str, StoreFailure]:
         """Write all of them in about one round trip; see `ObjectStore`."""
 
-        def write(name: str, timeout: float) -> bool:
-            return self._write(name, objects[name], timeout, replace=name in replace)
+        def write(name: str, timeout: float) -> None:
+            self._write(name, objects[name], timeout, replace=name in replace)
 
-        answers = self._for_each(objects, write, seconds)
-        return WriteResult(
-            {
-                name: write_failure(answer)
-                for name, answer in answers.items()
-                if isinstance(answer, StoreFailure)
-            },
-            frozenset(name for name, answer in answers.items() if answer is False),
-        )
+        return write_failures(self._for_each(objects, write, seconds))
 
-    def _write(self, name: str, data: bytes, seconds: float, *, replace: bool) -> bool:
-        """Write an object; False where it existed before, if the file system can tell."""
+    def _write(self, name: str, data: bytes, seconds: float, *, replace: bool) -> None:
         path = self._path(name)
         if self._can_create and not replace:
             try:
                 self._call(self._fs.pipe_file, path, data, mode="create", seconds=seconds)
             except FileExistsError:
-                return False
+                return
             except (TypeError, NotImplementedError):
+                # Not every implementation of this method has modes, or has this one.
                 self._can_create = False
             except OSError as error:
                 _, status = server_answer(error)
                 if status in (409, 412):  # not all servers name the condition that failed
-                    return False
+                    return
                 if error.errno != errno.ENOSYS and status != 501:
                     raise
                 self._can_create = False
             else:
-                return True
+                return
         self._call(self._fs.pipe_file, path, data, seconds=seconds)
-        return True
 
     def list(self, folder: str) -> dict[str, int]:
         """Sizes in bytes of all objects below a folder, by name; see `ObjectStore`."""
@@ -218,7 +203,3 @@ def _attempt(
 
 def _too_large(name: str) -> str:
     return f"it has more than {most_bytes(name):,} bytes"
-
-
-def _protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)

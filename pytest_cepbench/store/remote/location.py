@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,11 @@ _KNOWN = ("abfs", "file", "gs", "hdfs", "https", "s3", "sftp", "smb")
 """Protocols for suggestions; any other that fsspec knows works too."""
 
 _PACKAGES = {
-    "s3": "'pytest-cepbench[s3]'",
-    "s3a": "'pytest-cepbench[s3]'",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "abfs": "adlfs",
-    "abfss": "adlfs",
-    "az": "adlfs",
+    **dict.fromkeys(("s3", "s3a"), "'pytest-cepbench[s3]'"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
 }
+"""Protocol -> what `pip install` needs."""
 
 _REMEDIES: dict[Kind, str] = {
     "bucket": "create it, or give another",
@@ -77,15 +75,12 @@ def open_objects(
     Raises CepError kinds.
     """
     objects = _connect(location, source, writing=writing)
-    try:
-        usable = _check(objects, writing=writing, optional=optional)
-    except BaseException:
-        objects.close()
-        raise
-    if usable:
-        return objects
-    objects.close()
-    return None
+    with ExitStack() as opened:
+        opened.callback(objects.close)
+        if not _check(objects, writing=writing, optional=optional):
+            return None
+        opened.pop_all()
+    return objects
 
 
 def without_secrets(url: str) -> str:
@@ -246,8 +241,7 @@ def _check(objects: ObjectStore, *, writing: bool, optional: bool) -> bool:
         raise StoreError(msg)
     if writing:
         # Also over an existing marker, which stays: missing rights to write show now.
-        written = objects.write({MARKER: marker()}, seconds=_SECONDS)
-        for failure in written.failed.values():
+        for failure in objects.write({MARKER: marker()}, seconds=_SECONDS).values():
             raise _store_error(objects, failure, "write")
     return True
 

@@ -12,9 +12,10 @@ import errno
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import msgspec
+from msgspec.structs import astuple
 
 from pytest_cepbench.errors import RedirectError
 from pytest_cepbench.store.images import MOST_BYTES, image_path
@@ -78,17 +79,15 @@ class FetchResult:
     failure: StoreFailure | None = None
     unfit: Mapping[str, str] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class WriteResult:
-    """Outcome of a write. Every name that did not fail exists now.
-
-    failed: failures by name.
-    existing: names that had been written before.
-    """
-
-    failed: Mapping[str, StoreFailure] = field(default_factory=dict)
-    existing: frozenset[str] = frozenset()
+    @classmethod
+    def of(cls, answers: Mapping[str, bytes | str | StoreFailure]) -> Self:
+        """Sort the answers by name: contents, reasons why objects are unfit, failures."""
+        failures = (a for a in answers.values() if isinstance(a, StoreFailure))
+        return cls(
+            {name: answer for name, answer in answers.items() if isinstance(answer, bytes)},
+            next((failure for failure in failures if failure.kind != "absent"), None),
+            {name: answer for name, answer in answers.items() if isinstance(answer, str)},
+        )
 
 
 class ObjectStore(Protocol):
@@ -108,11 +107,12 @@ class ObjectStore(Protocol):
         objects: Mapping[str, bytes],
         replace: Container[str] = (),
         seconds: float | None = None,
-    ) -> WriteResult:
-        """Write all of them at once, each whole or not at all.
+    ) -> dict[str, StoreFailure]:
+        """Write all of them at once, each whole or not at all; the first write of a name counts.
 
         replace: names that are overwritten.
         seconds: timeout for one object; None for a long one.
+        Returns the failures by name; every other name exists now.
         """
         ...
 
@@ -170,14 +170,7 @@ def from_object(key: str, data: bytes) -> Row:
     if decoded.format != FORMAT:
         msg = f"it has format {decoded.format}"
         raise ValueError(msg)
-    return (
-        key,
-        decoded.kind,
-        decoded.payload,
-        decoded.provenance,
-        decoded.created,
-        decoded.seal,
-    )
+    return (key, *astuple(decoded)[1:])
 
 
 def marker() -> bytes:
@@ -211,12 +204,8 @@ _NO_CREDENTIALS = {
     "PartialCredentialsError", "ProfileNotFound", "SSOError", "TokenRetrievalError",
 }  # fmt: skip
 _NO_ANSWER = {
-    "ClientError",
-    "ConnectionError",
-    "HTTPClientError",
-    "ProxyConnectionError",
-    "TimeoutError",
-}
+    "ClientError", "ConnectionError", "HTTPClientError", "ProxyConnectionError", "TimeoutError",
+}  # fmt: skip
 
 _NETWORK = {
     errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETDOWN,
@@ -296,6 +285,15 @@ def write_failure(failure: StoreFailure) -> StoreFailure:
     if failure.kind == "absent":
         return StoreFailure("bucket", "there is no such bucket or folder")
     return failure
+
+
+def write_failures(answers: Mapping[str, object]) -> dict[str, StoreFailure]:
+    """The failures among the answers to a write, by name."""
+    return {
+        name: write_failure(answer)
+        for name, answer in answers.items()
+        if isinstance(answer, StoreFailure)
+    }
 
 
 def server_answer(error: BaseException) -> tuple[str | None, int | None]:

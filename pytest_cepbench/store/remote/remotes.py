@@ -166,25 +166,17 @@ class Remotes:
         self._uploader: Uploader | None = None
         self._overwritten: set[str] = set()
         self._refused: set[str] = set()
+        read_only = [location for location in shared if location != publish]
         with ExitStack() as opened:
-
-            def open_reader(
-                location: Location, source: str, *, writing: bool, optional: bool
-            ) -> ObjectStore | None:
-                objects = open_objects(location, source, writing=writing, optional=optional)
-                if objects is not None:
-                    opened.callback(objects.close)
-                    self._readers.append(RemoteReader(objects, note, remark))
-                return objects
-
-            for location in shared:
-                if location != publish:
-                    open_reader(location, "--cep-shared", writing=False, optional=False)
-            if publish is not None:
-                objects = open_reader(
-                    publish, "--cep-publish", writing=writing, optional=not writing
-                )
-                if objects is not None and writing:
+            for location in read_only if publish is None else [*read_only, publish]:
+                source = "--cep-publish" if location == publish else "--cep-shared"
+                writes, optional = location == publish and writing, location == publish
+                objects = open_objects(location, source, writing=writes, optional=optional)
+                if objects is None:
+                    continue
+                opened.callback(objects.close)
+                self._readers.append(RemoteReader(objects, note, remark))
+                if writes:
                     self._overwritten = self._readers[-1].bad
                     self._uploader = Uploader(objects, read, root, self._overwritten, remark)
                     opened.callback(self._uploader.close)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +16,9 @@ from pytest_cepbench.files import read_regular
 from pytest_cepbench.store.remote.object_store import (
     FetchResult,
     StoreFailure,
-    WriteResult,
     failure_of,
     most_bytes,
-    write_failure,
+    write_failures,
 )
 
 _THREADS = 16  # a mounted folder answers as slowly as the network does
@@ -49,17 +48,7 @@ class FolderObjects:
         seconds: float | None = None,  # noqa: ARG002 - the kernel has no timeout
     ) -> FetchResult:
         """Read all of them, on threads; see `ObjectStore`."""
-        objects: dict[str, bytes] = {}
-        unfit: dict[str, str] = {}
-        failure = None
-        for name, answer in zip(names, self._threads.map(self._read, names), strict=True):
-            if isinstance(answer, bytes):
-                objects[name] = answer
-            elif isinstance(answer, str):
-                unfit[name] = answer
-            elif answer.kind != "absent":
-                failure = answer
-        return FetchResult(objects, failure, unfit)
+        return FetchResult.of(dict(zip(names, self._threads.map(self._read, names), strict=True)))
 
     def _read(self, name: str) -> bytes | str | StoreFailure:
         """The object, why it is unfit, or the failure to read it."""
@@ -75,30 +64,22 @@ class FolderObjects:
         objects: Mapping[str, bytes],
         replace: Container[str] = (),
         seconds: float | None = None,  # noqa: ARG002 - as in `read`
-    ) -> WriteResult:
+    ) -> dict[str, StoreFailure]:
         """Write all of them, on threads; see `ObjectStore`."""
 
-        def write(name: str) -> bool | StoreFailure:
+        def write(name: str) -> StoreFailure | None:
             try:
-                return self._write(name, objects[name], replace=name in replace)
+                self._write(name, objects[name], replace=name in replace)
             except OSError as error:
                 return failure_of(error)
+            return None
 
-        answers = dict(zip(objects, self._threads.map(write, objects), strict=True))
-        return WriteResult(
-            {
-                name: write_failure(answer)
-                for name, answer in answers.items()
-                if isinstance(answer, StoreFailure)
-            },
-            frozenset(name for name, answer in answers.items() if answer is False),
-        )
+        return write_failures(dict(zip(objects, self._threads.map(write, objects), strict=True)))
 
-    def _write(self, name: str, data: bytes, *, replace: bool) -> bool:
-        """Write an object, whole and only once; False where it existed before."""
+    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
         target = self._root / name
         if not replace and target.exists():
-            return False
+            return
         fresh = self._root / _NEW / uuid4().hex
         self._in_folder(fresh, lambda: fresh.write_bytes(data))
         try:
@@ -106,11 +87,10 @@ class FolderObjects:
                 self._in_folder(target, lambda: fresh.replace(target))
             else:
                 self._in_folder(target, lambda: _link(fresh, target))
-        except FileExistsError:
-            return False
+        except FileExistsError:  # another process was first
+            return
         finally:
             fresh.unlink(missing_ok=True)
-        return True
 
     def _in_folder(self, path: Path, action: Callable[[], object]) -> None:
         """Call the action; where the folder of a path is absent, create it and call again."""
@@ -124,11 +104,17 @@ class FolderObjects:
 
     def list(self, folder: str) -> dict[str, int]:
         """Sizes in bytes of all files below a folder, by name; see `ObjectStore`."""
+        sizes = {}
         try:
-            return dict(_files(self._root, folder))
+            for parent, _, names in os.walk(self._root / folder):
+                for name in names:
+                    path = Path(parent, name)
+                    with suppress(FileNotFoundError):
+                        sizes[path.relative_to(self._root).as_posix()] = path.stat().st_size
         except OSError as error:
             msg = f"{self.named}: {failure_of(error).message}"
             raise StoreError(msg) from None
+        return sizes
 
     def remove_stale(self) -> None:
         """Remove what killed processes left half-written."""
@@ -150,11 +136,3 @@ def _link(fresh: Path, target: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         fresh.replace(target)
-
-
-def _files(root: Path, folder: str) -> Iterator[tuple[str, int]]:
-    for parent, _, names in os.walk(root / folder):
-        for name in names:
-            path = Path(parent, name)
-            with suppress(FileNotFoundError):
-                yield path.relative_to(root).as_posix(), path.stat().st_size

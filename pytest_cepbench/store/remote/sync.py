@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import PurePosixPath
 
 from pytest_cepbench.errors import StoreError
@@ -18,9 +17,9 @@ from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.remotes import RemoteReader
 from pytest_cepbench.store.remote.uploader import upload
-from pytest_cepbench.store.rows import dated, pages
-from pytest_cepbench.store.side_tables import remote_images
+from pytest_cepbench.store.rows import batches, dated, pages
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import remote_images
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -83,7 +82,7 @@ def pull(store: Store, objects: ObjectStore) -> MergeSummary:
                 summary.images += 1
             return shared is not None
 
-        for keys in _parts(_digests(objects.list(RESULTS)), AT_ONCE):
+        for keys in batches(_digests(objects.list(RESULTS)), AT_ONCE):
             known = store.has(keys)
             shared = reader.rows(key for key in keys if key not in known)
             digests = {row.image for row in shared if row.image is not None}
@@ -127,10 +126,10 @@ def inspect_objects(objects: ObjectStore) -> RemoteReport:
     keys, digests = _digests(results), _digests(images)
     lost: list[str] = []
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
-        for part in _parts(keys, AT_ONCE):
+        for part in batches(keys, AT_ONCE):
             rows = reader.rows(part)
             lost += [str(row.row[0]) for row in rows if row.image and row.image not in digests]
-        for part in _parts(digests, AT_ONCE):
+        for part in batches(digests, AT_ONCE):
             list(threads.map(reader.image, part))
     size = sum(results.values()) + sum(images.values())
     return RemoteReport(len(keys), len(digests), size, tuple(damaged), tuple(lost))
@@ -150,9 +149,3 @@ def _digests(names: Iterable[str]) -> dict[str, None]:
     """Keys of results, or digests of images, from the names of objects."""
     last = (PurePosixPath(name).name.removesuffix(SUFFIX) for name in names)
     return dict.fromkeys(name for name in last if _DIGEST.fullmatch(name))
-
-
-def _parts(names: Iterable[str], most: int) -> Iterator[list[str]]:
-    rest = iter(names)
-    while part := list(islice(rest, most)):
-        yield part

@@ -22,13 +22,13 @@ from pytest_cepbench.store.remote.object_store import (
     result_name,
     to_object,
 )
-from pytest_cepbench.store.rows import Read, Row, check_row, rows_with
+from pytest_cepbench.store.rows import Read, Row, batches, check_row, rows_with
 
 _IMAGES_AT_ONCE = 16  # files in memory
 
 _MOST_WAITING = 200_000  # keys, some 30 MB of them; a run that is further ahead waits
 
-_RETRY_PAUSE = 5.0
+_RETRY_PAUSE = 5.0  # seconds; each object was tried twice within one already
 
 _QUIET_SECONDS = 2.0  # of waiting at the end of a run without a word about it
 
@@ -49,20 +49,23 @@ def upload(
     """
     rows: dict[str, Row] = {}
     images: dict[str, str] = {}
+    failed: dict[str, StoreFailure] = {}
     query = "SELECT key, kind, payload, provenance, created, seal FROM results WHERE key"
     for row in rows_with(read, query, keys):
         problem, image = check_row(row)
-        if problem is not None:
-            continue  # it is computed again when it is needed, and uploaded then
+        if problem is not None:  # it is computed again when it is needed, and uploaded then
+            failed[str(row[0])] = StoreFailure("absent", "the result is damaged in the local store")
+            continue
         rows[row[0]] = row
         if image is not None:
             images[row[0]] = image
     failed_images = _upload_images(objects, root, sorted(set(images.values())), replace)
-    failed = {key: failed_images[image] for key, image in images.items() if image in failed_images}
+    failed |= {key: failed_images[image] for key, image in images.items() if image in failed_images}
     ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
-    written = objects.write(ready, replace)
-    names = {result_name(key): key for key in rows}
-    return failed | {names[name]: failure for name, failure in written.failed.items()}
+    unwritten = objects.write(ready, replace)
+    return failed | {
+        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
+    }
 
 
 def _upload_images(
@@ -70,17 +73,19 @@ def _upload_images(
 ) -> dict[str, StoreFailure]:
     """Upload images; returns the failures by digest."""
     failed: dict[str, StoreFailure] = {}
-    rest = iter(digests)
-    while part := list(islice(rest, _IMAGES_AT_ONCE)):
+    for part in batches(digests, _IMAGES_AT_ONCE):
         files: dict[str, bytes] = {}
         for digest in part:
             try:
                 files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
             except OSError:
                 failed[digest] = StoreFailure("absent", "the image is not in the local store")
-        written = objects.write(files, replace)
-        names = {image_name(digest): digest for digest in part}
-        failed |= {names[name]: failure for name, failure in written.failed.items()}
+        unwritten = objects.write(files, replace)
+        failed |= {
+            digest: unwritten[image_name(digest)]
+            for digest in part
+            if image_name(digest) in unwritten
+        }
     return failed
 
 

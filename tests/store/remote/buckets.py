@@ -47,7 +47,7 @@ class Server:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Meanwhile, whoever asks must be allowed to."""
+        """Meanwhile, permissions are checked."""
         self.tell("reset-auth", "0")
         try:
             yield

@@ -24,7 +24,7 @@ from tests.store.filling import fill
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "sentence"),
     [
         ("s3://AKIA:hush@bucket/p", "s3://bucket/p: a URL may hold no user, password or query"),
         ("s3://bucket/p?key=hush", "s3://bucket/p: a URL may hold no user, password or query"),
@@ -36,7 +36,7 @@ from tests.store.filling import fill
         ("simplecache::s3://b/p", "unknown protocol 'simplecache::s3'"),
     ],
 )
-def test_a_wrong_url_is_one_line(tmp_path: Path, url: str, said: str) -> None:
+def test_a_wrong_url_is_one_line(tmp_path: Path, url: str, sentence: str) -> None:
     """Read or written, it is refused before anything is asked; a secret in it is not repeated."""
     for arguments, option in (((("url",),), "--cep-shared"), (((), "url"), "--cep-publish")):
         shared, *rest = arguments
@@ -45,7 +45,7 @@ def test_a_wrong_url_is_one_line(tmp_path: Path, url: str, said: str) -> None:
             Store(tmp_path / "own", [url] if shared else [], *places)
         message = str(caught.value)
         assert message.startswith(f"{option} ")
-        assert said in message
+        assert sentence in message
         assert "hush" not in message
         assert "\n" not in message
 
@@ -55,13 +55,13 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "store", range(1))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
-    for name, said in (
+    for name, sentence in (
         ("store", "is the folder of a local store"),
         ("home", "holds other files and no shared store: give an empty folder"),
         ("disk/lib", "there is no such bucket or folder: create it, or give another"),
         ("home/letter.txt", "is a file: give a folder"),
     ):
-        with pytest.raises(CepError, match=rf"^--cep-publish '.*{name}'.*{said}"):
+        with pytest.raises(CepError, match=rf"^--cep-publish '.*{name}'.*{sentence}"):
             Store(tmp_path / "own", publish=tmp_path / name)
     assert not (tmp_path / "disk").exists()
     assert {path.name for path in (tmp_path / "home").iterdir()} == {"letter.txt"}
@@ -149,7 +149,7 @@ def test_a_web_server_that_points_elsewhere_is_not_followed(
                 Store(tmp_path / "own", publish=f"{web.url}/lib")
             assert web.received
         assert other.received == []
-    said = str(raised.value)
-    assert f"it points to http://{at}, and redirects are not followed" in said
-    assert "give the location that it points to" in said
-    assert "pass-word" not in said
+    sentence = str(raised.value)
+    assert f"it points to http://{at}, and redirects are not followed" in sentence
+    assert "give the location that it points to" in sentence
+    assert "pass-word" not in sentence

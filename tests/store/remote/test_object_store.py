@@ -24,8 +24,9 @@ from pytest_cepbench.store.remote.object_store import (
     to_object,
     write_failure,
 )
+from pytest_cepbench.store.remote.shared_folder import FolderObjects
 from pytest_cepbench.store.remote.sync import push
-from tests.store.filling import fill, key_of
+from tests.store.filling import database, fill, key_of
 from tests.store.remote.slow import SlowFileSystem
 
 SECRET = "AKIA-secret"
@@ -126,6 +127,23 @@ def test_a_row_comes_back_from_its_object() -> None:
 def test_images_may_be_larger_than_results() -> None:
     """By the folder of their names."""
     assert most_bytes(f"{RESULTS}/ab/abc") < most_bytes(f"{IMAGES}/ab/abc.webp")
+
+
+def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
+    """A push names the damage and uploads the rest; it does not count what it left out."""
+    fill(tmp_path / "own", range(1))
+    with database(tmp_path / "own") as connection:
+        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (key_of("text 0"),))
+    objects = FolderObjects(tmp_path / "shared", "the store")
+    (tmp_path / "shared").mkdir()
+    with ReadonlyStore(tmp_path / "own", "own") as reader:
+        summary = push(reader, objects)
+    assert (summary.results, summary.present) == (2, 0)
+    assert summary.failed == {key_of("text 0"): "the result is damaged in the local store"}
+    assert objects.list(RESULTS).keys() == {
+        result_name(key_of(name)) for name in ("vector 0", "image 0")
+    }
+    objects.close()
 
 
 @pytest.mark.parametrize(

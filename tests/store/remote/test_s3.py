@@ -12,16 +12,19 @@ import pytest
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote import location
 from pytest_cepbench.store.remote.object_store import ObjectStore, image_name, result_name
-from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
-from tests.store.filling import fill, key_of, picture
+from pytest_cepbench.store.remote.sync import inspect_objects
+from tests.store.filling import key_of, picture
 from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
-from tests.store.remote.sharing import compute, published
+from tests.store.remote.sharing import check_push_and_pull, compute, published
 from tests.store.strategies import same
 
 URL = f"s3://{BUCKET}/lib"
+
+# The server takes seconds to start, and longer than a request may take on a busy machine. The same is
+# tested for folders and a slow line in the default run.
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def owner(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The environment is that of somebody who may do everything."""
+    """The environment of a user who may do everything."""
     become(server, "root", monkeypatch)
     return server
 
@@ -51,15 +54,14 @@ def reach(url: str) -> ObjectStore:
     return objects
 
 
-@pytest.mark.slow
 def test_runs_share_a_bucket(tmp_path: Path, owner: Server) -> None:
     """Results, provenance and images go there and come back; the second write of a name is refused."""
     results = published(tmp_path / "first", URL, range(3))
     published(tmp_path / "other", URL, range(2))
     with Store(tmp_path / "second", (URL,)) as store:
-        found = store.get([*results, "absent"])
-        assert found.keys() == results.keys()
-        assert all(same(found[key], results[key]) for key in found)
+        stored = store.get([*results, "absent"])
+        assert stored.keys() == results.keys()
+        assert all(same(stored[key], results[key]) for key in stored)
         image = store.get_image(picture(1).digest)
         assert image is not None
         assert image.digest == picture(1).digest
@@ -91,27 +93,9 @@ def test_damage_in_a_bucket_is_written_over(tmp_path: Path, owner: Server) -> No
 
 def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
     """`push` uploads what is lacking, `pull` takes it over with images; both once."""
-    results = fill(tmp_path / "first", range(4), "a" * 16)
-    objects = reach(f"s3://{BUCKET}/moved")
-    published(tmp_path / "early", f"s3://{BUCKET}/moved", range(1))
-    with ReadonlyStore(tmp_path / "first", "first") as reader:
-        for uploaded, there in ((9, 3), (0, 12)):
-            pushed = push(reader, objects)
-            assert (pushed.results, pushed.present, pushed.failed) == (uploaded, there, {})
-    with Store(tmp_path / "second") as store:
-        for taken, images, there in ((12, 4, 0), (0, 0, 12)):
-            merged = pull(store, objects)
-            assert (merged.results, merged.images, merged.present) == (taken, images, there)
-            assert not merged.refused
-        found = store.get(results)
-        assert all(same(found[key], results[key]) for key in results)
-        assert store.get_image(picture(3).digest) is not None
-    seen = inspect_objects(objects)
-    assert (seen.results, seen.images, seen.sound) == (12, 4, True)
-    objects.close()
+    check_push_and_pull(tmp_path, f"s3://{BUCKET}/moved")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("user", "url", "said"),
     [
@@ -163,7 +147,6 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     assert "\n" not in message
 
 
-@pytest.mark.slow
 def test_a_bucket_that_cannot_be_written_is_one_line(
     tmp_path: Path, owner: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

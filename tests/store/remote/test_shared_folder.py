@@ -20,7 +20,7 @@ NAME = result_name(key_of("text 0"))
 def test_the_first_write_of_a_name_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
 ) -> None:
-    """A second one is reported as existing; `replace` overwrites; no other file is left."""
+    """A second one changes nothing; `replace` overwrites; no other file is left."""
     if not links:
 
         def refuse(*_: object, **__: object) -> None:
@@ -28,10 +28,10 @@ def test_the_first_write_of_a_name_counts(
 
         monkeypatch.setattr(os, "link", refuse)
     objects = FolderObjects(tmp_path, "test")
-    assert objects.write({NAME: b"first"}).existing == frozenset()
-    assert objects.write({NAME: b"second"}).existing == {NAME}
+    assert objects.write({NAME: b"first"}) == {}
+    assert objects.write({NAME: b"second"}) == {}
     assert objects.read([NAME]).objects == {NAME: b"first"}
-    assert objects.write({NAME: b"third"}, {NAME}).existing == frozenset()
+    assert objects.write({NAME: b"third"}, {NAME}) == {}
     assert contents(tmp_path) == {NAME: b"third"}
     assert objects.list("results") == {NAME: 5}
     objects.close()
@@ -43,7 +43,7 @@ def test_nothing_is_made_where_the_folder_is_not_mounted_any_more(tmp_path: Path
     root.mkdir()
     objects = FolderObjects(root, "test")
     shutil.rmtree(root)
-    failed = objects.write({NAME: b"content"}).failed
+    failed = objects.write({NAME: b"content"})
     assert failed[NAME].kind == "bucket"
     assert objects.read([NAME]).objects == {}
     assert not root.exists()

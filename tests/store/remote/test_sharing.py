@@ -12,10 +12,12 @@ import pytest
 
 from pytest_cepbench.store import ImageRef, Store, StoredResult
 from pytest_cepbench.store.remote import remotes, uploader
+from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import image_name, result_name
+from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from pytest_cepbench.store.verify import inspect
 from tests.store.filling import contents, fill, key_of, picture
-from tests.store.remote.sharing import PROVENANCE, compute, published
+from tests.store.remote.sharing import PROVENANCE, check_push_and_pull, compute, published
 from tests.store.remote.slow import SlowFileSystem
 from tests.store.strategies import same
 
@@ -37,21 +39,21 @@ def slow() -> Iterator[type[SlowFileSystem]]:
 
 
 def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) -> None:
-    """Every kind of result with its provenance; images when they are looked at. Then nobody is asked."""
+    """Every kind of result with its provenance; images when they are looked at. Later reads use the copies."""
     results = published(tmp_path / "first", place, range(3))
     with Store(tmp_path / "second", (place,)) as store:
         assert store.has([*results, "absent"]) == results.keys()
-        found = store.get([*results, "absent"])
-        assert found.keys() == results.keys()
-        assert all(same(found[key], results[key]) for key in found)
+        stored = store.get([*results, "absent"])
+        assert stored.keys() == results.keys()
+        assert all(same(stored[key], results[key]) for key in stored)
         assert not list((tmp_path / "second" / "images").rglob("*.webp"))
         assert store.image_path(picture(0).digest).exists()
         image = store.get_image(picture(1).digest)
         assert image is not None
         assert image.digest == picture(1).digest
     with Store(tmp_path / "second") as alone:
-        found = alone.get(results)
-        assert all(same(found[key], results[key]) for key in results)
+        stored = alone.get(results)
+        assert all(same(stored[key], results[key]) for key in results)
         assert alone.get_image(picture(1).digest) is not None
         (provenance,) = set(alone.index.read("SELECT provenance FROM results"))
         assert provenance == ('{"device": "cpu", "model": "aaaaaaaaaaaaaaaa"}',)
@@ -79,7 +81,7 @@ def test_a_shared_store_is_only_read(tmp_path: Path) -> None:
 
 
 def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Path | str) -> None:
-    """A lost race is no error; whoever lost keeps its own."""
+    """A lost race is no error; the run that lost it keeps its own."""
     with (
         Store(tmp_path / "one", publish=place) as one,
         Store(tmp_path / "two", publish=place) as two,
@@ -90,6 +92,32 @@ def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Path | 
     assert (two.remarks, two.damage) == ([], [])
     with Store(tmp_path / "three", (place,)) as three:
         assert three.get(["k" * 64]) == {"k" * 64: "one"}
+
+
+def test_whole_stores_go_there_and_back(tmp_path: Path, place: Path | str) -> None:
+    """`push` uploads what is lacking, `pull` takes it over with images; both once."""
+    check_push_and_pull(tmp_path, place)
+
+
+def test_what_is_wrong_with_a_shared_store_is_listed(tmp_path: Path) -> None:
+    """Damaged results and images, and results whose image is gone; `pull` leaves the latter out."""
+    place = tmp_path / "lib"
+    published(tmp_path / "first", place, range(3))
+    (place / result_name(TEXT)).write_bytes(b"noise")
+    (place / image_name(picture(0).digest)).write_bytes(b"noise")
+    (place / image_name(picture(1).digest)).unlink()
+    objects = open_objects(place, "test", writing=False)
+    assert objects is not None
+    report = inspect_objects(objects)
+    assert (report.results, report.images, report.sound) == (9, 2, False)
+    assert report.bytes == sum(len(data) for n, data in contents(place).items() if "/" in n)
+    assert len(report.damaged) == 2
+    assert report.lost == (key_of("image 1"),)
+    with Store(tmp_path / "second") as store:
+        merged = pull(store, objects)
+    assert (merged.results, merged.images) == (6, 1)
+    assert merged.refused == {"its image is not there": 2, "damaged": 2}
+    objects.close()
 
 
 def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
@@ -135,7 +163,7 @@ def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
 
 
 def test_left_overs_of_killed_writers_are_swept(tmp_path: Path) -> None:
-    """They have no names that anybody reads, and go after a day."""
+    """No process reads them, and they go after a day."""
     published(tmp_path / "first", tmp_path / "lib", range(1))
     old, young = tmp_path / "lib" / "new" / "old", tmp_path / "lib" / "new" / "young"
     for left in (old, young):
@@ -157,8 +185,8 @@ def test_a_folder_of_a_local_store_goes_before(tmp_path: Path) -> None:
 
 def left(why: str) -> str:
     """What is said of a result that was not uploaded."""
-    said = f"--cep-publish slow://lib: 1 result was not uploaded ({why})"
-    return f"{said}: cepbench store push uploads them later"
+    line = f"--cep-publish slow://lib: 1 result was not uploaded ({why})"
+    return f"{line}: cepbench store push uploads them later"
 
 
 # -- behind a slow line ------------------------------------------------------------------------------
@@ -187,7 +215,7 @@ def test_a_step_of_64_costs_one_round_trip(tmp_path: Path, slow: type[SlowFileSy
 def test_images_are_there_before_results_that_name_them(
     tmp_path: Path, slow: type[SlowFileSystem]
 ) -> None:
-    """Whoever reads a result can read its image; a result whose image is not uploaded is not either."""
+    """A result that can be read has its image; a result whose image is not uploaded is not either."""
     with Store(tmp_path / "first", publish="slow://lib") as store:
         compute(store, range(2))
         store.put([StoredResult("9" * 64, ImageRef("f" * 64))])
@@ -270,12 +298,12 @@ def test_the_end_waits_for_uploads_as_long_as_it_may(
 ) -> None:
     """It says that it waits; where the time is over, what is left is counted."""
     monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
-    said: list[int] = []
+    line: list[int] = []
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 0.3
         store.put([StoredResult(key_of(str(i)), "text") for i in range(100)])
-        store.flush(waiting=said.append)
-        assert said == [100]
+        store.flush(waiting=line.append)
+        assert line == [100]
         assert len(slow.held) == 101
         slow.delay = 3.0
         store.put([StoredResult(TEXT, "text")])

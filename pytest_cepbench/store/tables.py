@@ -1,15 +1,26 @@
-"""The small tables beside the results: days of last use, digests of files, notes."""
+"""The tables of a store: results, days of last use, digests of files, notes."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.index import Index
-from pytest_cepbench.store.rows import Read, rows_with, seal_stamp
+from pytest_cepbench.store.database import INSERT_RESULT, Index
+from pytest_cepbench.store.rows import (
+    Read,
+    Result,
+    Row,
+    StoredResult,
+    pack,
+    results_under,
+    rows_with,
+    seal,
+    seal_stamp,
+)
 
 DAY_SECONDS = 86400
 
@@ -24,6 +35,82 @@ _WRITE_SECONDS = 60.0  # between two writes of a run
 _MOST_UNWRITTEN = 200_000  # keys, some 30 MB of them
 
 _REMOTE = "away "  # in the name of a note, before the digest of an image in a shared store
+
+
+class ResultTable:
+    """The results in the database. The first one under a key stays; damaged ones are dropped.
+
+    note: called with a line about each damaged result.
+    """
+
+    def __init__(self, index: Index, note: Callable[[str], None]) -> None:
+        self._index = index
+        self._note = note
+
+    def __len__(self) -> int:
+        return int(self._index.read("SELECT count(*) FROM results")[0][0])
+
+    def get(self, keys: Iterable[str]) -> dict[str, Result]:
+        """The undamaged results under these keys."""
+        results, damaged = results_under(self._index.read, keys)
+        if damaged:
+            self.drop(damaged, "its row does not match its seal")
+        return results
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that have a row, damaged or not."""
+        rows = rows_with(self._index.read, "SELECT key FROM results WHERE key", keys)
+        return {str(key) for (key,) in rows}
+
+    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
+        """The provenance of the results under these keys, as JSON."""
+        query = "SELECT key, provenance FROM results WHERE key"
+        rows = rows_with(self._index.read, query, keys)
+        return {str(key): str(provenance) for key, provenance in rows}
+
+    def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
+        """Store results, all or none; returns what is stored under each key now.
+
+        Raises StoreFullError without space, and then stores nothing.
+        """
+        rows = _rows_of(entries)
+        keys = {entry.key for entry in entries}
+        self.insert(rows)
+        stored = self.get(keys)
+        if stored.keys() != keys:
+            # A damaged row was under a key, and `get` has dropped it.
+            self.insert(rows)
+            stored = self.get(keys)
+        if stored.keys() != keys:
+            # SQLite's tree of keys is out of order, which it has not noticed: only a new one helps.
+            self._index.rebuild()
+            self.insert(rows)
+            stored = self.get(keys)
+        return stored
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Add whole rows under keys that have none."""
+        self._index.write(INSERT_RESULT, rows)
+
+    def drop(self, keys: Sequence[str], why: str) -> None:
+        """Delete damaged results. why: the damage."""
+        self._index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
+        for key in keys:
+            self._note(f"result {key[:12]}: {why}")
+
+
+def _rows_of(entries: Sequence[StoredResult]) -> list[Row]:
+    rows = []
+    documents: dict[int, str] = {}  # by id, since the entries of a batch share their provenance
+    for entry in entries:
+        kind, payload = pack(entry.result)
+        provenance = documents.get(id(entry.provenance))
+        if provenance is None:
+            provenance = json.dumps(dict(entry.provenance), sort_keys=True)
+            documents[id(entry.provenance)] = provenance
+        sealed = seal(entry.key, kind, payload)
+        rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
+    return rows
 
 
 def today() -> int:
