@@ -154,7 +154,7 @@ class HelperProcesses:
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         with self._log(name).open("wb") as log, suppress(OSError):  # then there is one process less
             helper = subprocess.Popen(
-                [sys.executable, "-m", "pytest_cepbench.evaluation.helper_process"],
+                [sys.executable, "-m", "pytest_cepbench.evaluation.work_stealing"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -11,11 +11,9 @@ from typing import TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import (
     DataAbsentError,
     SpecError,
-    StoreError,
     SuiteError,
     SuiteNotApplicableError,
     WriteError,
@@ -25,18 +23,14 @@ from pytest_cepbench.evaluation.case_runner import CaseRunner
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.gate_result import GateResult
 from pytest_cepbench.evaluation.run_context import RunContext
-from pytest_cepbench.evaluation.run_result import (
-    accept_baselines,
-    run_verdict,
-    write_run_reports,
-)
+from pytest_cepbench.evaluation.run_result import accept_baselines, write_run_reports
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 from pytest_cepbench.files import read_text
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.totals import two_identities
-from pytest_cepbench.report.writers import RunFacts
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
@@ -181,7 +175,10 @@ def _is_suite(path: Path) -> bool:
 
 def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: bool) -> GateResult:
     settings = evaluator.settings
-    _bind_models(evaluator)
+    # A mistake in an option is to cost a second, not a night.
+    for assignment in evaluator.suites.choices.assigned.values():
+        if assignment.spec.scheme != PRESET:  # which model a preset is, each suite says
+            evaluator.models.runner(assignment)
     recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
     cases: dict[str, tuple[Path, Case | PooledCase]] = {}
     skipped: dict[str, str] = {}
@@ -217,10 +214,8 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
     written: list[Path] = []
     if report and results:
-        facts = _facts(evaluator, results, problems, infrastructure)
-        written = write_run_reports(
-            facts, results, lambda digest: _image(evaluator, digest), settings.report, settings.home
-        )
+        usage = [evaluator.background_usage]
+        written = write_run_reports(evaluator, results, problems, infrastructure, usage)
     return GateResult(
         cases=tuple(results),
         skipped=skipped,
@@ -229,13 +224,6 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         reports=tuple(written),
         changed=tuple(changed),
     )
-
-
-def _bind_models(evaluator: Evaluator) -> None:
-    """Bind the models that the options name, so that a mistake costs a second, not a night."""
-    for seat in evaluator.suites.choices.assigned.values():
-        if seat.spec.scheme != PRESET:  # which model a preset is, each suite says
-            evaluator.models.runner(seat)
 
 
 def _accept(
@@ -251,35 +239,8 @@ def _accept(
         except WriteError as error:
             problems.append(f"nothing was accepted: {error}")
         else:
-            from pytest_cepbench.gate.baseline import baseline_path
-
             return results, [baseline_path(baselines, change.key) for change in changes]
     return [replace(result, accepted=False) for result in results], []
-
-
-def _facts(
-    evaluator: Evaluator,
-    results: Sequence[CaseResult],
-    problems: Sequence[str],
-    infrastructure: Sequence[str],
-) -> RunFacts:
-    from pytest_cepbench._version import __version__
-
-    first = results[0]
-    return RunFacts(
-        run_verdict(results, problems),
-        __version__,
-        [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()],
-        problems,
-        infrastructure,
-        [evaluator.background_usage],
-    )
-
-
-def _image(evaluator: Evaluator, digest: str) -> ImageArtifact | None:
-    with suppress(StoreError):  # the store was removed, or its disk is full
-        return evaluator.store.get_image(digest)
-    return None
 
 
 def _shown(path: Path) -> str:

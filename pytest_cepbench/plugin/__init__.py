@@ -14,8 +14,8 @@ import pytest
 
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
-from pytest_cepbench.plugin import exit_code, records
-from pytest_cepbench.plugin.controller import CONTROLLER, Controller
+from pytest_cepbench.plugin import records
+from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
 from pytest_cepbench.plugin.fixtures import (
     EVALUATOR,
     BareFixtures,
@@ -37,8 +37,7 @@ from pytest_cepbench.plugin.options import (
     suggest_options,
 )
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
-from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import settings_of, updating
+from pytest_cepbench.plugin.run_settings import refuse_modes, settings_of, updating
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def pytest_load_initial_conftests(
     yield
     early_config.stash[_TAKEN] = add_short_options(parser)
     suggest_options(parser, args)
-    early_config.pluginmanager.register(exit_code, "cepbench_exit_code")
+    early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -117,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:
     """Names in the ini file that no plugin registered; pytest itself warns of them, after collection."""
+    # `getini` reads single names; no public call lists those that the file has.
     for name in vars(config).get("_inicfg", ()):
         try:
             config.getini(name)
@@ -200,7 +200,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         refuse_modes(config, cases)
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
         with _usage_errors():
-            controller.plan_pools()
+            controller.pools = evaluator.plan_pools()
     _show_progress(config, evaluator)
 
 
@@ -218,7 +218,6 @@ def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
 
 
 def _clear_terminal(config: pytest.Config) -> None:
-    """Show nothing live any more, where anything was."""
     module = sys.modules.get("pytest_cepbench.plugin.terminal.live")
     if module is not None:
         module.close(config)

@@ -1,11 +1,13 @@
 """The run's settings, read from the command line, else the environment, else the ini file.
 
+Ways to run pytest in which no case can be judged are refused here too.
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,36 @@ def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | No
     if ini:
         return (list(ini) if option.multiple else [ini]), f"ini {option.ini}"
     return None
+
+
+# -- ways to run in which no case is judged ----------------------------------------------------------
+
+FORKED = (
+    "--forked runs each test in a process that ends with it, and takes the loaded models and the verdict "
+    "along: leave it out, or use -n, whose workers are processes of their own"
+)
+
+_NO_TEST = (
+    "{option} calls no test, so no case would be judged: leave it out (it may stand in addopts or "
+    "PYTEST_ADDOPTS); --cep-plan shows what would run, --collect-only lists the cases"
+)
+
+_MODES = {
+    "setupplan": _NO_TEST.format(option="--setup-plan"),
+    "setuponly": _NO_TEST.format(option="--setup-only"),
+    "forked": FORKED,
+}
+"""Option -> why no case is judged with it; the former sets the second."""
+
+
+def refuse_modes(config: pytest.Config, items: Sequence[pytest.Item] = ()) -> None:
+    """Raise UsageError where the selected cases could not be judged.
+
+    items: the cases, where this process knows more of them than their ids.
+    """
+    for option, reason in _MODES.items():
+        if config.getoption(option, default=False):
+            raise pytest.UsageError(reason)
+    forks = config.pluginmanager.hasplugin("pytest_forked")
+    if forks and any(item.get_closest_marker("forked") for item in items):
+        raise pytest.UsageError(FORKED.replace("--forked", "@pytest.mark.forked", 1))

@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import IdentityError
-from pytest_cepbench.evaluation.model_identity import IdentityAgreement, identities_of
-from pytest_cepbench.evaluation.run_context import STOP, RunContext, StopFlag, write_message
+from pytest_cepbench.evaluation.run_context import (
+    STOP,
+    IdentityAgreement,
+    RunContext,
+    StopFlag,
+    identities_of,
+    write_message,
+)
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 
 

@@ -17,6 +17,10 @@ from pytest_cepbench.models.rule_based import ShapesDescriber, ShapesGenerator
 from tests.models.api.fake_server import Answer, FakeServer, Seen, drawn, fault, said, serving
 from tests.plugin.project import SHAPES, Project, contents
 
+# The client imports its transport late, and tells errors by their classes: after a run in this
+# process, which forgets what it imported, they would be of classes that the client does not know.
+pytest.importorskip("openai").AsyncOpenAI(api_key="none")
+
 KEY = "sk-proj-0123456789abcdef"
 
 ECHOES = [
@@ -31,6 +35,9 @@ ECHOES = [
 """How the server repeats the key."""
 
 SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
+
+WAIT = "revision=1&max_retry_wait=0.01"
+"""Parameters of a spec with which a request is repeated at once."""
 
 PRICES = "price_in=2&price_out=10"
 
@@ -71,10 +78,9 @@ def test_models_behind_a_server_are_gated_like_others(
     local = [case["value"] for case in project.report()["cases"]]
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", shapes_server.url.replace("//", f"//team:{KEY}@"))
-    wait = "revision=1&max_retry_wait=0.01"
     models = (
-        f"--model=openai:eye?{wait}&{PRICES}",
-        f"--generator=openai:hand?{wait}&price_image=0.5",
+        f"--model=openai:eye?{WAIT}&{PRICES}",
+        f"--generator=openai:hand?{WAIT}&price_image=0.5",
     )
     loud = ("--junitxml=junit.xml", "--showlocals", "-rA", "-vv", "-o", "log_level=DEBUG")
 
@@ -159,7 +165,7 @@ def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        result = project.run_here(f"--describer=openai:m?revision=1&base_url={url}")
+        result = project.run_here(f"--describer=openai:m?{WAIT}&base_url={url}")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([f"*describer openai:m: no server answers at {url}*base_url=*"])

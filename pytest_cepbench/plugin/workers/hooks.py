@@ -18,9 +18,8 @@ from pytest_cepbench.evaluation.run_context import CASES, STOP, write_message
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
-from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import settings_of
-from pytest_cepbench.plugin.serialization import to_wire
+from pytest_cepbench.plugin.records import to_wire
+from pytest_cepbench.plugin.run_settings import refuse_modes, settings_of
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.device_leases import Leases
@@ -103,15 +102,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.workers.hints import CaseHint, read_hints
-    from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
+    from pytest_cepbench.plugin.workers.scheduler import CaseHint, CaseScheduling, read_hints
 
     def hints(nodeids: Sequence[str]) -> list[CaseHint]:
-        found = read_hints(controller.context.folder, nodeids)
+        known = read_hints(controller.context.folder, nodeids)
         # Also cases outside a suite's folder, which no id gives away.
-        pairs = zip(nodeids, found, strict=True)
+        pairs = zip(nodeids, known, strict=True)
         controller.ledger.expect({nodeid: None for nodeid, hint in pairs if hint.models})
-        return found
+        return known
 
     scheduler = CaseScheduling(config, hints)
     config.pluginmanager.register(scheduler, "cepbench_scheduler")

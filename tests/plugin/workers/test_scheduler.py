@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.plugin.workers.hints import (
+from pytest_cepbench.plugin.workers.scheduler import (
     CATEGORY,
     POOLED,
     WHOLE,
     CaseHint,
+    grouped,
     guess_hint,
     unit_of,
 )
-from pytest_cepbench.plugin.workers.scheduler import grouped
 from tests.plugin.project import SHAPES, Project
 
 TWO_METRICS = SHAPES.replace("[metrics.gc]", "[metrics.gc]\n[metrics.s]")
