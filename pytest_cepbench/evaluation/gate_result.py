@@ -16,6 +16,7 @@ from pytest_cepbench.evaluation.run_result import (
     exit_code,
     nothing_compared,
     run_verdict,
+    unmeasured_lines,
 )
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
@@ -89,6 +90,7 @@ class GateResult:
             yield from promise_lines(self.cases)
             yield from (f"warning: {line}" for line in warning_lines(self.cases))
             yield from (f"refused: {line}" for line in refusal_lines(self.cases))
+            yield from (f"informational: {line}" for line in unmeasured_lines(self.cases))
         yield from self._notes()
         for result in self.cases:
             if not result.passes:

@@ -5,7 +5,7 @@ Imports nothing heavy: the plugin asks for the exit code of every run of pytest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,15 @@ def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object])
     return bool(skipped or results) and not any(
         result.primary or result.accepted for result in results
     )
+
+
+def unmeasured_lines(results: Iterable[CaseResult]) -> Iterator[str]:
+    """A line for each informational case that was not measured, and why: it fails no run."""
+    from pytest_cepbench.report.number_format import name_of, printable
+
+    for result in results:
+        if result.verdict == "error" and result.passes:
+            yield f"{name_of(result)} was not measured: {printable('; '.join(result.reasons), 500)}"
 
 
 def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[str]]) -> int:

@@ -18,6 +18,7 @@ from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of
 
 if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.case_runner import Acceptance
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.gate import Judgement, Measurement
     from pytest_cepbench.models.protocols import RoleName
@@ -76,7 +77,7 @@ def cep_gate(
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
     evaluator = evaluator_of(request.config)
-    new = "new" if snapshot.update_new_snapshots_only else "none"
+    new: Acceptance = "new" if snapshot.update_new_snapshots_only else "none"
     runner = CaseRunner(
         evaluator,
         mark.suite_file(request.path),

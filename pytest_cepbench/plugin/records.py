@@ -174,9 +174,8 @@ def to_wire(value: Any) -> Any:
     if isinstance(value, str | PurePath):
         # execnet sends UTF-8: lone surrogates, which some tokenizers emit, go as their escapes.
         return str.encode(str(value), "utf-8", "backslashreplace").decode()
-    for number, exact in ((Integral, int), (Real, float)):
-        if isinstance(value, number):
-            return exact(value)
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
     msg = f"{kind.__name__} cannot be sent between processes"
     raise TypeError(msg)
 
