@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, PHOTOS, Project
+from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project
 
 MODEL = "--model=python:user_models:describer"
 
@@ -33,7 +33,7 @@ def warnings(project: Project) -> list[str]:
     return sorted({said for case in project.report()["cases"] for said in case["warnings"]})
 
 
-@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+@SLOWLY_BOTH
 def test_changed_code_with_answers_of_the_code_before_is_said(
     photos: Project, arguments: tuple[str, ...]
 ) -> None:

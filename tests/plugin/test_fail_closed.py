@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, REGRESSED, SHAPES, Project, contents
+from tests.plugin.project import BOTH, REGRESSED, SHAPES, SLOWLY_BOTH, Project, contents
 
 ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
     'loader = "shapes"\noptions = { samples_per_category = 2 }',
     'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
 )
-
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
 
 
 @BOTH
@@ -54,7 +52,7 @@ def test_a_failure_beside_a_held_gate_is_a_plain_failure(accepted: Project) -> N
     result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *toy color GC@2 *"])
 
 
-@BOTH
+@SLOWLY_BOTH
 def test_absent_data_is_not_green(project: Project, arguments: tuple[str, ...]) -> None:
     """Where every case is skipped for absent data nothing is known, and the run says so."""
     project.suite(ABSENT)

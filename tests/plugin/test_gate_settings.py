@@ -157,7 +157,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     )
 
 
-@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
 def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> None:
     """Fourteen cases have a fourteenth each, and the run the whole; known to every process."""
     ended = many.run(*MODES[mode], "--cep-alpha=0.07")

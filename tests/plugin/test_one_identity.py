@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.store import Store
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint
-from tests.plugin.project import MODES, PHOTOS, Project, contents
+from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, contents
 
 COLORS = {
     f"{name}/{n}.png": (60 * place, 80 * n, 90) for place, name in enumerate("abcd") for n in (1, 2)
@@ -35,7 +35,7 @@ def errors(project: Project) -> list[str]:
     return [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
 
 
-@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+@SLOWLY_BOTH
 def test_a_checkpoint_that_is_overwritten_after_the_start_is_refused(
     photos: Project, arguments: tuple[str, ...]
 ) -> None:

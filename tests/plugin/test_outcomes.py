@@ -169,7 +169,7 @@ def test_an_inconclusive_case_passes_though_warnings_are_errors(accepted: Scored
     ended.lines.fnmatch_lines(["*warnings summary*", "*InconclusiveWarning: *", "1 inconclusive"])
 
 
-@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
 def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject, mode: str) -> None:
     """`-W error` is meant for it too: a failure with the numbers and without a traceback."""
     ended = accepted.run(*MODES[mode], "-W", "error", CANDIDATE, "-k", "unclear")

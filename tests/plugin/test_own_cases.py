@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, REGRESSED, Project
-
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+from tests.plugin.project import MODES, REGRESSED, SLOWLY_BOTH, Project
 
 CROWDED = ("-k", "crowded or color")
 
@@ -40,7 +38,7 @@ SWALLOWED_AFTER = (
 )
 
 
-@BOTH
+@SLOWLY_BOTH
 def test_a_case_that_nobody_judged_is_missed_by_its_name(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:
@@ -110,7 +108,7 @@ def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
         (BEFORE, MODES["no-plugin"]),
         (AFTER, MODES["no-plugin"]),
         (SKIP_AFTER, MODES["no-plugin"]),
-        (SKIP_AFTER, MODES["n2"]),
+        pytest.param(SKIP_AFTER, MODES["n2"], marks=pytest.mark.slow),
         (SWALLOWED_AFTER, MODES["no-plugin"]),
         (SWALLOWED_AFTER, MODES["n2"]),
     ],

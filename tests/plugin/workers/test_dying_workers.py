@@ -59,7 +59,7 @@ def _dies(project: Project, how: str, when: str = BEFORE, times: int = 1) -> Non
 
 def test_a_dead_workers_case_is_judged_again(accepted: Project) -> None:
     """Verdicts, numbers and exit code are those of a run without the death, which is told beside."""
-    accepted.run("-n", "2", REGRESSED)
+    accepted.run_here(REGRESSED)
     calm, shown = accepted.numbers(), accepted.report()
     before = contents(accepted.baselines)
     _dies(accepted, "killed")
