@@ -113,8 +113,8 @@ def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:
     """Whether all models of a suite are small and on the CPU."""
     assignments = suites.get(path).assignments
     return assignments.replay is None and all(
-        models.runner(seat).bound.small or seat.spec.scheme == "shapes"
-        for seat in assignments.roles.values()
+        models.runner(each).bound.small or each.spec.scheme == "shapes"
+        for each in assignments.roles.values()
     )
 
 

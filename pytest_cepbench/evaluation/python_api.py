@@ -23,7 +23,7 @@ from pytest_cepbench.evaluation.case_runner import CaseRunner
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.gate_result import GateResult
 from pytest_cepbench.evaluation.run_context import RunContext
-from pytest_cepbench.evaluation.run_result import accept_baselines, write_run_reports
+from pytest_cepbench.evaluation.run_result import accept_baselines, shown_path, write_run_reports
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate.baseline import baseline_path
@@ -187,12 +187,12 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         try:
             own = evaluator.suites.cases(path, pooled=not update)
         except SuiteNotApplicableError as reason:
-            skipped[_shown(path)] = str(reason)
+            skipped[str(shown_path(path))] = str(reason)
         except DataAbsentError as absence:
-            skipped[_shown(path)] = str(absence)
-            problems.append(f"{_shown(path)} was not measured: its data set is not here")
+            skipped[str(shown_path(path))] = str(absence)
+            problems.append(f"{shown_path(path)} was not measured: its data set is not here")
         else:
-            cases.update({f"{_shown(path)}::{case.id}": (path, case) for case in own})
+            cases.update({f"{shown_path(path)}::{case.id}": (path, case) for case in own})
     evaluator.assign(
         {
             name: (path, case, Overrides())
@@ -241,9 +241,3 @@ def _accept(
         else:
             return results, [baseline_path(baselines, change.key) for change in changes]
     return [replace(result, accepted=False) for result in results], []
-
-
-def _shown(path: Path) -> str:
-    """A suite file, as short as it can be named from here."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -197,7 +197,7 @@ class _ThreadModels:
 
     def _suite_run(self, path: Path) -> SuiteRun:
         if path not in self._runs:
-            self._runs[path] = self._suites.measuring(path, self.models)
+            self._runs[path] = self._suites.get(path).run(self.models)
         return self._runs[path]
 
 

@@ -129,3 +129,9 @@ def write_run_reports(
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
     return written
+
+
+def shown_path(path: Path) -> Path:
+    """A path, relative to the working directory where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

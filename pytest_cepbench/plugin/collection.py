@@ -19,7 +19,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.plugin.run_settings import updating
+from pytest_cepbench.plugin.run_settings import updating, usage_errors
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
@@ -135,10 +135,8 @@ def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     if not any(hasattr(item.config, "workerinput") for item in items):
         for path, case, overrides in cases.values():
             policy = evaluator.suites.claim(path, case.key, overrides).policy
-            try:
+            with usage_errors():
                 evaluator.suites.check_policy(path, case.key, policy)
-            except CepError as error:
-                raise pytest.UsageError(visible(str(error))) from None
     evaluator.assign(cases)
 
 

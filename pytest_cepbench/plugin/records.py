@@ -96,7 +96,9 @@ class Records:
                 from pytest_cepbench.report.junit import PREFIX
 
                 item.user_properties[:] = [
-                    one for one in item.user_properties if not str(one[0]).startswith(PREFIX)
+                    (name, value)
+                    for name, value in item.user_properties
+                    if not str(name).startswith(PREFIX)
                 ]
         self._records[item.nodeid] = record
 

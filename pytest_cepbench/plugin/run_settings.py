@@ -7,7 +7,8 @@ Standard library and pytest only: this runs in every pytest that has the plugin 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,12 @@ _LISTINGS = ("collectonly", "showfixtures", "show_fixtures_per_test")
 
 def settings_of(config: pytest.Config) -> RunSettings:
     """The settings of a run. Raises pytest.UsageError naming the option that is wrong."""
-    values, sources = _given(config)
+    values: dict[str, list[str]] = {}
+    sources: dict[str, str] = {}
+    for option in OPTIONS:
+        typed = _lookup(config, option)
+        if typed is not None:
+            values[option.name], sources[option.name] = typed
 
     def resolve(name: str, text: str) -> Path:
         """Paths in the ini file start where it lies, as pytest's own do; others here."""
@@ -47,27 +53,28 @@ def settings_of(config: pytest.Config) -> RunSettings:
     return settings
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a CepError into pytest.UsageError: one message, and no traceback."""
+    from pytest_cepbench.errors import CepError
+
+    try:
+        yield
+    except CepError as error:
+        raise pytest.UsageError(visible(str(error))) from None
+
+
 def updating(config: pytest.Config) -> bool:
     """Whether baselines are accepted rather than compared with; syrupy's options say so."""
     options = ("update_snapshots", "update_new_snapshots_only")
     return any(config.getoption(name, default=False) for name in options)
 
 
-def _given(config: pytest.Config) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The texts of every option that was given anywhere, and where."""
-    values: dict[str, list[str]] = {}
-    sources: dict[str, str] = {}
-    for option in OPTIONS:
-        given = _lookup(config, option)
-        if given is not None:
-            values[option.name], sources[option.name] = given
-    return values, sources
-
-
 def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | None:
-    given = config.getoption(option.dest, default=None)
-    if given is not None:
-        return (list(given) if option.multiple else [given]), option.flag
+    """The texts of an option, and where they were typed; None where they were not."""
+    typed = config.getoption(option.dest, default=None)
+    if typed is not None:
+        return (list(typed) if option.multiple else [typed]), option.flag
     text = os.environ.get(option.env)
     if text:
         parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]

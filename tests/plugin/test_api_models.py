@@ -163,7 +163,7 @@ def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
     """No traceback, no verdict: the option and the remedy. A wrong spec stops the run before it begins."""
     project.suite(SHAPES)
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # and nothing listens
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         result = project.run_here(f"--describer=openai:m?{WAIT}&base_url={url}")
 
@@ -189,7 +189,7 @@ def test_the_judge_prefers_the_first(judge):
 
 
 def test_the_judge_is_a_fixture_for_tests_of_ones_own(project: Project) -> None:
-    """`--judge` names it, or a suite beside the test; where nobody does, the message says so."""
+    """`--judge` names it, or a suite beside the test; where neither does, the message says so."""
     project.write("test_own.py", JUDGING)
     with serving() as server:
         server.answer = lambda _: said("A is better")

@@ -23,7 +23,7 @@ def photos(project: Project) -> Project:
 
 
 def change_code(project: Project) -> None:
-    """As somebody does who forgets the fingerprint."""
+    """Without a new fingerprint."""
     module = project.path / "user_models.py"
     module.write_text(module.read_text() + CHANGED)
 
@@ -61,7 +61,7 @@ def test_changed_code_with_answers_of_the_code_before_is_said(
 
 
 def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
-    """Its answers are those of the one before: nobody asked it anything."""
+    """Its answers are those of the model before: it was never asked."""
     photos.write("mine.py", "from user_models import describer as tell\n")
     result = photos.run_here("--model=python:mine:tell")
     assert result.ret == pytest.ExitCode.OK

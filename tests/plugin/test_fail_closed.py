@@ -122,7 +122,7 @@ def test_a_failing_plain_test_accepts_nothing(toy: Project) -> None:
 
 
 def test_another_plugin_that_fails_at_the_end_takes_no_report_along(accepted: Project) -> None:
-    """When somebody else's sessionfinish raises, the books are closed and written all the same."""
+    """When another plugin's sessionfinish raises, the run is judged and reported all the same."""
     accepted.write("conftest.py", "def pytest_sessionfinish():\n    raise RuntimeError('theirs')\n")
 
     result = accepted.run_here(REGRESSED)

@@ -92,8 +92,8 @@ def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
     )
 
 
-def test_what_nobody_set_is_nobodys_word(levels: ScoredProject) -> None:
-    """A default has no origin, in the JSON as with -v: docs/report-schema.md."""
+def test_a_default_has_no_origin(levels: ScoredProject) -> None:
+    """Neither in the JSON nor with -v: docs/report-schema.md."""
     ended = levels.run("-v", "silent")
     assert _by_level(ended)["silent"]["origins"] == {}
     ended.lines.fnmatch_lines(

@@ -166,7 +166,7 @@ def test_lines_are_for_people(
 
 
 def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
-    """Not where the output goes to a file, nor where nobody reports."""
+    """Not where the output goes to a file, nor where there is no terminal reporter."""
     config = pytester.parseconfig()
     assert not is_wanted(config)
     with (pytester.path / "log").open("w") as file:

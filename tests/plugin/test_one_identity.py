@@ -119,7 +119,7 @@ def pytest_configure(config):
 
 @pytest.mark.slow
 def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) -> None:
-    """Nobody named it on the command line, so that the controller knows nothing of it."""
+    """It was not named on the command line, so the controller knows nothing of it."""
     photos.edit("suite.toml", "user_models:describer", "marked_models:each_its_own")
     result = photos.run("-n", "2", "--model=python:user_models:generator", "--cep-role=generator")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -181,7 +181,7 @@ def trainer(request):
 def test_results_of_two_identities_make_the_run_incomplete(
     photos: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever let them through: exit code 3, both named with their cases, and nothing is accepted."""
+    """Exit code 3, both named with their cases, and nothing is accepted."""
     photos.write("conftest.py", MIXED)
     result = photos.run(
         "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"

@@ -88,7 +88,7 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
 
 
 def test_the_warning_names_only_what_could_have_failed(plain: tuple[Ended, Path]) -> None:
-    """A case that cannot fail the run, inconclusive too, is warned of by nobody."""
+    """A case that cannot fail the run, inconclusive too, has no warning."""
     ended, _ = plain
     assert ended.output.count("InconclusiveWarning: ") == 1
 

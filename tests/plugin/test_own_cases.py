@@ -39,7 +39,7 @@ SWALLOWED_AFTER = (
 
 
 @SLOWLY_BOTH
-def test_a_case_that_nobody_judged_is_missed_by_its_name(
+def test_a_case_that_was_not_judged_is_missed_by_its_name(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:
     """A test that gates another case than its own leaves its own unjudged, and the run incomplete."""
@@ -62,7 +62,7 @@ def test_a_case_that_nobody_judged_is_missed_by_its_name(
 
 
 def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
-    """A further case that a test gates counts, and the reports say that nobody asked for it."""
+    """A further case that a test gates counts, and the reports say that no test was collected for it."""
     accepted.write(
         "test_toy.py",
         "from dataclasses import replace\nfrom pytest_cepbench.gate import CaseKey\n\n"

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.run_result import unmeasured_lines
+from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
-from pytest_cepbench.plugin.terminal.header import shown_path
 
 _LONGEST_REASON = 400
 

@@ -171,7 +171,7 @@ def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["--dist", "loadscope"], ["--max-worker-restart=0"]], ids=str)
-def test_where_nobody_can_judge_it_again(accepted: Project, args: list[str]) -> None:
+def test_where_it_cannot_be_judged_again(accepted: Project, args: list[str]) -> None:
     """A scheduler of xdist deals a test once, and a worker may have no successor: it fails closed."""
     _dies(accepted, "killed")
     result = accepted.run("-n", "2", *args)
