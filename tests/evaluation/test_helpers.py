@@ -115,6 +115,24 @@ def test_a_helper_that_died_is_told_of_with_its_last_line(
     assert processes.close() == []
 
 
+def test_a_helper_imports_from_where_the_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders that a conftest.py put on the path, and the working folder, whose entry is empty."""
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nprintf %s "$PYTHONPATH" > "{tmp_path}/path"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "path", ["", "/somewhere/else"])
+    monkeypatch.setattr(helpers, "set_threads", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    processes = HelperProcesses(RunContext(read_settings({}, {}, tmp_path)))
+    processes.start(1, [], {})
+    processes.close()
+
+    assert (tmp_path / "path").read_text() == f"{tmp_path}:/somewhere/else"
+
+
 def test_the_run_and_its_helpers_divide_the_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: dict[str, Any]
 ) -> None:
