@@ -70,6 +70,18 @@ def test_a_case_is_judged_at_its_share_of_alpha(
     assert result.verdict == "held"
 
 
+def test_a_tolerance_that_no_drop_exceeds_is_an_error(
+    evaluator: Evaluator, accepted: GatedProject
+) -> None:
+    """Similarities differ by 2 at most: with a larger tolerance every checkpoint would pass."""
+    path = accepted.path / "suite.toml"
+    case = _cases(evaluator, path)["one-gc"]
+    result = CaseRunner(evaluator, path)(case, "one-gc", Overrides(tolerance=5.0))
+
+    assert result.verdict == "error"
+    assert "so no drop exceeds it" in result.reasons[0]
+
+
 def test_a_category_at_chance_is_refused_only_where_it_can_fail_a_run(
     accepted: GatedProject, tmp_path: Path
 ) -> None:
