@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.workers.scheduler import CaseHint, CaseScheduling
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.settings import read_settings
+from pytest_cepbench.plugin.workers.scheduler import (
+    CATEGORY,
+    POOLED,
+    WHOLE,
+    CaseHint,
+    CaseScheduling,
+    guess_hint,
+    read_hints,
+    write_hints,
+)
 
 A, B = ("describer a",), ("describer b",)
 
@@ -185,3 +197,49 @@ def test_a_worker_that_comes_later_with_other_tests_gets_none() -> None:
     assert late.shutting_down
     assert late.sent == []
     assert len(run.reports) == 1
+
+
+def test_hints_come_from_the_worker_that_has_the_suites(tmp_path: Path) -> None:
+    """Models, order, and the cost: samples, each once, times the length of their chains."""
+    samples = {"a": ["1", "2"], "b": ["2", "3"]}
+    roles = {"describer": SimpleNamespace(role="describer", spec="x")}
+    suite = SimpleNamespace(
+        dataset=SimpleNamespace(
+            in_category=lambda name: [SimpleNamespace(id=each) for each in samples[name]]
+        ),
+        suite=SimpleNamespace(table=SimpleNamespace(chain=SimpleNamespace(length=4))),
+        assignments=SimpleNamespace(roles=roles, under_test="describer", subject="x"),
+    )
+    cases = {"a-gc": ("a",), "ab-gc": ("a", "b"), "overall-gc": ("a",)}
+    path = Path("suite.toml")
+    evaluator: Any = SimpleNamespace(
+        context=RunContext(read_settings({}, {}, tmp_path)),
+        suites=SimpleNamespace(get=lambda _: suite),
+        assigned={
+            f"test_a.py::test[{name}]": SimpleNamespace(
+                suite_file=path, case=SimpleNamespace(categories=categories)
+            )
+            for name, categories in cases.items()
+        },
+    )
+    verdict = "test_a.py::test[suite-verdict]"
+    write_hints(evaluator, {verdict: path})
+
+    nodeids = [*evaluator.assigned, verdict, "test_plain.py::test_plain"]
+    *hints, plain = read_hints(evaluator.context.folder, nodeids)
+    assert {(hint.suite, hint.models) for hint in hints} == {("suite.toml", ("describer x",))}
+    assert [(hint.turn, hint.cost) for hint in hints] == [
+        (CATEGORY, 8),
+        (WHOLE, 12),
+        (WHOLE, 8),
+        (POOLED, 0),
+    ]
+    assert plain == guess_hint("test_plain.py::test_plain")
+
+
+def test_hints_are_guessed_where_no_worker_could_write_them(tmp_path: Path) -> None:
+    """As on a full disk, or where the file is damaged."""
+    nodeid = "test_a.py::test[overall-gc]"
+    assert read_hints(tmp_path, [nodeid]) == [guess_hint(nodeid)]
+    (tmp_path / "cases.json").write_text("{")
+    assert read_hints(tmp_path, [nodeid]) == [guess_hint(nodeid)]
