@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,4 +90,20 @@ def test_an_image_that_is_gone_is_none(tmp_path: Path) -> None:
     evaluator = _evaluator(tmp_path)
 
     assert evaluator.stored_image("0" * 64) is None
+    evaluator.close()
+
+
+def test_a_remark_of_a_model_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the case that it came with; models that share a remark give it once."""
+    remarks = ["batches of 4 fit into memory"]
+    runner = SimpleNamespace(tally=SimpleNamespace(remarks=remarks))
+    monkeypatch.setattr(Evaluator, "runners", [runner, runner])
+    evaluator = _evaluator(tmp_path)
+
+    assert evaluator.drain_messages() == ["batches of 4 fit into memory"]
+    assert evaluator.drain_messages() == []
+    remarks.append("batches of 2 fit into memory")
+    assert evaluator.drain_messages() == ["batches of 2 fit into memory"]
+    _ = evaluator.shards
+    assert evaluator.drain_messages() == []
     evaluator.close()

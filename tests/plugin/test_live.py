@@ -220,12 +220,20 @@ def test_a_long_name_is_cut_before_what_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (18_120, "5 h 2 min")],
+    ("seconds", "shown"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (18_120, "5 h 2 min"),
+    ],
 )
-def test_times_have_two_units(seconds: float, said: str) -> None:
+def test_times_have_two_units(seconds: float, shown: str) -> None:
     """The largest that they have."""
-    assert duration(seconds) == said
+    assert duration(seconds) == shown
 
 
 def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
