@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.plugin.terminal import live
 from pytest_cepbench.plugin.terminal.live import (
     ProgressSnapshot,
     duration,
@@ -253,3 +254,16 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     forget(tmp_path, "gw7")
     assert [one.worker for one in read_snapshots(tmp_path)] == ["gw1", "gw10"]
     assert read_snapshots(tmp_path / "absent") == []
+
+
+def test_a_ticker_acts_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, then clears up once."""
+    monkeypatch.setattr(live, "_PAUSE", 0.001)
+    acts: list[str] = []
+    ticker = live.Ticker(lambda: acts.append("act"), lambda: acts.append("end"))
+    wait_for(lambda: len(acts) > 2)
+    ticker.close()
+    ticker.close()
+
+    assert acts.count("end") == 1
+    assert acts[-1] == "end"
