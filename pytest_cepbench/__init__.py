@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.datasets.sample import Sample as Sample
     from pytest_cepbench.errors import CepError as CepError
     from pytest_cepbench.errors import InconclusiveWarning as InconclusiveWarning
-    from pytest_cepbench.evaluation.gate_result import GateResult as GateResult
+    from pytest_cepbench.evaluation.python_api import GateResult as GateResult
     from pytest_cepbench.evaluation.python_api import gate_checkpoint as gate_checkpoint
     from pytest_cepbench.gate import Judgement as Judgement
     from pytest_cepbench.gate import Measurement as Measurement
@@ -46,8 +46,7 @@ _EXPORTS = {
     "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact"),
     "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "Sample"),
     "errors": ("CepError", "InconclusiveWarning"),
-    "evaluation.python_api": ("gate_checkpoint",),
-    "evaluation.gate_result": ("GateResult",),
+    "evaluation.python_api": ("GateResult", "gate_checkpoint"),
     "gate": ("Judgement", "Measurement", "Verdict"),
     "metrics": ("cosine_to_start", "gc_at_t", "mean_similarity"),
     "models.protocols": (

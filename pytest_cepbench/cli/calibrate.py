@@ -21,7 +21,6 @@ from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.compare import pair
 from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.report.number_format import number
-from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,

@@ -47,12 +47,15 @@ class References:
 class EvaluatedCase:
     """A case, measured and judged.
 
+    policy: how it is judged, with its own share of alpha.
     looks: samples at each look.
     partial: whether there are more samples.
     share: of alpha, at the last look.
     references: what it was compared with.
     """
 
+    case: Case
+    policy: Policy
     measurement: Measurement
     judgement: Judgement
     looks: tuple[int, ...]
@@ -60,8 +63,9 @@ class EvaluatedCase:
     share: float
     references: References
 
-    def judge(self, policy: Policy) -> Judgement:
-        """The measurement judged by another policy, whose alpha is that of the last look."""
+    def judge_at(self, alpha: float) -> Judgement:
+        """The measurement judged at another alpha, of which the last look has its share."""
+        policy = replace(self.policy, alpha=min(0.5, alpha * self.share))
         return self.references.judge(self.measurement, policy, partial=self.partial)
 
 
@@ -104,7 +108,9 @@ def evaluate_case(
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
         judgement = references.judge(measurement, level, partial=partial)
-        evaluated = EvaluatedCase(measurement, judgement, tuple(looks), partial, share, references)
+        evaluated = EvaluatedCase(
+            case, policy, measurement, judgement, tuple(looks), partial, share, references
+        )
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
     assert evaluated is not None  # the first look is always taken

@@ -1,26 +1,19 @@
-"""The record of a judged case, as reports read it, made from what was measured and judged."""
+"""The record of a measured case, as reports read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
-from pytest_cepbench.gate import CaseKey, Policy, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
-from pytest_cepbench.report import (
-    AnchorShown,
-    CaseResult,
-    ChainShown,
-    HopShown,
-    LinkShown,
-    ModelShown,
-)
+from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, LinkShown, ModelShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, SuiteRun
 from pytest_cepbench.suites.model_pool import describe_role
@@ -31,166 +24,75 @@ MOST_LOSERS = 5
 _CHAINS_SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Attribution:
-    """The hop of the chain at which a regressed case lost.
+def measured_case(
+    unmeasured: CaseResult,
+    evaluated: EvaluatedCase,
+    run: SuiteRun,
+    store: Store,
+    *,
+    messages: Sequence[str],
+    accepted: bool,
+    refused: str,
+) -> CaseResult:
+    """The record of a case that was measured.
 
-    text: in words; empty where it was not followed.
-    hops: in numbers.
+    unmeasured: the case, and how it is judged.
+    run: measured it.
+    store: keeps the images that reports show.
+    messages: on memory and models, from while it was measured.
+    accepted: whether the measurement is to become the baseline.
+    refused: why it may not, where that was asked for.
     """
-
-    text: str = ""
-    hops: Sequence[HopShown] = ()
-
-
-@dataclass(frozen=True)
-class CaseVerdict:
-    """A verdict that was not reached by measuring one case: an error, or that of a suite.
-
-    alpha: at which a suite is judged; None where no statistics are used.
-    method: of the statistics.
-    model: the model under test, as baselines name it.
-    """
-
-    verdict: Verdict
-    reasons: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    alpha: float | None = None
-    method: str = ""
-    model: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class CaseHeader:
-    """A case and how it is judged, known before it is measured.
-
-    nodeid: of its test.
-    key: its suite, part and metric.
-    label: its metric's name for people.
-    of: number of cases of its suite.
-    policy: how it is judged.
-    strict: whether it fails where it stays undecided.
-    """
-
-    nodeid: str
-    key: CaseKey
-    label: str
-    of: int
-    policy: Policy
-    strict: bool
-
-    @property
-    def alpha(self) -> float | None:
-        """The case's share of alpha; None where no statistics are used."""
-        return self.policy.alpha if self.policy.statistical else None
-
-    def without_measurement(self, verdict: CaseVerdict) -> CaseResult:
-        """The record of a case that has a verdict and no measurement of its own."""
-        return CaseResult(
-            nodeid=self.nodeid,
-            suite=self.key.suite,
-            part=self.key.part,
-            metric=self.key.metric,
-            label=self.label,
-            verdict=verdict.verdict.value,
-            tolerance=self.policy.tolerance,
-            of=self.of,
-            gate=self.policy.gate,
-            alpha=verdict.alpha,
-            primary=self.policy.primary,
-            strict=self.strict,
-            origins=dict(self.policy.origins),
-            method=verdict.method,
-            notes=list(verdict.notes),
-            reasons=list(verdict.reasons),
-            model=dict(verdict.model),
-        )
-
-    def with_measurement(
-        self,
-        evaluated: EvaluatedCase,
-        run: SuiteRun,
-        case: Case,
-        store: Store,
-        *,
-        messages: Sequence[str],
-        accepted: bool,
-        refused: str,
-        attribution: Attribution,
-    ) -> CaseResult:
-        """The record of a measured case.
-
-        run: measured it.
-        store: keeps the images that reports show.
-        messages: on memory and models, from while it was measured.
-        accepted: whether the measurement is to become the baseline.
-        refused: why it may not, where that was asked for.
-        """
-        policy = self.policy
-        measurement, judgement = evaluated.measurement, evaluated.judgement
-        baseline = evaluated.references.baseline
-        return CaseResult(
-            nodeid=self.nodeid,
-            suite=self.key.suite,
-            part=self.key.part,
-            metric=self.key.metric,
-            label=self.label,
-            verdict=judgement.verdict.value,
-            tolerance=policy.tolerance,
-            of=self.of,
-            gate=policy.gate,
-            alpha=self.alpha,
-            level=judgement.alpha,
-            primary=policy.primary,
-            strict=self.strict,
-            origins=dict(policy.origins),
-            higher_is_better=measurement.higher_is_better,
-            value=measurement.value,
-            baseline=judgement.baseline_value,
-            difference=judgement.difference,
-            low=judgement.low,
-            high=judgement.high,
-            method=judgement.method,
-            units=judgement.units,
-            visible=judgement.visible,
-            looks=list(evaluated.looks),
-            partial=evaluated.partial,
-            n=measurement.n,
-            accepted=accepted,
-            failures=dict(measurement.failures),
-            curve=list(measurement.curve),
-            notes=[
-                *messages,
-                *measurement.notes,
-                *judgement.statements,
-                *_calibration_notes(evaluated, policy),
-                *_partial_notes(evaluated, policy),
-            ],
-            reasons=list(judgement.reasons),
-            model=dict(measurement.model),
-            identity=dict(measurement.identity),
-            anchor=_anchor(evaluated, policy),
-            attribution=attribution.text,
-            hops=list(attribution.hops),
-            chains=_chains(run, case, judgement.losers[:MOST_LOSERS], store),
-            measured=record_of(measurement),
-            floor=measurement.floor,
-            baseline_floor=None if baseline is None else baseline.floor,
-            warnings=[
-                *measurement.warnings,
-                *run.warnings(measurement),
-                *judgement.warnings,
-                *(remarks_on_accepting(measurement) if accepted else ()),
-            ],
-            refused=refused,
-            models=[
-                ModelShown(seat, bound.spec, bound.fingerprint, describe_role(bound))
-                for seat, bound in run.models(measurement).items()
-            ],
-        )
+    measurement, judgement = evaluated.measurement, evaluated.judgement
+    baseline = evaluated.references.baseline
+    judged = replace(
+        unmeasured,
+        verdict=judgement.verdict.value,
+        level=judgement.alpha,
+        baseline=judgement.baseline_value,
+        baseline_floor=None if baseline is None else baseline.floor,
+        difference=judgement.difference,
+        low=judgement.low,
+        high=judgement.high,
+        method=judgement.method,
+        units=judgement.units,
+        visible=judgement.visible,
+        reasons=list(judgement.reasons),
+        anchor=_anchor(evaluated),
+        chains=_chains(run, evaluated.case, judgement.losers[:MOST_LOSERS], store),
+        looks=list(evaluated.looks),
+        partial=evaluated.partial,
+        accepted=accepted,
+        refused=refused,
+    )
+    remarks = remarks_on_accepting(measurement) if accepted else ()
+    return replace(
+        judged,
+        higher_is_better=measurement.higher_is_better,
+        value=measurement.value,
+        n=measurement.n,
+        failures=dict(measurement.failures),
+        curve=list(measurement.curve),
+        floor=measurement.floor,
+        model=dict(measurement.model),
+        identity=dict(measurement.identity),
+        measured=record_of(measurement),
+        models=[
+            ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
+            for role, bound in run.models(measurement).items()
+        ],
+        notes=[
+            *messages,
+            *measurement.notes,
+            *judgement.statements,
+            *_calibration_notes(evaluated),
+            *_partial_notes(evaluated),
+        ],
+        warnings=[*measurement.warnings, *run.warnings(measurement), *judgement.warnings, *remarks],
+    )
 
 
-def _anchor(evaluated: EvaluatedCase, policy: Policy) -> AnchorShown | None:
+def _anchor(evaluated: EvaluatedCase) -> AnchorShown | None:
     since = evaluated.judgement.since_anchor
     if since is None:
         return None
@@ -199,20 +101,21 @@ def _anchor(evaluated: EvaluatedCase, policy: Policy) -> AnchorShown | None:
         difference=since.difference,
         low=since.low,
         high=since.high,
-        tolerance=policy.since_anchor,
+        tolerance=evaluated.policy.since_anchor,
         verdict=since.verdict.value,
     )
 
 
-def _partial_notes(evaluated: EvaluatedCase, policy: Policy) -> Iterator[str]:
+def _partial_notes(evaluated: EvaluatedCase) -> Iterator[str]:
     """A note that a case without statistics was judged by its first samples alone."""
-    if evaluated.partial and not policy.statistical:
+    if evaluated.partial and not evaluated.policy.statistical:
         yield f"judged on the first {evaluated.looks[-1]} samples: see --cep-inconclusive=more"
 
 
-def _calibration_notes(evaluated: EvaluatedCase, policy: Policy) -> Iterator[str]:
+def _calibration_notes(evaluated: EvaluatedCase) -> Iterator[str]:
     """What the calibration of the baseline's model says of the tolerance."""
-    baseline, units = evaluated.references.baseline, evaluated.judgement.units
+    baseline, policy = evaluated.references.baseline, evaluated.policy
+    units = evaluated.judgement.units
     if baseline is not None and baseline.noise is not None and policy.statistical and units:
         remark = tolerance_remark(baseline.noise, units, policy)
         yield from () if remark is None else (remark,)

@@ -17,7 +17,7 @@ from pytest_cepbench.evaluation.case_evaluation import (
     evaluate_case,
     read_references,
 )
-from pytest_cepbench.evaluation.case_result import Attribution, CaseHeader, CaseVerdict
+from pytest_cepbench.evaluation.case_result import measured_case
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.pooled_verdict import pooled_verdict
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
@@ -58,30 +58,35 @@ class CaseRunner:
         """
         evaluator = self.evaluator
         started = time.perf_counter()
-        usage_before = evaluator.usage.total
+        usage_before = evaluator.usage
         damage_before = len(evaluator.damage)
         policy = self._policy(case, nodeid, overrides)
-        header = CaseHeader(
+        unmeasured = CaseResult(
             nodeid=nodeid,
-            key=case.key,
+            suite=case.key.suite,
+            part=case.key.part,
+            metric=case.key.metric,
             label=case.label,
+            verdict=Verdict.ERROR.value,
+            tolerance=policy.tolerance,
             of=len(evaluator.suites.get(self.suite_file).cases),
-            policy=policy,
+            gate=policy.gate,
+            alpha=policy.alpha if policy.statistical else None,
+            primary=policy.primary,
             strict=policy.gate == "noninferiority" or evaluator.settings.inconclusive == "fail",
+            origins=dict(policy.origins),
         )
         try:
             evaluator.suites.check_policy(self.suite_file, case.key, policy)
             if isinstance(case, PooledCase):
-                verdict = pooled_verdict(evaluator, self.suite_file, case)
-                result = header.without_measurement(verdict)
+                result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
             else:
-                result = self._evaluate(case, header)
+                result = self._evaluate(case, policy, unmeasured)
         except CepError as error:
-            verdict = CaseVerdict(Verdict.ERROR, reasons=[str(error)], alpha=header.alpha)
-            result = header.without_measurement(verdict)
+            result = replace_fields(unmeasured, reasons=[str(error)])
         return replace_fields(
             result,
-            effort=evaluator.usage.charge(usage_before, time.perf_counter() - started),
+            effort=evaluator.charge(usage_before, time.perf_counter() - started),
             damage=evaluator.damage[damage_before:],
         )
 
@@ -98,8 +103,8 @@ class CaseRunner:
         # The whole alpha for a case that was not collected under this id would break the promise.
         return replace(policy, alpha=min(other.policy.alpha for other in assigned.values()))
 
-    def _evaluate(self, case: Case, header: CaseHeader) -> CaseResult:
-        evaluator, policy = self.evaluator, header.policy
+    def _evaluate(self, case: Case, policy: Policy, unmeasured: CaseResult) -> CaseResult:
+        evaluator = self.evaluator
         path = baseline_path(evaluator.settings.baselines, case.key)
         accepting = self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
         try:
@@ -114,18 +119,16 @@ class CaseRunner:
         measurement = evaluated.measurement
         self.observe(measurement, path, evaluated.judgement, accepting)
         refused = self._refusal(measurement, policy) if accepting else ""
-        messages = evaluator.drain_messages()
-        followed = policy.primary and not accepting
-        return header.with_measurement(
+        result = measured_case(
+            unmeasured,
             evaluated,
             evaluator.suite_run(self.suite_file),
-            case,
             evaluator.store,
-            messages=messages,
+            messages=evaluator.drain_messages(),
             accepted=accepting and not refused,
             refused=refused,
-            attribution=self._attribution(case, evaluated) if followed else Attribution(),
         )
+        return self._attribute(result, evaluated) if policy.primary and not accepting else result
 
     def _refusal(self, measurement: Measurement, policy: Policy) -> str:
         """Why a measurement may not become the baseline of its case; empty where it may.
@@ -136,28 +139,28 @@ class CaseRunner:
             return ""
         return why_not_accepted(measurement) or ""
 
-    def _attribution(self, case: Case, evaluated: EvaluatedCase) -> Attribution:
-        """The hop of the chain at which a regressed case lost."""
+    def _attribute(self, result: CaseResult, evaluated: EvaluatedCase) -> CaseResult:
+        """The result with the hops of the chain at which a regressed case lost."""
         most = self.evaluator.settings.attribute
         judgement, references = evaluated.judgement, evaluated.references
         if judgement.verdict is not Verdict.REGRESSED or not most:
-            return Attribution()
+            return result
         since = judgement.since_anchor
         by_anchor = since is not None and judgement.losers == since.losers
         reference = references.anchor if by_anchor else references.baseline
         if reference is None:
-            return Attribution()
-        run = self.evaluator.suite_run(self.suite_file)
+            return result
+        case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
         whole = run.samples(case)
         if not run.per_sample(case) and whole > most:
-            return Attribution(
-                f"sets are followed through the chain whole: --cep-attribute={whole} does that"
-            )
+            text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
+            return replace_fields(result, attribution=text)
         lost = list(dict.fromkeys(loser.sample for loser in judgement.losers))
         samples = lost[:most] if run.per_sample(case) else []
         try:
-            found = attribute(run, case, reference.model.get("step", ""), samples)
+            attribution = attribute(run, case, reference.model.get("step", ""), samples)
         except CepError as error:  # the verdict stands without it
-            return Attribution(f"could not be followed through the chain: {error}")
-        hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in found.hops]
-        return Attribution(found.said, hops)
+            text = f"could not be followed through the chain: {error}"
+            return replace_fields(result, attribution=text)
+        hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
+        return replace_fields(result, attribution=attribution.said, hops=hops)

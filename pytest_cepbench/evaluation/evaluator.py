@@ -10,19 +10,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.progress import Progress
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
-from pytest_cepbench.evaluation.model_identity import identities_of
-from pytest_cepbench.evaluation.run_context import RunContext, StopFlag
+from pytest_cepbench.evaluation.run_context import RunContext, StopFlag, identities_of
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
-from pytest_cepbench.evaluation.usage_meter import UsageMeter
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
+from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
@@ -89,7 +89,6 @@ class Evaluator:
         self.progress = Progress()
         self.suites = SuiteCache(context.settings)
         self.stop = StopFlag(context.folder)
-        self.usage = UsageMeter(context.worker, lambda: self.runners, self._cluster_usage)
         self._agree = agree
         self._helpers = HelperProcesses(context)
         self._plan_store: TemporaryDirectory[str] | None = None
@@ -99,6 +98,7 @@ class Evaluator:
         self._shards = _Lazy(self._make_shards)
         self._runs: dict[Path, SuiteRun] = {}
         self._shown_remarks: set[str] = set()
+        self._charged = UsageTotals()
 
     # -- resources -----------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Evaluator:
     def suite_run(self, path: Path) -> SuiteRun:
         """The measuring of a suite."""
         if path not in self._runs:
-            self._runs[path] = self.suites.measuring(path, self.models)
+            self._runs[path] = self.suites.get(path).run(self.models)
         return self._runs[path]
 
     def forget(self, path: Path) -> None:
@@ -188,13 +188,12 @@ class Evaluator:
 
         Raises SpecError when no model is named for it, and what loading raises.
         """
-        seats: dict[str, RoleAssignment] = {}
+        known: dict[str, RoleAssignment] = {}
         if suite_file.exists():
             assignments = self.suites.get(suite_file).assignments
-            seats |= assignments.spare
-            seats |= assignments.roles
-        seat = seats[role] if role in seats else assigned_role(self.suites.choices, role)
-        return self.models.runner(seat).model
+            known = {**assignments.spare, **assignments.roles}
+        assignment = known.get(role) or assigned_role(self.suites.choices, role)
+        return self.models.runner(assignment).model
 
     def hash_file(self, path: Path) -> str:
         """SHA-256 of a file's bytes, remembered by the store."""
@@ -233,7 +232,9 @@ class Evaluator:
             return None
         files = dict.fromkeys(assigned.suite_file for assigned in self.assigned.values())
         return self.engine.plan(
-            seat for file in files for seat in self.suites.get(file).assignments.roles.values()
+            assignment
+            for file in files
+            for assignment in self.suites.get(file).assignments.roles.values()
         )
 
     def offer(self, path: Path, case: Case, most: int | None) -> None:
@@ -271,13 +272,45 @@ class Evaluator:
         own = [] if models is None else list(models.runners.values())
         return own if engine is None else own + engine.runners
 
-    def _cluster_usage(self) -> tuple[Counter[str], float] | None:
-        return None if self._engine.opened is None else self._engine.opened.spent()
+    @property
+    def usage(self) -> UsageTotals:
+        """Everything that the models of this process did so far."""
+        tallies = [(runner.bound.role, runner.tally) for runner in self.runners]
+        spent = total(tally for _, tally in tallies)
+        seconds, loads = spent.seconds, Counter[str]()
+        for role, tally in tallies:
+            loads[role] += tally.loads
+        if self._engine.opened is not None:
+            # Threads that share models on a cluster also wait for them, so they cannot count these.
+            loads, seconds = self._engine.opened.spent()
+        return UsageTotals(
+            loads.total(),
+            spent.inputs,
+            spent.hits,
+            model_seconds=seconds,
+            roles=dict(+loads),
+            usage=spent.usage,
+            worker=self.context.worker,
+        )
+
+    def charge(self, before: UsageTotals, seconds: float) -> UsageTotals:
+        """Usage for a case.
+
+        before: the usage when the case began.
+        seconds: how long it took.
+        """
+        spent = usage_between(before, self.usage, seconds, self.context.worker)
+        self._charged = total_usage([self._charged, spent])
+        return spent
 
     @property
     def background_usage(self) -> UsageTotals:
-        """Usage outside of this process's cases, that of helper processes included."""
-        return self.usage.background(self._helpers.usage)
+        """Usage outside of this process's cases: for cases of others, in tests of the engineer, and
+        that of helper processes.
+        """
+        own = usage_between(self._charged, self.usage, 0.0, self.context.worker)
+        helpers = self._helpers.usage
+        return total_usage([own, *helpers]) if helpers else own
 
     def drain_messages(self) -> list[str]:
         """New remarks on memory and models since the last call."""
@@ -300,6 +333,13 @@ class Evaluator:
             return []
         store.flush(seconds, waiting)
         return list(dict.fromkeys(store.remarks))
+
+    def stored_image(self, digest: str) -> ImageArtifact | None:
+        """An image for a report, by its digest; None where it is gone."""
+        try:
+            return self.store.get_image(digest)
+        except StoreError:  # the store was removed, or its disk is full: the page does without
+            return None
 
     @property
     def damage(self) -> list[str]:

@@ -113,8 +113,8 @@ def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:
     """Whether all models of a suite are small and on the CPU."""
     assignments = suites.get(path).assignments
     return assignments.replay is None and all(
-        models.runner(seat).bound.small or seat.spec.scheme == "shapes"
-        for seat in assignments.roles.values()
+        models.runner(each).bound.small or each.spec.scheme == "shapes"
+        for each in assignments.roles.values()
     )
 
 
@@ -154,7 +154,7 @@ class HelperProcesses:
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         with self._log(name).open("wb") as log, suppress(OSError):  # then there is one process less
             helper = subprocess.Popen(
-                [sys.executable, "-m", "pytest_cepbench.evaluation.helper_process"],
+                [sys.executable, "-m", "pytest_cepbench.evaluation.work_stealing"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

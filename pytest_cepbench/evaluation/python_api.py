@@ -1,4 +1,7 @@
-"""`gate_checkpoint`: the gate without pytest, for scripts, notebooks and training loops."""
+"""`gate_checkpoint`: the gate without pytest, for scripts, notebooks and training loops.
+
+Its result has verdicts that print, and tables for notebooks.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,52 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import (
     DataAbsentError,
+    MissingDependencyError,
     SpecError,
-    StoreError,
     SuiteError,
     SuiteNotApplicableError,
     WriteError,
     unknown_name,
 )
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.case_runner import CaseRunner
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.evaluation.gate_result import GateResult
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.run_result import (
+    NOTHING_COMPARED,
     accept_baselines,
+    exit_code,
+    nothing_compared,
     run_verdict,
+    shown_path,
+    unmeasured_lines,
     write_run_reports,
 )
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 from pytest_cepbench.files import read_text
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.case_table import HEADS, cells_of
+from pytest_cepbench.report.text import (
+    explain,
+    promise_lines,
+    refusal_lines,
+    summary_table,
+    warning_lines,
+)
 from pytest_cepbench.report.totals import two_identities
-from pytest_cepbench.report.writers import RunFacts
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
@@ -77,6 +95,104 @@ class GateOptions(TypedDict, total=False):
     ray_address: str
     ray_pool: str | Sequence[str]
     accept_insensitive: bool
+
+
+_COLUMNS = (
+    "suite", "part", "metric", "verdict", "passes", "primary", "value", "baseline", "difference",
+    "low", "high", "tolerance", "alpha", "gate", "n", "units", "visible", "floor",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """The verdicts of one checkpoint.
+
+    cases: the judged cases, in the order of their suites.
+    skipped: suite -> why none of its cases was judged.
+    problems: why the run is incomplete; empty when it is complete.
+    infrastructure: what went wrong with machines and was made good.
+    reports: paths of the reports that were written.
+    changed: paths of the baselines that were written.
+    """
+
+    cases: tuple[CaseResult, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    infrastructure: tuple[str, ...] = ()
+    reports: tuple[Path, ...] = ()
+    changed: tuple[Path, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was measured that was asked for, and no case fails."""
+        return self.exit_code == 0
+
+    @property
+    def verdict(self) -> str:
+        """Of the whole run: passed, failed, or incomplete."""
+        if nothing_compared(self.cases, self.skipped):
+            return "incomplete"
+        return run_verdict(self.cases, self.problems)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that pytest ends such a run with; 0 only where it passed."""
+        code = exit_code(self.cases, lambda: self.problems)
+        if code == 0 and (not self.cases or nothing_compared(self.cases, self.skipped)):
+            return NOTHING_COMPARED
+        return code
+
+    def __getitem__(self, case: str) -> CaseResult:
+        """A case by its name, `suite/part/metric`. Raises KeyError."""
+        for result in self.cases:
+            if f"{result.suite}/{result.part}/{result.metric}" == case:
+                return result
+        raise KeyError(case)
+
+    def __str__(self) -> str:
+        """The table of verdicts, and why each failing case fails."""
+        return "\n".join(map(visible, self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        if self.cases:
+            yield from (line for line, _ in summary_table(self.cases))
+            yield from promise_lines(self.cases)
+            yield from (f"warning: {line}" for line in warning_lines(self.cases))
+            yield from (f"refused: {line}" for line in refusal_lines(self.cases))
+            yield from (f"informational: {line}" for line in unmeasured_lines(self.cases))
+        yield from self._notes()
+        for result in self.cases:
+            if not result.passes:
+                yield ""
+                yield from explain(result).splitlines()
+
+    def _notes(self) -> Iterator[str]:
+        """The run as a whole, below its table."""
+        for suite, reason in self.skipped.items():
+            yield f"skipped: {suite}: {reason}"
+        yield from (f"infrastructure: {line}" for line in self.infrastructure)
+        yield from (f"INCOMPLETE: {problem}" for problem in self.problems)
+        yield f"verdict: {self.verdict}"
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with one row per case. Raises MissingDependencyError without pandas."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            msg = "GateResult.to_frame() needs the package pandas: pip install pandas"
+            raise MissingDependencyError(msg) from error
+        rows = [{name: getattr(case, name) for name in _COLUMNS} for case in self.cases]
+        return pandas.DataFrame(rows, columns=list(_COLUMNS))
+
+    def _repr_html_(self) -> str:
+        """The table of verdicts for notebooks."""
+        heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
+        rows = "".join(
+            f"<tr>{''.join(f'<td{_style(result, place)}>{_shown(cell)}</td>' for place, cell in enumerate(cells_of(result)))}</tr>"
+            for result in self.cases
+        )
+        notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
 
 def gate_checkpoint(
@@ -184,7 +300,10 @@ def _is_suite(path: Path) -> bool:
 
 def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: bool) -> GateResult:
     settings = evaluator.settings
-    _bind_models(evaluator)
+    # A mistake in an option is to cost a second, not a night.
+    for assignment in evaluator.suites.choices.assigned.values():
+        if assignment.spec.scheme != PRESET:  # which model a preset is, each suite says
+            evaluator.models.runner(assignment)
     recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
     cases: dict[str, tuple[Path, Case | PooledCase]] = {}
     skipped: dict[str, str] = {}
@@ -193,12 +312,12 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         try:
             own = evaluator.suites.cases(path, pooled=not update)
         except SuiteNotApplicableError as reason:
-            skipped[_shown(path)] = str(reason)
+            skipped[str(shown_path(path))] = str(reason)
         except DataAbsentError as absence:
-            skipped[_shown(path)] = str(absence)
-            problems.append(f"{_shown(path)} was not measured: its data set is not here")
+            skipped[str(shown_path(path))] = str(absence)
+            problems.append(f"{shown_path(path)} was not measured: its data set is not here")
         else:
-            cases.update({f"{_shown(path)}::{case.id}": (path, case) for case in own})
+            cases.update({f"{shown_path(path)}::{case.id}": (path, case) for case in own})
     evaluator.assign(
         {
             name: (path, case, Overrides())
@@ -220,10 +339,8 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
     written: list[Path] = []
     if report and results:
-        facts = _facts(evaluator, results, problems, infrastructure)
-        written = write_run_reports(
-            facts, results, lambda digest: _image(evaluator, digest), settings.report, settings.home
-        )
+        usage = [evaluator.background_usage]
+        written = write_run_reports(evaluator, results, problems, infrastructure, usage)
     return GateResult(
         cases=tuple(results),
         skipped=skipped,
@@ -232,13 +349,6 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         reports=tuple(written),
         changed=tuple(changed),
     )
-
-
-def _bind_models(evaluator: Evaluator) -> None:
-    """Bind the models that the options name, so that a mistake costs a second, not a night."""
-    for seat in evaluator.suites.choices.assigned.values():
-        if seat.spec.scheme != PRESET:  # which model a preset is, each suite says
-            evaluator.models.runner(seat)
 
 
 def _accept(
@@ -254,38 +364,17 @@ def _accept(
         except WriteError as error:
             problems.append(f"nothing was accepted: {error}")
         else:
-            from pytest_cepbench.gate.baseline import baseline_path
-
             return results, [baseline_path(baselines, change.key) for change in changes]
     return [replace(result, accepted=False) for result in results], []
 
 
-def _facts(
-    evaluator: Evaluator,
-    results: Sequence[CaseResult],
-    problems: Sequence[str],
-    infrastructure: Sequence[str],
-) -> RunFacts:
-    from pytest_cepbench._version import __version__
-
-    first = results[0]
-    return RunFacts(
-        run_verdict(results, problems),
-        __version__,
-        [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()],
-        problems,
-        infrastructure,
-        [evaluator.background_usage],
-    )
+def _style(result: CaseResult, place: int) -> str:
+    """Attributes of a cell: the verdict, which comes first, has the color of its meaning."""
+    if place:
+        return ""
+    color = "green" if result.accepted else result.presentation.color
+    return f' style="color: {"darkgoldenrod" if color == "yellow" else color}"'
 
 
-def _image(evaluator: Evaluator, digest: str) -> ImageArtifact | None:
-    with suppress(StoreError):  # the store was removed, or its disk is full
-        return evaluator.store.get_image(digest)
-    return None
-
-
-def _shown(path: Path) -> str:
-    """A suite file, as short as it can be named from here."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+def _shown(text: Any) -> str:
+    return escape(visible(str(text)))

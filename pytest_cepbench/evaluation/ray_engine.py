@@ -69,13 +69,19 @@ class RayEngine:
             cluster.close()
             raise
 
-    def place(self, seat: RoleAssignment) -> BoundRole:
-        """A role's model bound on the cluster, for the thread that judges."""
-        return self.pools.bound(seat.role, seat.spec, _never, force=seat.force)
+    def place(
+        self, assignment: RoleAssignment, stopped: Callable[[], bool] = lambda: False
+    ) -> BoundRole:
+        """A role's model bound on the cluster.
 
-    def plan(self, seats: Iterable[RoleAssignment]) -> str:
+        stopped: whether calls are to end. The thread that judges is interrupted by signals alone.
+        """
+        role, spec = assignment.role, assignment.spec
+        return self.pools.bound(role, spec, stopped, force=assignment.force)
+
+    def plan(self, assignments: Iterable[RoleAssignment]) -> str:
         """Divide the cluster among all roles of the run; the pools in a line. Raises SpecError."""
-        places = dict.fromkeys((seat.role, seat.spec) for seat in seats)
+        places = dict.fromkeys((each.role, each.spec) for each in assignments)
         shares = self.pools.plan(list(places))
         return "pools of " + ", ".join(f"{role} {share}" for role, share in shares.items())
 
@@ -145,12 +151,9 @@ class RayEngine:
             thread.start()
 
     def _thread_models(self) -> _ThreadModels:
-        def place(seat: RoleAssignment) -> BoundRole:
-            return self.pools.bound(seat.role, seat.spec, self._over.is_set, force=seat.force)
-
-        return _ThreadModels(
-            self._context, self._suites, self._open_store(), place, self._over.is_set
-        )
+        stopped = self._over.is_set
+        place = partial(self.place, stopped=stopped)
+        return _ThreadModels(self._context, self._suites, self._open_store(), place, stopped)
 
     def _work(self, helper: _ThreadModels) -> None:
         """Grow and read what is offered, until the run is over."""
@@ -194,7 +197,7 @@ class _ThreadModels:
 
     def _suite_run(self, path: Path) -> SuiteRun:
         if path not in self._runs:
-            self._runs[path] = self._suites.measuring(path, self.models)
+            self._runs[path] = self._suites.get(path).run(self.models)
         return self._runs[path]
 
 
@@ -209,8 +212,3 @@ class _ThreadsProgress(Progress):
     def rate(self) -> float | None:
         """Steps per second of all of them."""
         return sum(self._rates) or None
-
-
-def _never() -> bool:
-    """The thread that judges is interrupted by signals alone."""
-    return False

@@ -1,20 +1,27 @@
-"""A run as its processes share it: its name, its folder, and the messages that they leave there.
+"""A run as its processes share it: its name, its folder, and what they leave there for one another.
 
 Standard library only: this is imported in every pytest that has the plugin installed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from pytest_cepbench.errors import IdentityError, WriteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git, write_small
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.protocols import BoundRole
 
 STOP = "stop"
 """Written by the controller when the run is to stop."""
@@ -59,7 +66,9 @@ class RunContext:
 
     def make_folder(self) -> Path:
         """The folder, made where it is absent."""
-        return make_folder(self.settings.home, self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        keep_out_of_git(self.settings.home, self.folder)
+        return self.folder
 
     def remove_folder(self) -> None:
         """Remove the folder at the end of the run, and those around it that held nothing else."""
@@ -91,18 +100,84 @@ class StopFlag:
         return self._is_set
 
 
-def make_folder(home: Path, folder: Path) -> Path:
-    """A folder of a run, made where it is absent.
-
-    home: folder of everything that runs leave behind.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    keep_out_of_git(home, folder)
-    return folder
-
-
 def write_message(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder at once: no process reads a part of it."""
     fresh = folder / f".{name}.{os.getpid()}"
     write_small(fresh, text)
     fresh.replace(folder / name)
+
+
+# -- one identity per role ---------------------------------------------------------------------------
+
+
+def identities_of(bound_roles: Iterable[BoundRole]) -> dict[str, str]:
+    """Role and spec -> adapter and fingerprint, of each model."""
+    return {_name(bound): _identity(bound) for bound in bound_roles}
+
+
+class IdentityAgreement:
+    """The identities on which the processes of a run have to agree, as a worker sees them.
+
+    The first process that binds a model sets its identity. The controller binds the models that were
+    named on the command line before any worker starts, and sends their identities to the workers; of
+    the models of suites, the worker that binds one first leaves its identity in the folder of the run.
+
+    context: the run, as the worker knows it.
+    known: `identities_of` the controller's models.
+    """
+
+    def __init__(self, context: RunContext, known: Mapping[str, str]) -> None:
+        self._context = context
+        self._known = known
+
+    def check(self, bound: BoundRole) -> None:
+        """Raise IdentityError where another process of the run has bound another model by this name.
+
+        Devices and precisions may differ between processes; files may not.
+        """
+        name, own = _name(bound), _identity(bound)
+        if name in self._known:
+            first, process = self._known[name], "the controller"
+        else:
+            try:
+                first, process = self._first(name, own)
+            except OSError as error:
+                folder = self._context.folder
+                msg = f"the folder of the run, {folder}, cannot be written: {error}"
+                raise WriteError(msg) from error
+        if first != own:
+            msg = (
+                f"the {bound.role} {bound.spec} is {own} for worker {self._context.worker}, and was "
+                f"{first} when {process} bound it: it changed while the run started, and cases of two "
+                "models must not meet in one report. Copy the checkpoint to a folder of its own and "
+                "gate the copy, or gate it when the trainer has finished; then run again"
+            )
+            raise IdentityError(msg)
+
+    def _first(self, name: str, own: str) -> tuple[str, str]:
+        """The identity by which a model was bound first, and by which process; this one's, if new."""
+        from pytest_cepbench.artifacts import digest_text
+
+        folder = self._context.make_folder() / "models"
+        folder.mkdir(exist_ok=True)
+        path = folder / digest_text(name)
+        fresh = folder / f".{uuid4().hex}"
+        fresh.write_text(json.dumps([own, f"worker {self._context.worker}"]), encoding="utf-8")
+        try:
+            os.link(fresh, path)  # whole, and by one process only
+        except FileExistsError:
+            pass
+        except OSError:  # no links here: two at once may both be first, which the ledger finds
+            if not path.exists():
+                fresh.replace(path)
+        fresh.unlink(missing_ok=True)
+        first, process = json.loads(path.read_text(encoding="utf-8"))
+        return first, process
+
+
+def _name(bound: BoundRole) -> str:
+    return f"{bound.role} {bound.spec}"
+
+
+def _identity(bound: BoundRole) -> str:
+    return f"{bound.adapter} {bound.fingerprint}"

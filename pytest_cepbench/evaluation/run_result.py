@@ -5,7 +5,7 @@ Imports nothing heavy: the plugin asks for the exit code of every run of pytest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from pytest_cepbench.files import keep_out_of_git
 
 if TYPE_CHECKING:
-    from pytest_cepbench.artifacts import ImageArtifact
+    from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.gate.acceptance import Change
-    from pytest_cepbench.report import CaseResult
-    from pytest_cepbench.report.writers import RunFacts
+    from pytest_cepbench.report import CaseResult, UsageTotals
 
 NOTHING_COMPARED = 5
 """Exit code of a run that compared nothing: pytest's own of a run without tests."""
@@ -40,6 +39,15 @@ def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object])
     return bool(skipped or results) and not any(
         result.primary or result.accepted for result in results
     )
+
+
+def unmeasured_lines(results: Iterable[CaseResult]) -> Iterator[str]:
+    """A line for each informational case that was not measured, and why: it fails no run."""
+    from pytest_cepbench.report.number_format import name_of, printable
+
+    for result in results:
+        if result.verdict == "error" and result.passes:
+            yield f"{name_of(result)} was not measured: {printable('; '.join(result.reasons), 500)}"
 
 
 def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[str]]) -> int:
@@ -77,30 +85,53 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Change]:
 
 
 def write_run_reports(
-    facts: RunFacts,
+    evaluator: Evaluator,
     results: Sequence[CaseResult],
-    image: Callable[[str], ImageArtifact | None],
-    path: Path,
-    home: Path,
+    problems: Collection[str],
+    infrastructure: Sequence[str],
+    usage: Sequence[UsageTotals],
+    *,
+    setup: Sequence[str] = (),
+    crashes: int = 0,
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
-    image: gives a stored image by its digest; None when it is gone.
-    path: of the JSON report.
-    home: folder of everything that runs leave behind.
+    results: at least one.
+    problems: why the run is incomplete; empty when it is complete.
+    infrastructure: what went wrong with machines and was made good.
+    usage: of the run's processes outside of cases.
+    setup: the model under test and what it is compared with; by default what the first result says.
+    crashes: workers that died.
     Raises WriteError.
     """
+    from pytest_cepbench._version import __version__
     from pytest_cepbench.report.html_page import html_page
     from pytest_cepbench.report.markdown import markdown_summary
-    from pytest_cepbench.report.writers import json_document, write_reports
+    from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
 
+    first, settings = results[0], evaluator.settings
+    facts = RunFacts(
+        run_verdict(results, problems),
+        __version__,
+        setup or [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()],
+        list(problems),
+        infrastructure,
+        usage,
+        crashes,
+    )
     documents = {
         ".json": json_document(facts, results),
-        ".html": html_page(facts, results, image),
+        ".html": html_page(facts, results, evaluator.stored_image),
         ".md": markdown_summary(facts, results),
     }
     # A report of an earlier run would be taken for the report of this one.
-    written = write_reports(path, documents, stale=False)
+    written = write_reports(settings.report, documents, stale=False)
     with suppress(OSError):
-        keep_out_of_git(home, path)
+        keep_out_of_git(settings.home, settings.report)
     return written
+
+
+def shown_path(path: Path) -> Path:
+    """A path, relative to the working directory where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -15,23 +15,13 @@ from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
 
-GATES = ("regression", "noninferiority", "threshold")
-
-INCONCLUSIVE = ("pass", "fail", "more")
-
-PAIRINGS = ("exact", "common")
-
-RESIDENCIES = ("all", "swap")
-
-ENGINES = ("local", "ray")
-
 CHOICES = {
     "role": (*ROLE_NAMES, "unified"),
-    "gate": GATES,
-    "inconclusive": INCONCLUSIVE,
-    "pairing": PAIRINGS,
-    "residency": RESIDENCIES,
-    "engine": ENGINES,
+    "gate": ("regression", "noninferiority", "threshold"),
+    "inconclusive": ("pass", "fail", "more"),
+    "pairing": ("exact", "common"),
+    "residency": ("all", "swap"),
+    "engine": ("local", "ray"),
 }
 """Setting -> the values that it can have."""
 
@@ -169,7 +159,9 @@ def read_settings(
         roles["encoder"] = unnamed
     data = [split_pair(pair, sources["data"]) for pair in values.get("data", [])]
     home = root / ".cepbench"
-    attribute = parse("attribute", _count_or_none)
+    attribute = parse(
+        "attribute", lambda text, source: int(text != "0" and at_least_one(text, source))
+    )
     return RunSettings(
         model=single.get("model"),
         role=single.get("role"),
@@ -195,7 +187,9 @@ def read_settings(
         helpers=parse("helpers", _helpers),
         engine=single.get("engine", "local"),
         ray_address=single.get("ray-address"),
-        ray_pools=_read_pools(values.get("ray-pool", []), sources.get("ray-pool", "")),
+        ray_pools=dict(
+            _read_pool(text, sources["ray-pool"]) for text in values.get("ray-pool", [])
+        ),
         plan=parse("plan", _switch) or False,
         accept_insensitive=parse("accept-insensitive", _switch) or False,
         listing=listing,
@@ -231,15 +225,14 @@ def check_engine(
         raise ValueError(msg)
 
 
-def _read_pools(texts: Sequence[str], source: str) -> dict[str, dict[str, float]]:
-    """Role -> what was given for its pool. Raises ValueError naming what is wrong."""
-    return dict(_read_pool(text, source) for text in texts)
-
-
 def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
+    """A role, and what is asked for its pool. Raises ValueError naming what is wrong."""
     role, _, rest = text.partition(":")
     if role not in ROLE_NAMES:
-        msg = f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in {_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
+        msg = (
+            f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in "
+            f"{_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
+        )
         raise ValueError(msg)
     pool: dict[str, float] = {}
     for part in rest.split(","):
@@ -279,10 +272,6 @@ def _alpha(text: str, source: str) -> float:
         msg = f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
         raise ValueError(msg)
     return value
-
-
-def _count_or_none(text: str, source: str) -> int:
-    return 0 if text == "0" else at_least_one(text, source)
 
 
 def _helpers(text: str, source: str) -> int | None:

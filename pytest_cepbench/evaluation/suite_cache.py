@@ -13,10 +13,8 @@ from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.suites import (
     Case,
-    ModelPool,
     PreparedSuite,
     RoleChoices,
-    SuiteRun,
     load_prepared_suite,
 )
 from pytest_cepbench.suites.cases import PooledCase
@@ -96,7 +94,3 @@ class SuiteCache:
             check_span(policy, measure.span, f"{key} ({measure.label})")
         except ValueError as error:
             raise SuiteError(str(error)) from None
-
-    def measuring(self, path: Path, models: ModelPool) -> SuiteRun:
-        """The measuring of a suite by these models."""
-        return self.get(path).run(models)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
-from pytest_cepbench.plugin import exit_code, records
-from pytest_cepbench.plugin.controller import CONTROLLER, Controller
+from pytest_cepbench.plugin import records
+from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
 from pytest_cepbench.plugin.fixtures import (
     EVALUATOR,
     BareFixtures,
@@ -37,8 +36,12 @@ from pytest_cepbench.plugin.options import (
     suggest_options,
 )
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
-from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import settings_of, updating
+from pytest_cepbench.plugin.run_settings import (
+    refuse_modes,
+    settings_of,
+    updating,
+    usage_errors,
+)
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ def pytest_load_initial_conftests(
     yield
     early_config.stash[_TAKEN] = add_short_options(parser)
     suggest_options(parser, args)
-    early_config.pluginmanager.register(exit_code, "cepbench_exit_code")
+    early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ledger = Ledger(config.rootpath)
         controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
-            with _usage_errors():
+            with usage_errors():
                 from pytest_cepbench.plugin.workers.device_leases import plan_leases
 
                 config.stash[_LEASES] = plan_leases(config, settings)
@@ -117,6 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:
     """Names in the ini file that no plugin registered; pytest itself warns of them, after collection."""
+    # `getini` reads single names; no public call lists those that the file has.
     for name in vars(config).get("_inicfg", ()):
         try:
             config.getini(name)
@@ -129,7 +133,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Resolve the models that were named, so that a mistake costs a second, not a night."""
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is not None:
-        with _usage_errors():
+        with usage_errors():
             controller.start(session.config.stash.get(_TAKEN, ()))
 
 
@@ -140,16 +144,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         return []
     lines = controller.header_lines(verbose=config.get_verbosity() > 0)
     return [f"cepbench: {visible(line)}" for line in lines if line]
-
-
-@contextmanager
-def _usage_errors() -> Iterator[None]:
-    from pytest_cepbench.errors import CepError
-
-    try:
-        yield
-    except CepError as error:
-        raise pytest.UsageError(visible(str(error))) from None
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -199,8 +193,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if controller is not None:
         refuse_modes(config, cases)
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
-        with _usage_errors():
-            controller.plan_pools()
+        with usage_errors():
+            controller.pools = evaluator.plan_pools()
     _show_progress(config, evaluator)
 
 
@@ -218,7 +212,6 @@ def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
 
 
 def _clear_terminal(config: pytest.Config) -> None:
-    """Show nothing live any more, where anything was."""
     module = sys.modules.get("pytest_cepbench.plugin.terminal.live")
     if module is not None:
         module.close(config)

@@ -1,20 +1,99 @@
-"""Turning the cases of a suite into test items."""
+"""Cases of a suite as test items, chosen by the marker `cep`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import CepError, DataAbsentError, SuiteNotApplicableError, unknown_name
+from pytest_cepbench.errors import (
+    CepError,
+    DataAbsentError,
+    SuiteError,
+    SuiteNotApplicableError,
+    unknown_name,
+)
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.gate import Policy
-from pytest_cepbench.plugin.markers import CepMark
-from pytest_cepbench.plugin.run_settings import updating
+from pytest_cepbench.plugin.run_settings import updating, usage_errors
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.gate_config import Overrides
+
+
+@dataclass(frozen=True)
+class CepMark:
+    """Arguments of `@pytest.mark.cep(...)`, all by name.
+
+    suite: path of the suite's file, relative to the test module; `suite.toml` beside it if left out.
+    categories: gate only these categories of the suite.
+    metrics: gate only these metrics of the suite.
+    tolerance: largest drop that does not matter, in place of the suite's.
+    """
+
+    suite: str | None = None
+    categories: tuple[str, ...] | None = None
+    metrics: tuple[str, ...] | None = None
+    tolerance: float | None = None
+
+    @classmethod
+    def from_markers(cls, markers: Any) -> CepMark:
+        """Merge the markers of a test; the nearest one wins. Raises SuiteError naming what is wrong."""
+        values: dict[str, Any] = {}
+        known = [field.name for field in fields(cls)]
+        for marker in markers:
+            if marker.args:
+                msg = f"@pytest.mark.cep takes its arguments by name ({', '.join(known)})"
+                raise SuiteError(msg)
+            for name, value in marker.kwargs.items():
+                if name not in known:
+                    msg = f"@pytest.mark.cep: {unknown_name('argument', name, known)}"
+                    raise SuiteError(msg)
+                _check(name, value)
+                values.setdefault(name, tuple(value) if isinstance(value, list) else value)
+        return cls(**values)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it leaves out cases of the suite."""
+        return self.categories is not None or self.metrics is not None
+
+    @property
+    def overrides(self) -> Overrides:
+        """Its settings of the gate, with their source."""
+        return Overrides(tolerance=self.tolerance, sources={"tolerance": "@pytest.mark.cep"})
+
+    def suite_file(self, module: Path) -> Path:
+        """Path of the suite's file; relative ones start at the test module."""
+        return _resolved(module.parent, self.suite or FILE_NAME)
+
+
+@cache  # asked for every case, and links in a path do not move within a run
+def _resolved(folder: Path, name: str) -> Path:
+    return (folder / name).resolve()
+
+
+def is_tolerance(value: Any) -> bool:
+    """True for a finite number of at least 0."""
+    return isinstance(value, int | float) and 0 <= value < float("inf")
+
+
+def _check(name: str, value: Any) -> None:
+    """Raise SuiteError for a value of the wrong kind; None counts as left out."""
+    kinds = {
+        "suite": ("a path", isinstance(value, str)),
+        "tolerance": ("a number of at least 0", is_tolerance(value)),
+    }
+    names = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    expected, fits = kinds.get(name, ("a list of names", names))
+    if value is not None and not fits:
+        msg = f"@pytest.mark.cep: {name} is {expected}, got {value!r}"
+        raise SuiteError(msg)
 
 
 def mark_of(node: pytest.Item) -> CepMark:
@@ -25,9 +104,9 @@ def mark_of(node: pytest.Item) -> CepMark:
 def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
     """Give a test function its cases.
 
-    A data set that is not here gives one skipped item that says how to get it, a suite that the
-    model under test has no part in one that says so; whatever is wrong
-    with suite, data or models is a collection error of one message.
+    A data set that is not here gives one skipped item that says how to get it, and a suite that the
+    model under test has no part in gives one that says so. What is wrong with suite, data or models
+    is a collection error of one message.
     """
     try:
         mark = mark_of(metafunc.definition)
@@ -56,28 +135,21 @@ def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     if not any(hasattr(item.config, "workerinput") for item in items):
         for path, case, overrides in cases.values():
             policy = evaluator.suites.claim(path, case.key, overrides).policy
-            _check_policy(evaluator, path, case, policy)
+            with usage_errors():
+                evaluator.suites.check_policy(path, case.key, policy)
     evaluator.assign(cases)
-
-
-def _check_policy(evaluator: Evaluator, path: Path, case: Case, policy: Policy) -> None:
-    """Raise pytest.UsageError for a policy that lets everything pass."""
-    try:
-        evaluator.suites.check_policy(path, case.key, policy)
-    except CepError as error:
-        raise pytest.UsageError(visible(str(error))) from None
 
 
 def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     """Leave hints on what the collected cases need, for the scheduler."""
-    from pytest_cepbench.plugin.workers import hints
+    from pytest_cepbench.plugin.workers.scheduler import write_hints
 
     pooled = {
         item.nodeid: mark_of(item).suite_file(item.path)
         for item in items
         if isinstance(case_of(item), PooledCase)
     }
-    hints.write_hints(evaluator, pooled)
+    write_hints(evaluator, pooled)
 
 
 def case_of(item: pytest.Item) -> Case | PooledCase | None:

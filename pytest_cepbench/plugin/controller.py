@@ -1,9 +1,9 @@
-"""The controlling side of a run: header, ledger, acceptance of baselines, summary and reports."""
+"""The controlling side of a run: header, ledger, acceptance of baselines, reports and exit code."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.errors import StoreError, WriteError
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.evaluation import run_result
-from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
@@ -26,11 +26,13 @@ from pytest_cepbench.plugin.terminal.header import (
 )
 
 if TYPE_CHECKING:
-    from pytest_cepbench.artifacts import ImageArtifact
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.report import UsageTotals
+
+Code = int | str | None
+"""An exit code, as `sys.exit` takes it."""
 
 
 @dataclass
@@ -84,9 +86,8 @@ class Controller:
 
         taken: short options that other plugins own. Raises CepError kinds.
         """
-        if (
-            self.settings.baselines.is_dir()
-        ):  # a plain pytest run has none, and imports nothing more
+        # A plain pytest run has no baselines, and imports nothing more.
+        if self.settings.baselines.is_dir():
             from pytest_cepbench.replacement import recover
 
             recovered = recover(self.settings.baselines)
@@ -105,13 +106,7 @@ class Controller:
         """The models that were named on the command line, as workers have to find them."""
         if not self.settings.names_models:
             return {}
-        from pytest_cepbench.evaluation.model_identity import identities_of
-
         return identities_of(runner.bound for runner in self.evaluator().runners)
-
-    def plan_pools(self) -> None:
-        """Divide the cluster among the models of what was collected. Raises CepError kinds."""
-        self.pools = self.evaluator().plan_pools()
 
     def suite_lines(self, *, verbose: bool) -> Iterator[str]:
         """One line for each suite that is about to be gated. verbose: with whole specs."""
@@ -145,7 +140,7 @@ class Controller:
             self.background_usage.append(self.evaluator().background_usage)
             self._write_reports()
 
-    def exit_code(self, code: int | str | None) -> int | str | None:
+    def exit_code(self, code: Code) -> Code:
         """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.
 
         A code that says that something is wrong is left as it is.
@@ -221,40 +216,19 @@ class Controller:
                 (self.settings.baselines / suite).rmdir()
 
     def _write_reports(self) -> None:
-        from pytest_cepbench._version import __version__
-        from pytest_cepbench.report.writers import RunFacts
-
-        ledger = self.ledger
-        facts = RunFacts(
-            ledger.verdict(),
-            __version__,
-            self._setup_lines(),
-            ledger.problems(),
-            self.infrastructure,
-            self.background_usage,
-            len(self.crashes.all),
-        )
-        settings = self.settings
+        ledger, evaluator = self.ledger, self.evaluator()
         try:
             self.written = run_result.write_run_reports(
-                facts, ledger.results, self._stored_image, settings.report, settings.home
+                evaluator,
+                ledger.results,
+                ledger.problems(),
+                self.infrastructure,
+                self.background_usage,
+                setup=self.lines,
+                crashes=len(self.crashes.all),
             )
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
-
-    def _stored_image(self, digest: str) -> ImageArtifact | None:
-        """An image for the report; the store is opened for the first one only."""
-        try:
-            return self.evaluator().store.get_image(digest)
-        except StoreError:  # the store was removed, or its disk is full: the page does without
-            return None
-
-    def _setup_lines(self) -> list[str]:
-        """The header, or what the results say where nothing was named on the command line."""
-        if self.lines:
-            return self.lines
-        first = self.ledger.results[0]
-        return [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()]
 
     def mark_junit(self, config: pytest.Config) -> None:
         """Put the verdict of the run into pytest's JUnit file, if it writes one."""
@@ -275,3 +249,28 @@ def publishing_seconds(session: pytest.Session) -> float | None:
 
 
 CONTROLLER = pytest.StashKey[Controller]()
+
+
+class ExitCode:
+    """The exit code of the process: pytest's own, unless the ledger knows of something worse.
+
+    Registered after the conftest.py files of the command line, so that nothing comes after it: hooks
+    at the end of a session may set its exit status to whatever they like.
+    """
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Code, Code]:
+        """Settle what the process, or `pytest.main`, returns."""
+        try:
+            code = yield
+        except SystemExit as leaving:  # a hook at the end of the session called sys.exit
+            worse = self._judged(config, leaving.code)
+            if worse == leaving.code:
+                raise
+            raise SystemExit(worse) from leaving
+        return self._judged(config, code)
+
+    @staticmethod
+    def _judged(config: pytest.Config, code: Code) -> Code:
+        controller = config.stash.get(CONTROLLER, None)
+        return code if controller is None else controller.exit_code(code)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of
 
 if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.case_runner import Acceptance
     from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.gate import Judgement, Measurement
     from pytest_cepbench.models import RoleName
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
@@ -29,26 +34,20 @@ def evaluator_of(config: pytest.Config) -> Evaluator:
     if EVALUATOR not in config.stash:
         from pytest_cepbench.evaluation.evaluator import Evaluator
 
-        controller = config.stash.get(CONTROLLER, None)
-        own = None if controller is None else Evaluator(controller.context)
-        config.stash[EVALUATOR] = own or _evaluator_of_worker(config)
+        if CONTROLLER in config.stash:
+            config.stash[EVALUATOR] = Evaluator(config.stash[CONTROLLER].context)
+        else:
+            sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
+            context = RunContext(
+                settings_of(config),
+                sent["cepbench_run"],
+                sent["cepbench_started"],
+                workers=sent["workercount"],
+                worker=sent["workerid"],
+            )
+            agreement = IdentityAgreement(context, sent["cepbench_models"])
+            config.stash[EVALUATOR] = Evaluator(context, agreement.check)
     return config.stash[EVALUATOR]
-
-
-def _evaluator_of_worker(config: pytest.Config) -> Evaluator:
-    from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.evaluation.model_identity import IdentityAgreement
-    from pytest_cepbench.evaluation.run_context import RunContext
-
-    sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
-    context = RunContext(
-        settings_of(config),
-        sent["cepbench_run"],
-        sent["cepbench_started"],
-        workers=sent["workercount"],
-        worker=sent["workerid"],
-    )
-    return Evaluator(context, IdentityAgreement(context, sent["cepbench_models"]).check)
 
 
 @pytest.fixture
@@ -70,9 +69,7 @@ def cep_gate(
 
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.evaluation.case_runner import CaseRunner
-    from pytest_cepbench.plugin.collection import mark_of
-    from pytest_cepbench.plugin.markers import is_tolerance
-    from pytest_cepbench.plugin.snapshots import SnapshotCounter, acceptance_of
+    from pytest_cepbench.plugin.collection import is_tolerance, mark_of
     from pytest_cepbench.report.junit import properties_of
     from pytest_cepbench.report.text import explain, one_line
     from pytest_cepbench.suites.gate_config import Overrides
@@ -80,9 +77,12 @@ def cep_gate(
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
     evaluator = evaluator_of(request.config)
-    counter = SnapshotCounter(snapshot, evaluator)
+    new: Acceptance = "new" if snapshot.update_new_snapshots_only else "none"
     runner = CaseRunner(
-        evaluator, mark.suite_file(request.path), acceptance_of(snapshot), counter.count
+        evaluator,
+        mark.suite_file(request.path),
+        acceptance="all" if snapshot.update_snapshots else new,
+        observe=partial(_count, snapshot, evaluator),
     )
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
@@ -109,11 +109,50 @@ def cep_gate(
     return gate
 
 
+def _count(
+    snapshot: Any,
+    evaluator: Evaluator,
+    measurement: Measurement,
+    path: Path,
+    judgement: Judgement,
+    accepting: bool,  # noqa: FBT001 - called by position
+) -> None:
+    """Let syrupy count a comparison, and stage an update where the measurement is accepted.
+
+    snapshot: syrupy's assertion of the running test.
+    path: of the baseline.
+    Raises BaselineError when nothing was staged that should have been: syrupy does not report what
+    goes wrong while it compares and writes.
+    """
+    from pytest_cepbench.errors import BaselineError
+    from pytest_cepbench.gate import Verdict
+    from pytest_cepbench.gate.snapshot import BaselineExtension
+
+    passes = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
+    staged = evaluator.context.staged / path.relative_to(evaluator.settings.baselines)
+    extension = BaselineExtension.bind(path, staged, passes=None if accepting else passes)
+    assertion = snapshot.use_extension(extension)
+    agreed = bool(assertion(name=str(measurement.key)) == measurement)
+    if accepting and not (agreed and (staged.exists() or path.exists())):
+        executions = assertion.executions.values()
+        errors = [execution.exception for execution in executions if execution.exception]
+        why = f" ({errors[-1]})" if errors else ""
+        msg = f"the new baseline {path.name} could not be written to {staged.parent}{why}"
+        raise BaselineError(msg)
+
+
 def _model_fixture(role: RoleName, name: str) -> Any:
     """A fixture that gives the loaded model of a role."""
 
     def loaded(request: pytest.FixtureRequest) -> Any:
-        return _model(request, role)
+        from pytest_cepbench.errors import CepError
+        from pytest_cepbench.plugin.collection import mark_of
+
+        try:
+            suite_file = mark_of(request.node).suite_file(request.path)
+            return evaluator_of(request.config).model(suite_file, role)
+        except CepError as error:
+            pytest.fail(visible(str(error)), pytrace=False)
 
     loaded.__doc__ = f"The loaded {role} of the run (see `pytest_cepbench.{role.capitalize()}`), one per process."
     return pytest.fixture(name=name)(loaded)
@@ -135,21 +174,10 @@ class BareFixtures:
     @pytest.hookimpl(trylast=True)  # after pytest has collected the fixtures of all plugins
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register the names that are free."""
-        manager = session._fixturemanager  # noqa: SLF001 - pytest tells in no other way who has a name
+        # pytest has no public call that says whether a fixture of a name is registered.
+        manager = session._fixturemanager  # noqa: SLF001
         owner = ModuleType("cepbench_bare_fixtures")
         for role in ROLE_NAMES:
             if not manager.getfixturedefs(role, session):
                 setattr(owner, role, _model_fixture(role, role))
         session.config.pluginmanager.register(owner, owner.__name__)
-
-
-def _model(request: pytest.FixtureRequest, role: RoleName) -> Any:
-    from pytest_cepbench.errors import CepError
-    from pytest_cepbench.plugin.collection import mark_of
-
-    try:
-        return evaluator_of(request.config).model(
-            mark_of(request.node).suite_file(request.path), role
-        )
-    except CepError as error:
-        pytest.fail(visible(str(error)), pytrace=False)

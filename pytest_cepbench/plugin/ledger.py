@@ -243,12 +243,12 @@ class Ledger:
             "judged, and no test was collected for them": tests.keys() - self.cases.values(),
         }
         remarks = [f"{len(of)} cases {kind}: {_names(of)}" for kind, of in kinds.items() if of]
-        return [*remarks, *(f"{nodeid}: {said}" for nodeid, said in self._contradicted.items())]
+        return [*remarks, *(f"{nodeid}: {note}" for nodeid, note in self._contradicted.items())]
 
     @property
     def judged(self) -> set[str]:
         """Ids of the cases that have a result, or a reason for none."""
-        return {one.nodeid for one in self.results} | self.skipped.keys()
+        return {result.nodeid for result in self.results} | self.skipped.keys()
 
     @property
     def nothing_compared(self) -> bool:

@@ -300,22 +300,19 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
     """Have pytest's own message on an unknown option name the option of ours that is most like it."""
     _, unknown = parser.parse_known_and_unknown_args(args)
-    flags = [flag for option in OPTIONS for flag in _flags(option)]
+    flags = [option.flag for option in OPTIONS]
+    flags += [f"--{option.name}" for option in OPTIONS if option.short]
     for argument in unknown:
-        given = argument.partition("=")[0]
-        close = nearest_name(given, flags, cutoff=_LIKENESS)
+        flag = argument.partition("=")[0]
+        close = nearest_name(flag, flags, cutoff=_LIKENESS)
         if close is not None:
-            parser.extra_info[given] = f"did you mean {close}?"
-
-
-def _flags(option: Option) -> tuple[str, ...]:
-    return (option.flag, f"--{option.name}") if option.short else (option.flag,)
+            parser.extra_info[flag] = f"did you mean {close}?"
 
 
 def check_ini_names(names: Iterable[str]) -> None:
     """Raise pytest.UsageError for a mistyped name in the ini file, which would set nothing.
 
-    names: those in the ini file that nobody registered.
+    names: those in the ini file that no plugin registered.
     """
     known = [option.ini for option in OPTIONS]
     for name in names:

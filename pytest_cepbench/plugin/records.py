@@ -7,24 +7,22 @@ go out with the next report of their test, whatever happened to the reports befo
 
 from __future__ import annotations
 
+import enum
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.serialization import to_wire
+from pytest_cepbench.plugin.run_settings import FORKED
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
 
 RECORDS: pytest.StashKey[Records] = pytest.StashKey()
-
-FORKED = (
-    "--forked runs each test in a process that ends with it, and takes the loaded models and the verdict "
-    "along: leave it out, or use -n, whose workers are processes of their own"
-)
 
 
 @dataclass
@@ -98,7 +96,9 @@ class Records:
                 from pytest_cepbench.report.junit import PREFIX
 
                 item.user_properties[:] = [
-                    one for one in item.user_properties if not str(one[0]).startswith(PREFIX)
+                    (name, value)
+                    for name, value in item.user_properties
+                    if not str(name).startswith(PREFIX)
                 ]
         self._records[item.nodeid] = record
 
@@ -148,6 +148,41 @@ def case_name(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
     key = getattr(None if callspec is None else callspec.params.get("cep_case"), "key", None)
     return None if key is None else str(to_wire(str(key)))
+
+
+# -- between processes -------------------------------------------------------------------------------
+
+
+def to_wire(value: Any) -> Any:
+    """The same value of exact types str (UTF-8), int, float, bool, None, list and dict.
+
+    A NumPy scalar, an enum or a path in a test report makes execnet drop the report, and with it the
+    test, from the run. Raises TypeError for what has no such form.
+    """
+    kind = type(value)
+    # Most values by far, and a case can have thousands.
+    if kind in _EXACT or (kind is str and value.isascii()):
+        return value
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):  # NumPy's arrays and scalars
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {to_wire(key): to_wire(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_wire(item) for item in value]
+    if type(value) in _EXACT:  # of an enum or an array
+        return value
+    if isinstance(value, str | PurePath):
+        # execnet sends UTF-8: lone surrogates, which some tokenizers emit, go as their escapes.
+        return str.encode(str(value), "utf-8", "backslashreplace").decode()
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    msg = f"{kind.__name__} cannot be sent between processes"
+    raise TypeError(msg)
+
+
+_EXACT = frozenset({int, float, bool, type(None)})
 
 
 # -- hooks of the module: registered before any conftest.py --------------------------------------------

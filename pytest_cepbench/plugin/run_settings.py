@@ -1,11 +1,14 @@
 """The run's settings, read from the command line, else the environment, else the ini file.
 
+Ways to run pytest in which no case can be judged are refused here too.
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,12 @@ _LISTINGS = ("collectonly", "showfixtures", "show_fixtures_per_test")
 
 def settings_of(config: pytest.Config) -> RunSettings:
     """The settings of a run. Raises pytest.UsageError naming the option that is wrong."""
-    values, sources = _given(config)
+    values: dict[str, list[str]] = {}
+    sources: dict[str, str] = {}
+    for option in OPTIONS:
+        typed = _lookup(config, option)
+        if typed is not None:
+            values[option.name], sources[option.name] = typed
 
     def resolve(name: str, text: str) -> Path:
         """Paths in the ini file start where it lies, as pytest's own do; others here."""
@@ -45,27 +53,28 @@ def settings_of(config: pytest.Config) -> RunSettings:
     return settings
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a CepError into pytest.UsageError: one message, and no traceback."""
+    from pytest_cepbench.errors import CepError
+
+    try:
+        yield
+    except CepError as error:
+        raise pytest.UsageError(visible(str(error))) from None
+
+
 def updating(config: pytest.Config) -> bool:
     """Whether baselines are accepted rather than compared with; syrupy's options say so."""
     options = ("update_snapshots", "update_new_snapshots_only")
     return any(config.getoption(name, default=False) for name in options)
 
 
-def _given(config: pytest.Config) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The texts of every option that was given anywhere, and where."""
-    values: dict[str, list[str]] = {}
-    sources: dict[str, str] = {}
-    for option in OPTIONS:
-        given = _lookup(config, option)
-        if given is not None:
-            values[option.name], sources[option.name] = given
-    return values, sources
-
-
 def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | None:
-    given = config.getoption(option.dest, default=None)
-    if given is not None:
-        return (list(given) if option.multiple else [given]), option.flag
+    """The texts of an option, and where they were typed; None where they were not."""
+    typed = config.getoption(option.dest, default=None)
+    if typed is not None:
+        return (list(typed) if option.multiple else [typed]), option.flag
     text = os.environ.get(option.env)
     if text:
         parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
@@ -74,3 +83,36 @@ def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | No
     if ini:
         return (list(ini) if option.multiple else [ini]), f"ini {option.ini}"
     return None
+
+
+# -- ways to run in which no case is judged ----------------------------------------------------------
+
+FORKED = (
+    "--forked runs each test in a process that ends with it, and takes the loaded models and the verdict "
+    "along: leave it out, or use -n, whose workers are processes of their own"
+)
+
+_NO_TEST = (
+    "{option} calls no test, so no case would be judged: leave it out (it may stand in addopts or "
+    "PYTEST_ADDOPTS); --cep-plan shows what would run, --collect-only lists the cases"
+)
+
+_MODES = {
+    "setupplan": _NO_TEST.format(option="--setup-plan"),
+    "setuponly": _NO_TEST.format(option="--setup-only"),
+    "forked": FORKED,
+}
+"""Option -> why no case is judged with it; the former sets the second."""
+
+
+def refuse_modes(config: pytest.Config, items: Sequence[pytest.Item] = ()) -> None:
+    """Raise UsageError where the selected cases could not be judged.
+
+    items: the cases, where this process knows more of them than their ids.
+    """
+    for option, reason in _MODES.items():
+        if config.getoption(option, default=False):
+            raise pytest.UsageError(reason)
+    forks = config.pluginmanager.hasplugin("pytest_forked")
+    if forks and any(item.get_closest_marker("forked") for item in items):
+        raise pytest.UsageError(FORKED.replace("--forked", "@pytest.mark.forked", 1))

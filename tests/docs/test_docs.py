@@ -28,7 +28,7 @@ from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.unified.unified_model import UnifiedParams
-from pytest_cepbench.plugin.markers import CepMark
+from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import LOADERS

@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.evaluation.case_runner import CaseRunner
+from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.settings import read_settings
+from pytest_cepbench.suites.cases import Case, PooledCase
+from pytest_cepbench.suites.gate_config import Overrides
 from tests.evaluation.gated_project import GatedProject, verdicts
 
 POOLED = "scored/suite/verdict"
@@ -103,3 +109,32 @@ def test_plain_rules_count_as_the_cases_do(accepted: GatedProject) -> None:
     assert result[POOLED].alpha is None
     held = accepted.gate({"gate": "threshold"}, drop="0.002")
     assert held[POOLED].verdict == "held"
+
+
+def test_a_case_that_two_tests_gate_counts_once(accepted: GatedProject) -> None:
+    """With one share of alpha, and by the smaller of their tolerances."""
+    evaluator = Evaluator(
+        RunContext(
+            read_settings(
+                {"model": ["python:tests.plugin.scored:Describer?drop=0.02"]},
+                {"model": "here"},
+                accepted.path,
+            )
+        )
+    )
+    path = accepted.path / "suite.toml"
+    try:
+        *cases, pooled = evaluator.suites.cases(path, pooled=True)
+        assert isinstance(pooled, PooledCase)
+        case = next(case for case in cases if isinstance(case, Case) and case.id == "a-gc")
+        tolerant = Overrides(tolerance=0.5)
+        evaluator.assign(
+            {"one": (path, case, Overrides()), "two": (path, case, tolerant)},
+        )
+        result = CaseRunner(evaluator, path)(pooled, "verdict", Overrides())
+    finally:
+        evaluator.close()
+
+    assert result.alpha == pytest.approx(0.025)
+    assert result.verdict == "regressed"
+    assert len(result.reasons) == 1

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import IdentityError
-from pytest_cepbench.evaluation.model_identity import IdentityAgreement, identities_of
-from pytest_cepbench.evaluation.run_context import STOP, RunContext, StopFlag, write_message
-from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+from pytest_cepbench.evaluation.run_context import (
+    STOP,
+    IdentityAgreement,
+    RunContext,
+    StopFlag,
+    identities_of,
+    write_message,
+)
+from pytest_cepbench.evaluation.settings import RunSettings, check_engine, read_settings
 
 
 @pytest.fixture
@@ -100,7 +106,18 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
         ({"alpha": ["0.6"]}, "over 0 and at most 0.5"),
         ({"helpers": ["-1"]}, "auto or a number of processes"),
         ({"ray-pool": ["describer:actors=0"]}, "actors (1 or more)"),
+        ({"ray-pool": ["describer:actors=1.5"]}, "'actors=1.5' is not understood"),
+        ({"ray-pool": ["describer:actors=2,actors=2"]}, "'actors=2' is not understood"),
+        ({"ray-pool": ["describer:nodes=2"]}, "'nodes=2' is not understood"),
+        ({"ray-pool": ["describer:gpus=1.5"]}, "'gpus=1.5' is not understood"),
+        ({"ray-pool": ["describer:gpus=-1"]}, "'gpus=-1' is not understood"),
+        ({"ray-pool": ["describer:cpus=inf"]}, "'cpus=inf' is not understood"),
+        ({"ray-pool": ["describer:cpus=many"]}, "'cpus=many' is not understood"),
+        ({"ray-pool": ["describr:actors=1"]}, "Did you mean 'describer'?"),
         ({"accept-insensitive": ["maybe"]}, "true or false"),
+        ({"attribute": ["-1"]}, "'-1'"),
+        ({"tolerance": ["inf"]}, "a number of at least 0"),
+        ({"alpha": ["0"]}, "over 0 and at most 0.5"),
     ],
 )
 def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) -> None:
@@ -108,6 +125,59 @@ def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) ->
     with pytest.raises(ValueError, match="from here") as raised:
         read_settings(values, dict.fromkeys(values, "from here"), Path())
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "pool"),
+    [
+        ("encoder:actors=1", {"actors": 1}),
+        ("encoder:gpus=1", {"gpus": 1.0}),
+        ("encoder:gpus=2, cpus=1.5", {"gpus": 2.0, "cpus": 1.5}),
+        ("encoder:gpus=0,cpus=0.2", {"gpus": 0.0, "cpus": 0.2}),
+    ],
+)
+def test_pools_take_parts_of_one_device_and_of_any_cpu(text: str, pool: dict[str, float]) -> None:
+    """Ray gives a part of one GPU or whole GPUs, and any number of cores."""
+    settings = read_settings({"ray-pool": [text]}, {"ray-pool": "here"}, Path())
+
+    assert settings.ray_pools == {"encoder": pool}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("alpha", "0.5", 0.5), ("tolerance", "0", 0.0), ("attribute", "3", 3), ("helpers", "0", 0)],
+)
+def test_the_ends_of_a_range_belong_to_it(name: str, text: str, value: float) -> None:
+    """The largest alpha, no tolerance at all, no helper."""
+    assert getattr(read_settings({name: [text]}, {name: "here"}, Path()), name) == value
+
+
+ENGINE: dict[str, list[str]] = {"engine": ["ray"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "source", "workers", "message"),
+    [
+        ({"ray-address": ["a:1"]}, "--cep-ray-address", False, "--cep-ray-address 'a:1' is for"),
+        ({"ray-pool": ["encoder:cpus=1"]}, "--cep-ray-pool", True, "'encoder:cpus=1' is for"),
+        (ENGINE | {"residency": ["swap"]}, "ini", False, "ini 'swap': with --cep-engine=ray"),
+        (ENGINE, "ini", True, "drop -n"),
+    ],
+)
+def test_settings_that_an_engine_has_no_use_for_are_refused(
+    values: dict[str, list[str]], source: str, workers: bool, message: str
+) -> None:
+    """A pool without a cluster, and xdist's workers or models in turns with one."""
+    with pytest.raises(ValueError, match="cep-engine=ray") as raised:
+        check_engine(values, dict.fromkeys(values, source), workers=workers)
+    assert message in str(raised.value)
+
+
+def test_the_ini_file_may_name_a_cluster_for_other_runs() -> None:
+    """It is used by the runs that choose the engine; so are workers without it."""
+    values = {"ray-address": ["a:1"], "engine": ["ray", "local"], "residency": ["swap"]}
+    check_engine(values, dict.fromkeys(values, "ini"), workers=True)
+    check_engine({**values, **ENGINE, "residency": ["all"]}, {}, workers=False)
 
 
 def test_settings_are_read_from_texts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pytest_cepbench import GateResult
@@ -71,6 +72,21 @@ def test_problems_are_asked_for_only_where_no_case_fails() -> None:
 
     assert exit_code([REGRESSED], never) == 1
     assert run_verdict([HELD], ["a worker died"]) == "incomplete"
+
+
+def test_an_informational_case_that_was_not_measured_says_why() -> None:
+    """It fails no run, and its reason is not hidden behind the cases that pass."""
+    unmeasured = msgspec.structs.replace(
+        case("error", primary=False), reasons=["the server was away"]
+    )
+    result = GateResult((HELD, unmeasured))
+
+    assert result.passed
+    assert (
+        "informational: toy overall GC@2 was not measured: the server was away"
+        in str(result).splitlines()
+    )
+    assert "was not measured" not in str(GateResult((HELD, INFORMATIONAL, ERROR)))
 
 
 def test_texts_of_models_are_escaped_in_html() -> None:

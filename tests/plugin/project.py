@@ -81,6 +81,16 @@ tolerance = 0.0
 MODES = {"no-plugin": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
 """The three ways to run: without xdist, with xdist idle, with two workers."""
 
+_ONE = pytest.param(MODES["no-plugin"], id="one")
+
+BOTH = pytest.mark.parametrize("arguments", [_ONE, pytest.param(MODES["n2"], id="two")])
+"""In one process, and on two workers, which takes several times as long."""
+
+SLOWLY_BOTH = pytest.mark.parametrize(
+    "arguments", [_ONE, pytest.param(MODES["n2"], id="two", marks=pytest.mark.slow)]
+)
+"""The same, where faults on workers alone are noticed by other tests too."""
+
 REGRESSED = "--model=shapes:?miss=0.3"
 
 

@@ -47,7 +47,7 @@ class Terminal:
         self._reader.start()
 
     def _read(self) -> None:
-        with suppress(OSError):  # how Linux says that nobody holds the other side any more
+        with suppress(OSError):  # Linux's error once the other side is closed
             while data := os.read(self._master, 65536):
                 with self._lock:
                     self.written += data
@@ -86,7 +86,7 @@ class Terminal:
         wait_for(lambda: mark in self.written)
 
     def finish(self) -> None:
-        """Wait until all that was written is on the screen; nobody can write after it."""
+        """Wait until all that was written is on the screen; nothing can be written after it."""
         os.close(self.side)
         self._reader.join(timeout=10)
         assert not self._reader.is_alive()

@@ -25,6 +25,10 @@ from tests.models.api.fake_server import (
 )
 from tests.plugin.project import SHAPES, Project, contents
 
+# The client imports its transport late, and tells errors by their classes: after a run in this
+# process, which forgets what it imported, they would be of classes that the client does not know.
+pytest.importorskip("openai").AsyncOpenAI(api_key="none")
+
 KEY = "sk-proj-0123456789abcdef"
 
 ECHOES = [
@@ -39,6 +43,9 @@ ECHOES = [
 """How the server repeats the key."""
 
 SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
+
+WAIT = "revision=1&max_retry_wait=0.01"
+"""Parameters of a spec with which a request is repeated at once."""
 
 PRICES = "price_in=2&price_out=10"
 
@@ -79,10 +86,9 @@ def test_models_behind_a_server_are_gated_like_others(
     local = [case["value"] for case in project.report()["cases"]]
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", shapes_server.url.replace("//", f"//team:{KEY}@"))
-    wait = "revision=1&max_retry_wait=0.01"
     models = (
-        f"--model=openai:eye?{wait}&{PRICES}",
-        f"--generator=openai:hand?{wait}&price_image=0.5",
+        f"--model=openai:eye?{WAIT}&{PRICES}",
+        f"--generator=openai:hand?{WAIT}&price_image=0.5",
     )
     loud = ("--junitxml=junit.xml", "--showlocals", "-rA", "-vv", "-o", "log_level=DEBUG")
 
@@ -165,9 +171,9 @@ def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
     """No traceback, no verdict: the option and the remedy. A wrong spec stops the run before it begins."""
     project.suite(SHAPES)
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # and nothing listens
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        result = project.run_here(f"--describer=openai:m?revision=1&base_url={url}")
+        result = project.run_here(f"--describer=openai:m?{WAIT}&base_url={url}")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([f"*describer openai:m: no server answers at {url}*base_url=*"])
@@ -191,7 +197,7 @@ def test_the_judge_prefers_the_first(judge):
 
 
 def test_the_judge_is_a_fixture_for_tests_of_ones_own(project: Project) -> None:
-    """`--judge` names it, or a suite beside the test; where nobody does, the message says so."""
+    """`--judge` names it, or a suite beside the test; where neither does, the message says so."""
     project.write("test_own.py", JUDGING)
     with serving() as server:
         server.answer = lambda _: chat_answer("A is better")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import MODES, PHOTOS, REGRESSED, SHAPES, Project, contents
+from tests.plugin.project import BOTH, PHOTOS, REGRESSED, SHAPES, Project, contents
 
 RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
 
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
 
 SNAPSHOTS = """\
 def test_kept(snapshot):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import MODES, PHOTOS, SHAPES, Project, assert_one_message, contents
+from tests.plugin.project import PHOTOS, SHAPES, SLOWLY_BOTH, Project, assert_one_message, contents
 from tests.plugin.scored_project import ACCEPT, ScoredProject, model, scored_suite
 
 TWO = scored_suite(n=30, categories=("one", "two"))
@@ -126,7 +126,7 @@ def test_a_fall_to_chance_is_an_ordinary_regression(scored: ScoredProject) -> No
     ended.lines.fnmatch_lines(["  chance * 0.0000   0.8 of a range from 0 (chance) to 1: *"])
 
 
-@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+@SLOWLY_BOTH
 def test_an_encoder_of_one_vector_is_an_error(project: Project, arguments: tuple[str, ...]) -> None:
     """Where it would have given every checkpoint a score of 1; nothing is accepted, warm or cold."""
     project.suite(SHAPES)
@@ -240,7 +240,7 @@ def test_a_tolerance_that_nothing_exceeds_is_refused(accepted: Project, source: 
 
 def test_workers_refuse_it_case_by_case(accepted: Project) -> None:
     """No worker can end a run with a usage error: each case is an error that says the same."""
-    result = accepted.run("-n", "2", "--cep-tolerance=1e9")
+    result = accepted.run("-n", "2", "-k", "color", "--cep-tolerance=1e9")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(accepted.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, PHOTOS, Project
+from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project
 
 MODEL = "--model=python:user_models:describer"
 
@@ -23,7 +23,7 @@ def photos(project: Project) -> Project:
 
 
 def change_code(project: Project) -> None:
-    """As somebody does who forgets the fingerprint."""
+    """Without a new fingerprint."""
     module = project.path / "user_models.py"
     module.write_text(module.read_text() + CHANGED)
 
@@ -33,7 +33,7 @@ def warnings(project: Project) -> list[str]:
     return sorted({said for case in project.report()["cases"] for said in case["warnings"]})
 
 
-@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+@SLOWLY_BOTH
 def test_changed_code_with_answers_of_the_code_before_is_said(
     photos: Project, arguments: tuple[str, ...]
 ) -> None:
@@ -61,7 +61,7 @@ def test_changed_code_with_answers_of_the_code_before_is_said(
 
 
 def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
-    """Its answers are those of the one before: nobody asked it anything."""
+    """Its answers are those of the model before: it was never asked."""
     photos.write("mine.py", "from user_models import describer as tell\n")
     result = photos.run_here("--model=python:mine:tell")
     assert result.ret == pytest.ExitCode.OK

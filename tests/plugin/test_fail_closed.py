@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, REGRESSED, SHAPES, Project, contents
+from tests.plugin.project import BOTH, REGRESSED, SHAPES, SLOWLY_BOTH, Project, contents
 
 ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
     'loader = "shapes"\noptions = { samples_per_category = 2 }',
     'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
 )
-
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
 
 
 @BOTH
@@ -54,7 +52,7 @@ def test_a_failure_beside_a_held_gate_is_a_plain_failure(accepted: Project) -> N
     result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *toy color GC@2 *"])
 
 
-@BOTH
+@SLOWLY_BOTH
 def test_absent_data_is_not_green(project: Project, arguments: tuple[str, ...]) -> None:
     """Where every case is skipped for absent data nothing is known, and the run says so."""
     project.suite(ABSENT)
@@ -124,7 +122,7 @@ def test_a_failing_plain_test_accepts_nothing(toy: Project) -> None:
 
 
 def test_another_plugin_that_fails_at_the_end_takes_no_report_along(accepted: Project) -> None:
-    """When somebody else's sessionfinish raises, the books are closed and written all the same."""
+    """When another plugin's sessionfinish raises, the run is judged and reported all the same."""
     accepted.write("conftest.py", "def pytest_sessionfinish():\n    raise RuntimeError('theirs')\n")
 
     result = accepted.run_here(REGRESSED)

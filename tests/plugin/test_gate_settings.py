@@ -92,8 +92,8 @@ def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
     )
 
 
-def test_what_nobody_set_is_nobodys_word(levels: ScoredProject) -> None:
-    """A default has no origin, in the JSON as with -v: docs/report-schema.md."""
+def test_a_default_has_no_origin(levels: ScoredProject) -> None:
+    """Neither in the JSON nor with -v: docs/report-schema.md."""
     ended = levels.run("-v", "silent")
     assert _by_level(ended)["silent"]["origins"] == {}
     ended.lines.fnmatch_lines(
@@ -157,7 +157,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     )
 
 
-@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
 def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> None:
     """Fourteen cases have a fourteenth each, and the run the whole; known to every process."""
     ended = many.run(*MODES[mode], "--cep-alpha=0.07")

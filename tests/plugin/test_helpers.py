@@ -72,7 +72,7 @@ def asked(project: Project) -> dict[int, int]:
 
 
 def is_gone(pid: int, seconds: float = 20.0) -> bool:
-    """Whether a process ends within some seconds; one that nobody waited for counts as ended."""
+    """Whether a process ends within some seconds; a zombie counts as ended."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:

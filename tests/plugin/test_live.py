@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.plugin.terminal import live
 from pytest_cepbench.plugin.terminal.live import (
     ProgressSnapshot,
     duration,
@@ -166,7 +167,7 @@ def test_lines_are_for_people(
 
 
 def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
-    """Not where the output goes to a file, nor where nobody reports."""
+    """Not where the output goes to a file, nor where there is no terminal reporter."""
     config = pytester.parseconfig()
     assert not is_wanted(config)
     with (pytester.path / "log").open("w") as file:
@@ -220,12 +221,20 @@ def test_a_long_name_is_cut_before_what_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (18_120, "5 h 2 min")],
+    ("seconds", "shown"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (18_120, "5 h 2 min"),
+    ],
 )
-def test_times_have_two_units(seconds: float, said: str) -> None:
+def test_times_have_two_units(seconds: float, shown: str) -> None:
     """The largest that they have."""
-    assert duration(seconds) == said
+    assert duration(seconds) == shown
 
 
 def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
@@ -245,3 +254,16 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     forget(tmp_path, "gw7")
     assert [one.worker for one in read_snapshots(tmp_path)] == ["gw1", "gw10"]
     assert read_snapshots(tmp_path / "absent") == []
+
+
+def test_a_ticker_acts_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, then clears up once."""
+    monkeypatch.setattr(live, "_PAUSE", 0.001)
+    acts: list[str] = []
+    ticker = live.Ticker(lambda: acts.append("act"), lambda: acts.append("end"))
+    wait_for(lambda: len(acts) > 2)
+    ticker.close()
+    ticker.close()
+
+    assert acts.count("end") == 1
+    assert acts[-1] == "end"

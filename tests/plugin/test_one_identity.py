@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.store import Store
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint
-from tests.plugin.project import MODES, PHOTOS, Project, contents
+from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, contents
 
 COLORS = {
     f"{name}/{n}.png": (60 * place, 80 * n, 90) for place, name in enumerate("abcd") for n in (1, 2)
@@ -35,7 +35,7 @@ def errors(project: Project) -> list[str]:
     return [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
 
 
-@pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+@SLOWLY_BOTH
 def test_a_checkpoint_that_is_overwritten_after_the_start_is_refused(
     photos: Project, arguments: tuple[str, ...]
 ) -> None:
@@ -119,7 +119,7 @@ def pytest_configure(config):
 
 @pytest.mark.slow
 def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) -> None:
-    """Nobody named it on the command line, so that the controller knows nothing of it."""
+    """It was not named on the command line, so the controller knows nothing of it."""
     photos.edit("suite.toml", "user_models:describer", "marked_models:each_its_own")
     result = photos.run("-n", "2", "--model=python:user_models:generator", "--cep-role=generator")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -181,7 +181,7 @@ def trainer(request):
 def test_results_of_two_identities_make_the_run_incomplete(
     photos: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever let them through: exit code 3, both named with their cases, and nothing is accepted."""
+    """Exit code 3, both named with their cases, and nothing is accepted."""
     photos.write("conftest.py", MIXED)
     result = photos.run(
         "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.plugin.project import MODES, REGRESSED, TEST_MODULE, Project
+from tests.plugin.project import BOTH, REGRESSED, SLOWLY_BOTH, TEST_MODULE, Project
 
 XFAIL = "import pytest\n\npytestmark = pytest.mark.xfail(strict=False)\n\n" + TEST_MODULE
 
@@ -86,8 +86,6 @@ HOOKS = {
 """Hooks of a conftest.py that would turn the run green."""
 
 SOME = ("-k", "crowded")
-
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
 
 
 def _conftest(project: Project, text: str) -> None:
@@ -212,7 +210,7 @@ def test_a_worse_exit_code_is_not_made_better(accepted: Project, body: str, code
     assert result.ret == code
 
 
-@BOTH
+@SLOWLY_BOTH
 def test_a_test_loop_that_runs_nothing_is_incomplete(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:

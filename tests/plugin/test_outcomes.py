@@ -88,7 +88,7 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
 
 
 def test_the_warning_names_only_what_could_have_failed(plain: tuple[Ended, Path]) -> None:
-    """A case that cannot fail the run, inconclusive too, is warned of by nobody."""
+    """A case that cannot fail the run, inconclusive too, has no warning."""
     ended, _ = plain
     assert ended.output.count("InconclusiveWarning: ") == 1
 
@@ -169,7 +169,7 @@ def test_an_inconclusive_case_passes_though_warnings_are_errors(accepted: Scored
     ended.lines.fnmatch_lines(["*warnings summary*", "*InconclusiveWarning: *", "1 inconclusive"])
 
 
-@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
 def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject, mode: str) -> None:
     """`-W error` is meant for it too: a failure with the numbers and without a traceback."""
     ended = accepted.run(*MODES[mode], "-W", "error", CANDIDATE, "-k", "unclear")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, REGRESSED, Project
-
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
+from tests.plugin.project import MODES, REGRESSED, SLOWLY_BOTH, Project
 
 CROWDED = ("-k", "crowded or color")
 
@@ -40,8 +38,8 @@ SWALLOWED_AFTER = (
 )
 
 
-@BOTH
-def test_a_case_that_nobody_judged_is_missed_by_its_name(
+@SLOWLY_BOTH
+def test_a_case_that_was_not_judged_is_missed_by_its_name(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:
     """A test that gates another case than its own leaves its own unjudged, and the run incomplete."""
@@ -64,7 +62,7 @@ def test_a_case_that_nobody_judged_is_missed_by_its_name(
 
 
 def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
-    """A further case that a test gates counts, and the reports say that nobody asked for it."""
+    """A further case that a test gates counts, and the reports say that no test was collected for it."""
     accepted.write(
         "test_toy.py",
         "from dataclasses import replace\nfrom pytest_cepbench.gate import CaseKey\n\n"
@@ -110,7 +108,7 @@ def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
         (BEFORE, MODES["no-plugin"]),
         (AFTER, MODES["no-plugin"]),
         (SKIP_AFTER, MODES["no-plugin"]),
-        (SKIP_AFTER, MODES["n2"]),
+        pytest.param(SKIP_AFTER, MODES["n2"], marks=pytest.mark.slow),
         (SWALLOWED_AFTER, MODES["no-plugin"]),
         (SWALLOWED_AFTER, MODES["n2"]),
     ],

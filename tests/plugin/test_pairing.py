@@ -12,6 +12,7 @@ from tests.plugin.project import (
     INI,
     MODES,
     PHOTOS,
+    SLOWLY_BOTH,
     TEST_MODULE,
     Color,
     Project,
@@ -68,9 +69,10 @@ def test_other_samples_are_incomparable_and_the_way_out_is_named(changed: Projec
     )
 
 
-def test_common_compares_what_both_have(changed: Project, mode: tuple[str, ...]) -> None:
-    """Six of them, and the report says how many were left out; the same in every mode."""
-    changed.run(*mode, COMMON, "-k", "gc")
+@SLOWLY_BOTH
+def test_common_compares_what_both_have(changed: Project, arguments: tuple[str, ...]) -> None:
+    """Six of them, and the report says how many were left out; the same on workers."""
+    changed.run(*arguments, COMMON, "-k", "gc")
     (case,) = changed.report()["cases"]
     assert (case["verdict"], case["units"], case["difference"]) == ("held", 6, 0.0)
     assert "4 samples that only one of the two has were left out" in case["notes"]

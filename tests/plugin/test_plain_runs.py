@@ -87,7 +87,7 @@ def test_nothing_heavy_is_imported(
 
 
 def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin asks nobody anything: no git, no compiler, no download."""
+    """The plugin starts no process: no git, no compiler, no download."""
     assert _watched(project, monkeypatch)["main"]["started"] == []
 
 

@@ -50,7 +50,7 @@ def _fresh(project: ScoredProject, tmp_path: Path) -> ScoredProject:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two"])
-def test_a_plan_asks_nobody_and_writes_nothing(
+def test_a_plan_asks_no_model_and_writes_nothing(
     accepted: ScoredProject,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -35,7 +35,7 @@ def _write_chains(project: Project, *, faithful: bool = True) -> Path:
 
 @pytest.fixture
 def photos(project: Project) -> Project:
-    """Three photos and an encoder; nobody is there who describes or draws."""
+    """Three photos and an encoder; there is no describer and no generator."""
     lines = PHOTOS.splitlines(keepends=True)
     text = "".join(one for one in lines if not one.startswith(("describer", "generator")))
     project.suite(text)

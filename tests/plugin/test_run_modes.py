@@ -6,8 +6,6 @@ import pytest
 
 from tests.plugin.project import MODES, Project
 
-BOTH = pytest.mark.parametrize("arguments", [MODES["no-plugin"], MODES["n2"]], ids=["one", "two"])
-
 
 def _refused(result: pytest.RunResult, option: str) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -17,8 +15,15 @@ def _refused(result: pytest.RunResult, option: str) -> None:
     assert "INTERNALERROR" not in everything
 
 
-@pytest.mark.parametrize("option", ["--setup-only", "--setup-plan"])
-@BOTH
+@pytest.mark.parametrize(
+    ("option", "arguments"),
+    [
+        ("--setup-only", MODES["no-plugin"]),
+        ("--setup-plan", MODES["no-plugin"]),
+        ("--setup-plan", MODES["n2"]),
+    ],
+    ids=["only", "plan", "plan-two"],
+)
 def test_setting_up_alone_is_refused(
     accepted: Project, option: str, arguments: tuple[str, ...]
 ) -> None:

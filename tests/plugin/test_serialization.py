@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.plugin.serialization import to_wire
+from pytest_cepbench.plugin.records import to_wire
 
 
 class Word(enum.StrEnum):

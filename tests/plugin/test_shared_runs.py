@@ -27,7 +27,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def owner(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The environment is that of somebody who may do everything."""
+    """The environment of a user with all rights."""
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     return server
@@ -51,7 +51,7 @@ def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> No
     for result in (first, second):
         result.stdout.no_fnmatch_line("infrastructure: *")
         assert SECRET not in result.stdout.str() + result.stderr.str()
-    # Without the bucket, all is there but the images, which nobody has looked at.
+    # Without the bucket, all is there but the images, which no report has shown.
     third = project.run_here(*PLAYED, "--cep-store=two")
     assert third.ret == pytest.ExitCode.OK
     assert project.effort() == (0, 0)
@@ -103,7 +103,7 @@ def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
 def test_a_long_upload_at_the_end_is_announced(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits is told for what, and how not to."""
+    """The terminal says what the run waits for, and how to skip it."""
     SlowFileSystem.reset()
     monkeypatch.setattr(SlowFileSystem, "delay", 0.2)
     monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.0)

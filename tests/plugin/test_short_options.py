@@ -1,4 +1,4 @@
-"""`--model` and its siblings: offered where nobody else has them, and never a path to collect."""
+"""`--model` and its siblings: offered where no other plugin has them, and never a path to collect."""
 
 from __future__ import annotations
 

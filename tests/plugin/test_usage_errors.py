@@ -113,7 +113,7 @@ def test_a_mistyped_name_in_the_ini_file_is_an_error(project: Project) -> None:
 def test_a_mistyped_variable_is_said_in_the_header(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warning only, since the name may be somebody else's."""
+    """A warning only, since the name may be another program's."""
     monkeypatch.setenv("CEPBENCH_TOLERENCE", "0.1")
     monkeypatch.setenv("CEPBENCH_MODEL_CARDS_FOLDER", "cards")
     result = toy.run_here("--collect-only")
@@ -146,7 +146,7 @@ def test_a_mistake_in_the_environment_names_its_variable(
     assert_one_message(toy.run_here(), "cepbench_data 'photos'")
 
 
-def test_the_suite_says_which_role_nobody_plays(project: Project) -> None:
+def test_the_suite_says_which_role_has_no_model(project: Project) -> None:
     """A suite that leaves a role open names the option that fills it."""
     project.suite(PHOTOS.replace('encoder = "python:user_models:encoder"\n', ""))
     project.photos({"red.png": (200, 0, 0)})

@@ -191,6 +191,19 @@ def test_accepting_replaces_a_baseline_that_cannot_be_read(accepted: Project) ->
     assert file.read_bytes() == sound
 
 
+def test_an_informational_case_that_cannot_be_measured_is_named(accepted: Project) -> None:
+    """The run passes by the others, and the summary says what was not measured, and why."""
+    accepted.edit("suite.toml", "[gate]\n", '[gate]\nprimary = ["color/gc"]\n')
+    (file,) = (accepted.baselines / "toy").glob("count-gc-*")
+    file.write_text("nonsense")
+    result = accepted.run_here("-k", "color or count")
+    assert result.ret == pytest.ExitCode.OK
+    assert accepted.verdicts() == {"color-gc": "held", "count-gc": "error"}
+    result.stdout.fnmatch_lines(
+        ["informational: toy count GC@2 was not measured: baseline count-gc-* cannot be read: *"]
+    )
+
+
 def test_a_model_that_cannot_be_loaded_is_an_error(toy: Project) -> None:
     """A suite's model that does not exist gives every case the verdict error, by its name."""
     toy.edit("suite.toml", 'describer = "shapes:"', 'describer = "shapes:?mis=0.1"')

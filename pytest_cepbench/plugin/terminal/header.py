@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.errors import SpecError, did_you_mean
+from pytest_cepbench.evaluation.run_result import shown_path
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
@@ -175,9 +176,3 @@ def short_name(spec: str) -> str:
 def shown_location(location: Path | str) -> str:
     """A shared store as it is shown; a URL with secrets was refused before."""
     return location if isinstance(location, str) else str(shown_path(location))
-
-
-def shown_path(path: Path) -> Path:
-    """A path, relative to the working directory where it lies below it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -54,18 +54,8 @@ class ProgressSnapshot:
         """Now; None where no case runs."""
         if not progress.case:
             return None
-        return cls(
-            worker=worker,
-            case=progress.case,
-            samples=progress.samples,
-            of_samples=progress.of_samples,
-            step=progress.step,
-            steps=progress.steps,
-            of_steps=progress.of_steps,
-            waiting=progress.waiting,
-            rate=progress.rate,
-            left=progress.left,
-        )
+        _, *names = (field.name for field in fields(cls))
+        return cls(worker, *(getattr(progress, name) for name in names))
 
 
 # -- when and where ----------------------------------------------------------------------------------
@@ -118,7 +108,8 @@ def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapsho
 
     writer = config.get_terminal_writer()
     try:
-        terminal = os.dup(writer._file.fileno())  # noqa: SLF001 - there is no other way to the terminal
+        # pytest's writer has no public attribute for the file that it writes to.
+        terminal = os.dup(writer._file.fileno())  # noqa: SLF001
     except (OSError, ValueError, AttributeError):  # another plugin put another kind of file there
         return
     block = Block(writer, terminal)
@@ -156,8 +147,8 @@ def write_snapshots(config: pytest.Config, progress: Progress, folder: Path, wor
 
 def own_snapshots(progress: Progress, cluster: Progress | None = None) -> list[ProgressSnapshot]:
     """Progress of the only process. cluster: that of its threads on a cluster."""
-    every = [ProgressSnapshot.of(one, "") for one in (progress, cluster) if one is not None]
-    return [snapshot for snapshot in every if snapshot is not None]
+    known = [ProgressSnapshot.of(each, "") for each in (progress, cluster) if each is not None]
+    return [snapshot for snapshot in known if snapshot is not None]
 
 
 def read_snapshots(folder: Path) -> list[ProgressSnapshot]:

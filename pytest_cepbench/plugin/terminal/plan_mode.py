@@ -9,7 +9,6 @@ from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate.sensitivity import reach
-from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.system_limits import device_name
@@ -29,7 +28,7 @@ def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
     """
     yield from _case_lines(evaluator)
     forecasts: list[Forecast] = []
-    for path in dict.fromkeys(one.suite_file for one in evaluator.assigned.values()):
+    for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
         yield from _suite_lines(evaluator, path, forecasts)
     if forecasts:
@@ -46,7 +45,8 @@ def _case_lines(evaluator: Evaluator) -> Iterator[str]:
         yield "no case was collected"
         return
     names = [
-        printable(f"{one.case.key.suite} {one.case.key.part} {one.case.label}") for one in cases
+        printable(f"{case.key.suite} {case.key.part} {case.label}")
+        for case in (assigned.case for assigned in cases)
     ]
     width = max(map(len, names))
     yield (
@@ -54,15 +54,17 @@ def _case_lines(evaluator: Evaluator) -> Iterator[str]:
         f"{'needed':>7}  looks"
     )
     uncalibrated = False
-    for one, name in zip(cases, names, strict=True):
-        visible, needed, said = _reach(evaluator, one)
-        uncalibrated |= visible == _UNKNOWN and one.policy.statistical
-        gate = one.policy.gate if one.policy.primary else "informational"
-        alpha = f"{one.policy.alpha:.2g}" if one.policy.statistical else _UNKNOWN
-        looks = ", ".join(map(str, planned_looks(evaluator, one.suite_file, one.case, one.policy)))
+    for assigned, name in zip(cases, names, strict=True):
+        policy = assigned.policy
+        visible, needed, remark = _reach(evaluator, assigned)
+        uncalibrated |= visible == _UNKNOWN and policy.statistical
+        gate = policy.gate if policy.primary else "informational"
+        alpha = f"{policy.alpha:.2g}" if policy.statistical else _UNKNOWN
+        sizes = planned_looks(evaluator, assigned.suite_file, assigned.case, policy)
+        looks = ", ".join(map(str, sizes))
         yield (
-            f"{name:{width}}  {gate:14} {alpha:>9} {number(one.policy.tolerance):>9} "
-            f"{_units(evaluator, one):>6} {visible:>9} {needed:>7}  {looks}{said}"
+            f"{name:{width}}  {gate:14} {alpha:>9} {number(policy.tolerance):>9} "
+            f"{_units(evaluator, assigned):>6} {visible:>9} {needed:>7}  {looks}{remark}"
         )
     yield (
         "visible: the smallest drop that the units show with 80 % power; needed: units that show a "
@@ -72,26 +74,26 @@ def _case_lines(evaluator: Evaluator) -> Iterator[str]:
         yield "what is - is not known: `cepbench calibrate` measures it and keeps it with the baseline"
 
 
-def _units(evaluator: Evaluator, one: AssignedCase) -> int:
-    dataset = evaluator.suites.get(one.suite_file).dataset
-    return len({s.unit for name in one.case.categories for s in dataset.in_category(name)})
+def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:
+    dataset = evaluator.suites.get(assigned.suite_file).dataset
+    return len({s.unit for name in assigned.case.categories for s in dataset.in_category(name)})
 
 
-def _reach(evaluator: Evaluator, one: AssignedCase) -> tuple[str, str, str]:
+def _reach(evaluator: Evaluator, assigned: AssignedCase) -> tuple[str, str, str]:
     """Smallest visible drop, units needed, and what is wrong with the baseline."""
     try:
-        baseline = read_references(evaluator, one.case).baseline
+        baseline = read_references(evaluator, assigned.case).baseline
     except BaselineError:
         return _UNKNOWN, _UNKNOWN, "  (unreadable baseline)"
     if baseline is None:
         return _UNKNOWN, _UNKNOWN, "  (no baseline)"
-    if baseline.noise is None or not one.policy.statistical:
+    if baseline.noise is None or not assigned.policy.statistical:
         return _UNKNOWN, _UNKNOWN, ""
     # Of a set metric the units are blocks of samples, as they were calibrated.
-    units = baseline.noise.units if baseline.sizes else _units(evaluator, one)
-    found = reach(baseline.noise.sd, units, one.policy)
-    needed = _UNKNOWN if found.needed is None else str(found.needed)
-    return number(found.visible), needed, ""
+    units = baseline.noise.units if baseline.sizes else _units(evaluator, assigned)
+    sees = reach(baseline.noise.sd, units, assigned.policy)
+    needed = _UNKNOWN if sees.needed is None else str(sees.needed)
+    return number(sees.visible), needed, ""
 
 
 # -- what they take ----------------------------------------------------------------------------------
@@ -102,37 +104,38 @@ _HEAD = ("model", "in store", "inputs", "calls", "device", "weights", "time")
 def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) -> Iterator[str]:
     """What the cases of a suite take, model by model. forecasts: it is added to them."""
     run = evaluator.suite_run(path)
-    own = [one for one in evaluator.assigned.values() if one.suite_file == path]
+    own = [assigned for assigned in evaluator.assigned.values() if assigned.suite_file == path]
     name = f"suite {printable(run.suite.name)}"
     try:
-        looks = [planned_looks(evaluator, path, one.case, one.policy) for one in own]
+        looks = [planned_looks(evaluator, path, assigned.case, assigned.policy) for assigned in own]
         first = [
-            (one.case, run.depth(one.case, sizes[0])) for one, sizes in zip(own, looks, strict=True)
+            (assigned.case, run.depth(assigned.case, sizes[0]))
+            for assigned, sizes in zip(own, looks, strict=True)
         ]
-        found = forecast(run, first)
+        work = forecast(run, first)
     except CepError as error:
         yield f"{name}: what it takes cannot be told: {printable(str(error), 500)}"
         return
-    forecasts.append(found)
+    forecasts.append(work)
     more = ", at the first look" if any(len(sizes) > 1 for sizes in looks) else ""
     yield (
-        f"{name}: {counted(found.samples, 'sample')}, {counted(found.chains, 'chain')}, "
-        f"{counted(found.steps, 'step')}, {found.stored} of them in the store{more}"
+        f"{name}: {counted(work.samples, 'sample')}, {counted(work.chains, 'chain')}, "
+        f"{counted(work.steps, 'step')}, {work.stored} of them in the store{more}"
     )
-    rows = [_HEAD, *(tuple(_cells(need)) for need in found.needs)]
+    rows = [_HEAD, *(tuple(_cells(evaluator, need)) for need in work.needs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for model, *cells in rows:
         numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
         yield f"  {model:{widths[0]}}  {'  '.join(numbers)}"
 
 
-def _cells(need: ModelEstimate) -> Iterator[str]:
+def _cells(evaluator: Evaluator, need: ModelEstimate) -> Iterator[str]:
     yield _name(need)
     yield str(need.stored)
     yield f"{need.inputs}{'+' if need.incomplete else ''}"
     yield str(need.calls)
     yield printable(device_name(need.bound.device), 40)
-    yield _size(weights_bytes(parse_spec(need.bound.spec)))
+    yield _size(_weights(evaluator, need.bound))
     yield (
         _UNKNOWN if not need.inputs else "unknown" if need.seconds is None else _time(need.seconds)
     )
@@ -142,7 +145,7 @@ def _total_lines(
     evaluator: Evaluator, forecasts: Sequence[Forecast], leases: Leases
 ) -> Iterator[str]:
     """Of all suites: the models to load, where, and how long it takes."""
-    needs = [need for one in forecasts for need in one.needs]
+    needs = [need for forecast in forecasts for need in forecast.needs]
     if any(need.incomplete for need in needs):
         yield "+: and what a detector finds in images that are yet to be looked at"
     busy = [need for need in needs if need.inputs or need.incomplete]
@@ -166,8 +169,10 @@ def _total_lines(
 
 
 def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
-    models = {_load(need.bound): need.bound.spec for need in busy}
-    sizes = [weights_bytes(parse_spec(spec)) for spec in models.values()]
+    """How many models are loaded, each once for all roles that share it, and how large they are."""
+    bounds = [need.bound for need in busy]
+    models = {bound.shares or f"{bound.role} {bound.spec}": bound for bound in bounds}
+    sizes = [_weights(evaluator, bound) for bound in models.values()]
     known = [size for size in sizes if size is not None]
     text = f"{counted(len(models), 'model')} to load"
     if not known:
@@ -178,9 +183,11 @@ def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
     return f"{text}, {least}{_size(sum(known))} of weights"
 
 
-def _load(bound: BoundRole) -> str:
-    """What is loaded once: a model for a role, or for several that share it."""
-    return bound.shares or f"{bound.role} {bound.spec}"
+def _weights(evaluator: Evaluator, bound: BoundRole) -> int | None:
+    """Bytes of a model's weights; None where they are not known."""
+    runners = evaluator.models.runners.items()
+    spec = next(spec for (_, spec), runner in runners if runner.bound is bound)
+    return weights_bytes(spec)
 
 
 def _name(need: ModelEstimate) -> str:

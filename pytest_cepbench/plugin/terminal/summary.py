@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
-from pytest_cepbench.plugin.terminal.header import shown_path
 
 _LONGEST_REASON = 400
 
@@ -52,6 +52,7 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
         yield from ((line, None) for line in promise_lines(results))
         yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
         yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
+        yield from ((f"informational: {line}", "yellow") for line in unmeasured_lines(results))
         yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
         efforts = [*(result.effort for result in results), *controller.background_usage]
         yield effort_line(efforts), None

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cepbench.plugin.ledger import RETRIED, Ledger
 
-_PATIENCE = 2.0  # seconds between a worker's last word and the end of its process
+_PATIENCE = 2.0  # seconds between a worker's last message and the end of its process
 
 
 @dataclass
@@ -67,9 +67,8 @@ class CrashLog:
             report.when, report.outcome, report.longrepr = "teardown", "passed", None
         elif self._over[nodeid] or not _retries(sched):
             crash.fate = f"while it judged {nodeid}; not judged again"
-            self.ledger.fail(
-                f"{nodeid} was not judged: a worker died over it{self._before(nodeid)}"
-            )
+            before = ", and one before it" if self._over[nodeid] else ""
+            self.ledger.fail(f"{nodeid} was not judged: a worker died over it{before}")
         else:
             crash.retried = nodeid
             self.retried.add(nodeid)
@@ -77,9 +76,6 @@ class CrashLog:
             report.outcome = "rerun"  # type: ignore[assignment] # the word that xdist documents
             report.cepbench = RETRIED  # type: ignore[attr-defined]
         self._over[nodeid] += 1
-
-    def _before(self, nodeid: str) -> str:
-        return ", and one before it" if self._over[nodeid] else ""
 
     def lines(self) -> list[str]:
         """A sentence for each death; to be asked at the end of the run, when retries are over."""

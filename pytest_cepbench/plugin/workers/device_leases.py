@@ -61,12 +61,12 @@ def _near_suite(folder: Path) -> bool:
     skipped = (".*", "node_modules", "venv")
     level = [folder]
     for _ in range(3):
-        if any((one / _SUITE).is_file() for one in level):
+        if any((place / _SUITE).is_file() for place in level):
             return True
         level = [
             Path(entry.path)
-            for one in level
-            for entry in _entries(one)
+            for place in level
+            for entry in _entries(place)
             if entry.is_dir() and not any(fnmatch(entry.name, name) for name in skipped)
         ]
     return False
@@ -120,7 +120,7 @@ def _lease_devices(
     if placed and set(placed.values()) == {"cpu"}:
         yield "workers share all devices, since every model named is on the cpu"
         return
-    devices = sorted(visible_devices(), key=lambda one: -(one.free or 0))
+    devices = sorted(visible_devices(), key=lambda device: -(device.free or 0))
     leased = []
     for index, (spec, variables) in enumerate(zip(specs, own, strict=True)):
         if devices and spec.popen and not spec.via and devices[0].variable not in spec.env:
@@ -171,7 +171,7 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     devices = visible_devices()
     if devices and set(_placed(settings).values()) != {"cpu"}:
         need = _need(settings, "cuda")
-        free = [one for one in devices if one.free is None or one.free >= need]
+        free = [device for device in devices if device.free is None or device.free >= need]
         fit = f"with {_gib(need)} free for the weights" if need else "visible"
         return max(1, len(free)), f"{len(free)} of {len(devices)} devices {fit}"
     from pytest_cepbench.models.system_limits import free_memory, usable_cores

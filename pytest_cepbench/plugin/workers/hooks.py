@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import CASES, STOP, write_message
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
-from pytest_cepbench.plugin.run_modes import refuse_modes
-from pytest_cepbench.plugin.run_settings import settings_of
-from pytest_cepbench.plugin.serialization import to_wire
+from pytest_cepbench.plugin.records import to_wire
+from pytest_cepbench.plugin.run_settings import refuse_modes, settings_of, usage_errors
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.device_leases import Leases
@@ -37,17 +35,14 @@ _COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as the models that were named have room for."""
-    from pytest_cepbench.errors import CepError
     from pytest_cepbench.plugin.workers.device_leases import count_workers
 
     settings = settings_of(config)
     set_by_hand = _COUNT in os.environ or config.option.numprocesses == "logical"
     if set_by_hand or not settings.names_models:
         return None  # xdist's own number
-    try:
+    with usage_errors():
         count, why = count_workers(settings)
-    except CepError as error:
-        raise pytest.UsageError(visible(str(error))) from None
     config.stash[_COUNTED] = f"-n auto: {count}, {why}"
     return count
 
@@ -103,15 +98,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 
     if not concerns(config, controller.settings):
         return None
-    from pytest_cepbench.plugin.workers.hints import CaseHint, read_hints
-    from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
+    from pytest_cepbench.plugin.workers.scheduler import CaseHint, CaseScheduling, read_hints
 
     def hints(nodeids: Sequence[str]) -> list[CaseHint]:
-        found = read_hints(controller.context.folder, nodeids)
+        known = read_hints(controller.context.folder, nodeids)
         # Also cases outside a suite's folder, which no id gives away.
-        pairs = zip(nodeids, found, strict=True)
+        pairs = zip(nodeids, known, strict=True)
         controller.ledger.expect({nodeid: None for nodeid, hint in pairs if hint.models})
-        return found
+        return known
 
     scheduler = CaseScheduling(config, hints)
     config.pluginmanager.register(scheduler, "cepbench_scheduler")

@@ -7,17 +7,22 @@ back until another one is done: what is averaged over categories is merely dealt
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.report import report_collection_diff
 from xdist.workermanage import parse_tx_spec_config
 
-from pytest_cepbench.plugin.workers.hints import CaseHint
+from pytest_cepbench.evaluation.run_context import CASES, write_message
+
+if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 
 _HELD = 2
 """Tests that a worker holds: the one that runs, and the next one, without which it does not begin."""
@@ -158,7 +163,11 @@ class CaseScheduling:
         self._deal()
 
     def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
-        """Never asked: no test is taken from a worker that lives."""
+        """Never called: no test is taken from a worker that lives.
+
+        xdist calls it when a worker gives tests back, which only `send_runtest_steal` of
+        `--dist worksteal` asks of one; its other schedulers raise here as well.
+        """
         raise NotImplementedError
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -208,10 +217,10 @@ class CaseScheduling:
     def _same(self, ours: Sequence[str], theirs: Sequence[str], node: Any) -> bool:
         """Whether two workers collected the same; where not, it is an error of collection."""
         name = next(iter(self._collected)).gateway.id
-        said = report_collection_diff(ours, theirs, name, node.gateway.id)
-        if said is None:
+        difference = report_collection_diff(ours, theirs, name, node.gateway.id)
+        if difference is None:
             return True
-        report = pytest.CollectReport(node.gateway.id, "failed", said, [])
+        report = pytest.CollectReport(node.gateway.id, "failed", difference, [])
         self.config.hook.pytest_collectreport(report=report)
         return False
 
@@ -229,3 +238,114 @@ def grouped(hints: Sequence[CaseHint]) -> Iterator[Group]:
         dealt = deque((-cost, unit) for _, cost, unit in sorted(ranked))
         models = frozenset(hints[dealt[0][1][0]].models)
         yield Group(models, dealt, sum(cost for cost, _ in dealt))
+
+
+# -- hints -------------------------------------------------------------------------------------------
+
+# Workers know what cases need, since they have the suites and their data; the controller schedules.
+# So a worker writes hints to the folder of the run before xdist tells the controller what was
+# collected. The suites are imported late: a run that gates nothing has no use for them.
+
+CATEGORY, WHOLE, POOLED = 0, 1, 2
+"""Order of cases: categories, then what is made of several, then the verdict of all."""
+
+
+@dataclass(frozen=True)
+class CaseHint:
+    """What one case needs.
+
+    unit: cases of one unit need the same chains, so one worker judges them, one after the other.
+    suite: its suite file.
+    models: its models, as "role spec".
+    turn: CATEGORY, WHOLE or POOLED.
+    cost: samples times generations of its chains.
+    """
+
+    unit: str
+    suite: str
+    models: tuple[str, ...] = ()
+    turn: int = CATEGORY
+    cost: int = 0
+
+
+def unit_of(nodeid: str) -> str:
+    """`suites/x/test_x.py::test_drift[color-gc]` belongs to `...[color`; others to themselves.
+
+    Mappings belong to `...[overall`: all of them read the chains of the whole suite.
+    """
+    from pytest_cepbench.suites.cases import OVERALL
+    from pytest_cepbench.suites.measures.mapping_drift import MAPPINGS
+
+    file, _, name = nodeid.partition("::")
+    test, bracket, case = name.partition("[")
+    part, dash, _ = case.rpartition("-")
+    if not (bracket and dash):
+        return nodeid
+    # Their metrics may be named with dashes.
+    if case.startswith(tuple(f"{shared}-" for shared in (OVERALL, *MAPPINGS))):
+        part = OVERALL
+    return f"{file}::{test}[{part}"
+
+
+def guess_hint(nodeid: str) -> CaseHint:
+    """The hint for a test that no worker wrote one for: a plain test, or the file was lost."""
+    from pytest_cepbench.suites import cases
+
+    unit = unit_of(nodeid)
+    case = nodeid.partition("[")[2].removesuffix("]")
+    turn = WHOLE if unit.endswith(f"[{cases.OVERALL}") else CATEGORY
+    turn = POOLED if case == "-".join(cases.POOLED) else turn
+    return CaseHint(unit, nodeid.partition("::")[0] if case else "", turn=turn)
+
+
+def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
+    """Write the hints of all collected cases, unless another worker has; all would write the same.
+
+    pooled: suite file of each suite's own verdict, by node id.
+    """
+    folder = evaluator.context.folder
+    if (folder / CASES).exists():
+        return
+    hints = {
+        nodeid: _hint(evaluator, nodeid, assigned)
+        for nodeid, assigned in evaluator.assigned.items()
+    }
+    for nodeid, path in pooled.items():
+        hints[nodeid] = CaseHint(nodeid, str(path), _models(evaluator, path), POOLED)
+    text = json.dumps({nodeid: asdict(hint) for nodeid, hint in hints.items()})
+    with suppress(OSError):  # a full disk: the scheduler guesses
+        write_message(evaluator.context.make_folder(), CASES, text)
+
+
+def _hint(evaluator: Evaluator, nodeid: str, assigned: AssignedCase) -> CaseHint:
+    loaded, case = evaluator.suites.get(assigned.suite_file), assigned.case
+    samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
+    unit = unit_of(nodeid)
+    whole = len(case.categories) > 1 or guess_hint(nodeid).turn == WHOLE
+    return CaseHint(
+        unit=unit,
+        suite=str(assigned.suite_file),
+        models=_models(evaluator, assigned.suite_file),
+        turn=WHOLE if whole else CATEGORY,
+        cost=len(samples) * loaded.suite.table.chain.length,
+    )
+
+
+def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
+    assignments = evaluator.suites.get(path).assignments
+    chosen = {f"{each.role} {each.spec}" for each in assignments.roles.values()}
+    return tuple(sorted(chosen | {f"{assignments.under_test} {assignments.subject}"}))
+
+
+def read_hints(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
+    """The hint for each test, in their order; guessed where no worker wrote one."""
+    try:
+        known = json.loads((folder / CASES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    return [
+        CaseHint(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
+        if nodeid in known
+        else guess_hint(nodeid)
+        for nodeid in nodeids
+    ]

@@ -129,7 +129,7 @@ def test_devices_are_leased_within_what_the_caller_has(
 def test_a_spec_that_says_where_is_obeyed(
     machine: Project, models: list[str], expected: list[Any], said: str
 ) -> None:
-    """cuda:1 is not there for who sees one device only; on the cpu nobody needs one."""
+    """A worker that sees one device has no cuda:1; on the cpu no model needs a device."""
     leases = _planned(machine, "--tx", "2*popen", *models)
     assert _on(leases) == expected
     assert said in leases.lines[0]

@@ -59,7 +59,7 @@ def _dies(project: Project, how: str, when: str = BEFORE, times: int = 1) -> Non
 
 def test_a_dead_workers_case_is_judged_again(accepted: Project) -> None:
     """Verdicts, numbers and exit code are those of a run without the death, which is told beside."""
-    accepted.run("-n", "2", REGRESSED)
+    accepted.run_here(REGRESSED)
     calm, shown = accepted.numbers(), accepted.report()
     before = contents(accepted.baselines)
     _dies(accepted, "killed")
@@ -171,7 +171,7 @@ def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["--dist", "loadscope"], ["--max-worker-restart=0"]], ids=str)
-def test_where_nobody_can_judge_it_again(accepted: Project, args: list[str]) -> None:
+def test_where_it_cannot_be_judged_again(accepted: Project, args: list[str]) -> None:
     """A scheduler of xdist deals a test once, and a worker may have no successor: it fails closed."""
     _dies(accepted, "killed")
     result = accepted.run("-n", "2", *args)

@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.plugin.workers.hints import (
+from pytest_cepbench.plugin.workers.scheduler import (
     CATEGORY,
     POOLED,
     WHOLE,
     CaseHint,
+    grouped,
     guess_hint,
     unit_of,
 )
-from pytest_cepbench.plugin.workers.scheduler import grouped
 from tests.plugin.project import SHAPES, Project
 
 TWO_METRICS = SHAPES.replace("[metrics.gc]", "[metrics.gc]\n[metrics.s]")
@@ -87,7 +87,7 @@ def test_what_is_averaged_comes_after_what_it_is_averaged_over(project: Project)
 
 @pytest.mark.slow
 def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
-    """Two suites with other models: nobody goes back and forth, and plain tests come at the end."""
+    """Two suites with other models: no worker changes back and forth, and plain tests come at the end."""
     project.suite(TWO_METRICS, "one")
     other = TWO_METRICS.replace('"toy"', '"other"')
     project.suite(other.replace('describer = "shapes:', 'describer = "shapes:?miss=0.1'), "two")

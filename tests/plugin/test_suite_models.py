@@ -160,7 +160,7 @@ def test_play(detector):
 
 @pytest.mark.slow
 def test_further_encoders_by_name(project: Project) -> None:
-    """`--encoder a=... --encoder b=...`: each takes its own seat, the unnamed one the usual seat."""
+    """`--encoder a=... --encoder b=...`: each has its own role, the unnamed one the usual role."""
     project.suite(DRIFT)
     project.write("own.py", BLIND)
     result = project.run_here("-k", "mcd")
@@ -209,7 +209,7 @@ def test_a_named_encoder_that_is_wrong_is_one_message(project: Project) -> None:
 
 
 def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
-    """A slip of the pen would else leave the suite's own encoder in its seat, unseen."""
+    """A mistyped name would otherwise leave the suite's own encoder in use, unseen."""
     project.suite(DRIFT)
     result = project.run_here("--encoder=b=shapes:", "--encoder=bb=shapes:", "-k", "image-to-image")
     result.stdout.fnmatch_lines(
@@ -218,7 +218,7 @@ def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
 
 
 def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
-    """It is skipped with the way to the data, whoever is missing beside; the reason is summed up."""
+    """It is skipped with the way to the data, whatever model is missing too; the reason is summed up."""
     project.suite(SHAPES, "toy")
     text = SHAPES.replace('"shapes"\n', '"folder"\nhow_to_get = "Ask."\n').replace('"toy"', '"far"')
     text = text.replace("options = { samples_per_category = 2 }\n", "")
