@@ -85,8 +85,8 @@ def main() -> None:
         # The process that judges the case meets the same error and reports it.
         with suppress(Exception), interrupted(over.is_set):
             for needed in task.needed:
-                evaluator.shards.enlist(*needed)
-            evaluator.shards.help()
+                evaluator.shards.add(*needed)
+            evaluator.shards.compute_others()
     except KeyboardInterrupt:
         pass  # by the run, or by its engineer, who ends both
     report = HelperReport(evaluator.usage, evaluator.drain_messages(), list(evaluator.damage))
