@@ -18,7 +18,7 @@ from pytest_cepbench.studies.grids import (
     mean_spread,
     spread_over,
 )
-from pytest_cepbench.studies.study_result import Grid, ModelSpread, StudyCell
+from pytest_cepbench.studies.study_data import Grid, ModelSpread, StudyCell
 
 SCORES = st.lists(
     st.integers(min_value=-1000, max_value=1000).map(lambda n: n / 1000), min_size=2, max_size=8

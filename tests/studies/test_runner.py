@@ -30,7 +30,7 @@ def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") 
     """GC of a suite's part as the gate measures it, on a store of its own."""
     suite = load_suite(write_suite(folder, text))
     assignments, measures = assign_models(suite, choices)
-    dataset = load_data(suite, {})
+    dataset = load_data(suite, {}).repeated(suite.table.chain.seeds)
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     (case,) = [c for c in cases if (c.key.part, c.key.metric) == (part, "gc")]
     with Store(folder / "gate") as store:
@@ -197,3 +197,11 @@ def test_models_make_room_for_each_other(tmp_path: Path) -> None:
     assert max(roles.count("generator") for roles in loaded) == 1
     assert max(roles.count("describer") for roles in loaded) == 1
     assert found.effort.loads >= len(variants)
+
+
+def test_samples_have_as_many_seeds_as_in_the_gate(tmp_path: Path) -> None:
+    """`[chain] seeds` holds for a study too: its numbers are over all chains of each sample."""
+    text = TOY.replace("iterations = 2", "iterations = 2\nseeds = 2")
+    result = study(tmp_path, "seeds", [A], seeds(0, 7), text=text, metrics=("gc",))
+    assert [cell.n for cell in result.grids[0].cells] == [32, 32]
+    assert values(result)["a"][0] == gated(tmp_path, text, RoleChoices(A.spec))
