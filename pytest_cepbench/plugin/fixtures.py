@@ -73,8 +73,8 @@ def cep_gate(
     from pytest_cepbench.plugin.collection import mark_of
     from pytest_cepbench.plugin.markers import is_tolerance
     from pytest_cepbench.plugin.snapshots import SnapshotCounter, acceptance_of
-    from pytest_cepbench.report.junit import properties_of
     from pytest_cepbench.report.text import explain, one_line
+    from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides
 
     mark = mark_of(request.node)

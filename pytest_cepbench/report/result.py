@@ -170,6 +170,11 @@ class CaseResult(msgspec.Struct, frozen=True):
         return self.accepted or self.presentation.passes
 
     @property
+    def settled(self) -> bool:
+        """True where there is nothing to look at: it holds, or becomes the baseline."""
+        return self.accepted or self.verdict == Verdict.HELD
+
+    @property
     def word(self) -> str:
         """Its verdict in one word, as shown."""
         if self.refused:

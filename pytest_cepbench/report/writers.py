@@ -1,4 +1,4 @@
-"""The facts of a run, the JSON document, and writing all reports at once."""
+"""What programs read of a run: the JSON document and JUnit properties; writing all reports at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.report.number_format import printable
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.report.totals import (
     count_verdicts,
@@ -22,6 +23,12 @@ from pytest_cepbench.report.totals import (
 
 SCHEMA = 2
 """Of the JSON document; docs/report-schema.md says when it is raised."""
+
+
+PREFIX = "cepbench_"
+"""Of the names of JUnit properties."""
+
+_NUMBERS = ("value", "baseline", "difference", "low", "high", "alpha", "tolerance", "n")
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,24 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     # Python's own indentation takes several times as long. Lone surrogates are no UTF-8.
     text = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
+
+
+def properties_of(result: CaseResult) -> list[tuple[str, str]]:
+    """(name, text) pairs for pytest's `user_properties`; what is not known is left out.
+
+    Texts of type str exactly, without control characters and lone surrogates: a report that xdist
+    cannot send is lost. Numbers are read back as they were by `float`; `primary` is true or false.
+    There is a `warning` for each.
+    """
+    case = f"{result.suite}/{result.part}/{result.metric}"
+    fields = {
+        "case": printable(case, 500),
+        "verdict": "accepted" if result.accepted else printable(result.verdict),
+        **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
+        "primary": "true" if result.primary else "false",
+    }
+    warnings = [("warning", printable(warning, 700)) for warning in result.warnings]
+    return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]
 
 
 def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:

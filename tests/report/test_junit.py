@@ -10,7 +10,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.junit import properties_of
+from pytest_cepbench.report.writers import properties_of
 from tests.report.results import FULL, REGRESSED, RESULTS
 from tests.test_escapes import hides_nothing
 

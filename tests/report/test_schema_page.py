@@ -20,8 +20,7 @@ from pytest_cepbench.report import (
     ModelShown,
     UsageTotals,
 )
-from pytest_cepbench.report.junit import PREFIX, properties_of
-from pytest_cepbench.report.writers import SCHEMA, RunFacts, json_document
+from pytest_cepbench.report.writers import PREFIX, SCHEMA, RunFacts, json_document, properties_of
 from tests.docs.markdown import DOCS, column, tables
 from tests.report.results import REGRESSED
 

@@ -82,7 +82,8 @@ def check_of(name: str, findings: Sequence[Finding], summary: str, *figures: Che
 
     summary: the sentence of a check without findings, which passes.
     """
-    status = max((status for status, _, _ in findings), key=_STATUSES.index, default="pass")
+    statuses: list[Status] = ["pass", *(status for status, _, _ in findings)]
+    status = max(statuses, key=_STATUSES.index)
     said = tuple(sentence for _, sentence, _ in findings) or (summary,)
     advice = tuple(dict.fromkeys(advice for _, _, advice in findings if advice))
     return Check(name, status, said, advice, figures)

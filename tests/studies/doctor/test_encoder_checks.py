@@ -11,7 +11,12 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes, parse_image
 from pytest_cepbench.studies.doctor.encoder_checks import (
+    COVERED_SIDE,
+    CROP_SIDE,
+    FAINT_BLUR,
     IMAGE_DISTORTIONS,
+    MIDDLE_BLUR,
+    STRONG_BLUR,
     TEXT_DISTORTIONS,
     cropped,
     negated,
@@ -54,6 +59,12 @@ def test_an_image_of_one_color_keeps_all_but_its_color(distortion: object) -> No
     assert tuple(made.pixels[0, 0]) == expected
 
 
+def test_distortions_are_as_strong_as_documented() -> None:
+    """docs/doctor.md names the shares of the image's sides."""
+    assert (FAINT_BLUR, MIDDLE_BLUR, STRONG_BLUR) == (1 / 256, 1 / 64, 1 / 16)
+    assert (CROP_SIDE, COVERED_SIDE) == (0.7, 1 / 3)
+
+
 def test_blurs_grow() -> None:
     """Each blur leaves less detail than the one before."""
     (image,) = scenes("crowded", 1)
@@ -86,6 +97,18 @@ def test_a_covered_region_at_the_edge_is_filled_from_inside() -> None:
     pixels = np.full((30, 30, 3), 50)
     pixels[2:6, 2:6] = 250
     assert (region_covered(image_of(pixels)).pixels == 50).all()
+
+
+def test_the_most_detailed_region_is_covered() -> None:
+    """Among weaker details everywhere, a region of strong ones is found and filled smoothly."""
+    draw = np.random.default_rng(3)
+    pixels = draw.integers(100, 110, (30, 42, 3))
+    pixels[3:13, 5:19] = draw.integers(0, 256, (10, 14, 3))
+    covered = region_covered(image_of(pixels)).pixels
+    rows, columns = np.nonzero((covered != pixels).any(axis=2))
+    assert 2 <= rows.min() <= rows.max() <= 13
+    assert 4 <= columns.min() <= columns.max() <= 19
+    assert covered[4:12, 6:18].std() < 10
 
 
 def test_colors_come_back_after_three_exchanges() -> None:
