@@ -36,11 +36,12 @@ class RunFacts:
     """Facts of a run beside its cases.
 
     verdict: of the whole run.
+    version: of this package.
     lines: the model under test, and what it is compared with.
     problems: why it is incomplete.
-    infrastructure: what went wrong with machines and was made good.
-    beside: what its processes did outside of cases.
-    deaths: of workers.
+    infrastructure: failures of machines from which the run recovered.
+    beside: work of its processes outside of cases.
+    deaths: number of workers that died.
     """
 
     verdict: str
@@ -95,10 +96,10 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
 
 
 def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
-    """Write each text beside `path` under its suffix, each at once; returns the files.
+    """Write each text beside `path` under its suffix, each file in one step; returns the files.
 
-    stale: whether earlier ones stay where one cannot be written, or are removed.
-    Raises WriteError then.
+    stale: whether earlier files stay where a new one cannot be written; they are removed otherwise.
+    Raises WriteError where a file cannot be written.
     """
     targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}

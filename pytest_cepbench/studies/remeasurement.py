@@ -204,11 +204,9 @@ def _fresh(
     model_pool: ModelPool,
 ) -> tuple[SuiteNumber, str]:
     """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
-    if choice.samples is not None:
-        skip = suite.table.data.skip + choice.samples
-        setting = SuiteNumber("data", "skip", skip)
-        if _held_out(choice, suite, dataset, setting):
-            return setting, f"on {choice.samples} held-out samples of each category"
+    held_out = _held_out(choice, suite, dataset)
+    if held_out is not None:
+        return held_out, f"on {choice.samples} held-out samples of each category"
     seeded = [
         name
         for name in GROWERS
@@ -224,22 +222,26 @@ def _fresh(
     return SuiteNumber("chain", "seed", seed), f"under seed {seed}, on the same samples"
 
 
-def _held_out(
-    choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset, setting: SuiteNumber
-) -> bool:
-    """True where each category has as many samples again, independent of those that were seen."""
+def _held_out(choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset) -> SuiteNumber | None:
+    """The setting that skips the samples that were seen.
+
+    None where all of them were, or a category has not as many again that are independent of those.
+    """
+    if choice.samples is None:
+        return None
+    setting = SuiteNumber("data", "skip", suite.table.data.skip + choice.samples)
     whole = load_data(amended(suite, SuiteNumber("data", "skip", 0)), choice.data)
-    skipped = whole.without(suite.table.data.skip)
-    later = None if skipped is None else whole.without(setting.value)
+    later = whole.without(setting.value)
     if later is None or set(later.categories) != set(whole.categories):
-        return False
-    fresh = later.limited(choice.samples or 1)
+        return None
+    fresh = later.limited(choice.samples)
     seen = {sample.unit for sample in dataset.samples}
     enough = all(
         len(fresh.in_category(name)) >= len({s.unit for s in dataset.in_category(name)})
         for name in dataset.categories
     )
-    return enough and not any(sample.unit in seen for sample in fresh.samples)
+    overlap = any(sample.unit in seen for sample in fresh.samples)
+    return setting if enough and not overlap else None
 
 
 def _seed(digest: str, used: int) -> int:

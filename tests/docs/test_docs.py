@@ -289,10 +289,10 @@ def test_store_layout_is_documented(tmp_path: Path) -> None:
     (rows,) = tables(REFERENCE, "The store")
 
     with Store(tmp_path / "store") as store:
-        found = {path.name for path in store.root.iterdir()}
+        names = {path.name for path in store.root.iterdir()}
 
-    companions = {name for name in found if name.endswith(("-wal", "-shm"))}
-    assert {column([row])[0] for row in rows} == found - companions
+    companions = {name for name in names if name.endswith(("-wal", "-shm"))}
+    assert {column([row])[0] for row in rows} == names - companions
 
 
 def test_public_names_are_documented() -> None:

@@ -213,12 +213,12 @@ def test_a_verdict_without_a_measurement_has_dashes() -> None:
 
 def test_informational_cases_are_told_apart() -> None:
     """What cannot fail the run is in lower case, never red, and the last lines say what that means."""
-    told = msgspec.structs.replace(FULL, primary=False)
-    (_, (line, color)) = summary_table([told])
+    informational = msgspec.structs.replace(FULL, primary=False)
+    (_, (line, color)) = summary_table([informational])
     assert (line.split()[0], color) == ("regressed", "yellow")
-    assert explain(told).startswith("regressed (informational): toy, color")
+    assert explain(informational).startswith("regressed (informational): toy, color")
     assert "in lower case: 1 informational, which cannot fail the run" in promise_lines(
-        [FULL, told]
+        [FULL, informational]
     )
     assert not any("informational" in line for line in promise_lines([FULL]))
 
@@ -252,8 +252,8 @@ def test_verbose_lines_say_who_settled_what() -> None:
         "set-up can see a drop of at most 0.5"
     )
     assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
-    told = msgspec.structs.replace(REGRESSED, primary=False)
-    assert verbose_lines([told])[1].endswith(", informational")
+    informational = msgspec.structs.replace(REGRESSED, primary=False)
+    assert verbose_lines([informational])[1].endswith(", informational")
     assert verbose_lines([]) == []
 
 

@@ -109,6 +109,7 @@ def test_the_seed_depends_on_the_results_and_is_not_the_old_one(tmp_path: Path) 
         for digest in (DIGEST, "cd" * 32, DIGEST)
     ]
     assert seeds[0] == seeds[2] != seeds[1]
+    assert seeds[0] == 779064  # as every version has made it of this digest
     used = Results(tmp_path, TOY.replace("iterations = 2", f"iterations = 2\nseed = {seeds[0]}"))
     assert prepared(used.checkpoint()).setting.value == seeds[0] + 1
 

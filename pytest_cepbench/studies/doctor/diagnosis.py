@@ -84,9 +84,9 @@ def check_of(name: str, findings: Sequence[Finding], summary: str, *figures: Che
     """
     statuses: list[Status] = ["pass", *(status for status, _, _ in findings)]
     status = max(statuses, key=_STATUSES.index)
-    said = tuple(sentence for _, sentence, _ in findings) or (summary,)
+    sentences = tuple(sentence for _, sentence, _ in findings) or (summary,)
     advice = tuple(dict.fromkeys(advice for _, _, advice in findings if advice))
-    return Check(name, status, said, advice, figures)
+    return Check(name, status, sentences, advice, figures)
 
 
 @dataclass(frozen=True)

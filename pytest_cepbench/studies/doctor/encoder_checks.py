@@ -279,12 +279,12 @@ def _not_repeatable(moved: Sequence[float], comparison: Comparison) -> list[Find
     drop = fsum(moved) / len(moved) if moved else 0.0
     if drop <= SAME:
         return []
-    said = f"the same {comparison.kind} encoded twice moves the score by {drop:.6f}"
+    sentence = f"the same {comparison.kind} encoded twice moves the score by {drop:.6f}"
     advice = (
         f"make the {comparison.encoder} repeatable (evaluation mode, one precision, no sampling): "
         "vectors are stored and never made again, so scores would depend on who made them first"
     )
-    return [("problem" if drop >= comparison.policy.tolerance else "remark", said, advice)]
+    return [("problem" if drop >= comparison.policy.tolerance else "remark", sentence, advice)]
 
 
 def _findings(
@@ -292,20 +292,22 @@ def _findings(
 ) -> list[Finding]:
     """The finding on a distortion that moves the score so far, if any."""
     tolerance, visible = comparison.policy.tolerance, comparison.visible
-    said = f"{distortion.name}: moves the score by {drop:.4f}"
+    sentence = f"{distortion.name}: moves the score by {drop:.4f}"
     if distortion.unnoticed == "pass":
         if chance is None or drop <= _HALF * (1 - chance):
             return []
-        said += f", more than half of the way to chance ({chance:.4f})"
+        sentence += f", more than half of the way to chance ({chance:.4f})"
         advice = f"use an {comparison.encoder} that looks less at sharpness, or sharper images"
-        return [("remark", said, advice)]
+        return [("remark", sentence, advice)]
     if drop < tolerance:
         advice = (
             f"use another {comparison.encoder}, or a smaller tolerance: a checkpoint that makes such "
             f"a mistake in every {comparison.kind} would be held"
         )
-        said += f", less than the tolerance {tolerance:g}"
-        return [(distortion.unnoticed, said, advice if distortion.unnoticed == "problem" else "")]
+        sentence += f", less than the tolerance {tolerance:g}"
+        return [
+            (distortion.unnoticed, sentence, advice if distortion.unnoticed == "problem" else "")
+        ]
     if visible is not None and drop < visible:
-        return [("remark", f"{said}, and the smallest drop that shows is {visible:.4f}", "")]
+        return [("remark", f"{sentence}, and the smallest drop that shows is {visible:.4f}", "")]
     return []

@@ -124,10 +124,10 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     differ = [pair for pair in pairs if pair[0] != pair[1]]
     if not differ:
         return "pass", f"the same text and seed give the same pixels ({len(pairs)} texts)", ""
-    said = f"the same text and seed give other pixels ({len(differ)} of {len(pairs)} texts)"
+    sentence = f"the same text and seed give other pixels ({len(differ)} of {len(pairs)} texts)"
     reader = texts.reader
     if reader is None:
-        return "remark", said, ""
+        return "remark", sentence, ""
     store, second_store = suite.model_pool.store, suite.second_store
     images = [(store.get_image(a), second_store.get_image(b)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
@@ -136,16 +136,16 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
         _vectors(suite, reader, [second for _, second in whole], again=True),
     )
     if not moved:
-        return "remark", said, ""
+        return "remark", sentence, ""
     drop = fsum(moved) / len(moved)
-    said += f"; to the {reader.encoder} they lie {drop:.6f} apart (1 - cosine)"
+    sentence += f"; to the {reader.encoder} they lie {drop:.6f} apart (1 - cosine)"
     if drop < reader.policy.tolerance:
-        return "remark", said, ""
+        return "remark", sentence, ""
     advice = (
         "make the generator obey its seed (a random generator of its own for each image): "
         "differences between checkpoints have this noise on top, sample by sample"
     )
-    return "problem", said, advice
+    return "problem", sentence, advice
 
 
 def _vectors(
@@ -183,7 +183,7 @@ def _between_seeds(
         ("same text, other seeds", "texts", "seeds", "similarity", "sd of the score", "tolerance"),
         (("drawings", len(whole), SEEDS, alike, scatter, tolerance),),
     )
-    said = (
+    sentence = (
         f"two drawings of one text have a similarity of {alike:.4f}; the score of one sample "
         f"scatters by {'-' if scatter is None else f'{scatter:.4f}'} with the seed alone "
         f"(tolerance {tolerance:g})"
@@ -191,14 +191,14 @@ def _between_seeds(
     if scatter:
         units = len({sample.unit for sample in suite.dataset.samples})
         mean_sd = scatter / sqrt(units)
-        said += f", the mean of {units} by {mean_sd:.4f}"
+        sentence += f", the mean of {units} by {mean_sd:.4f}"
         if mean_sd > tolerance:
             advice = (
                 "play every sample under several seeds ([chain] seeds), or with more samples: the "
                 "seed moves the mean by more than the tolerance"
             )
-            return table, ("remark", said, advice)
-    return table, ("pass", said, "")
+            return table, ("remark", sentence, advice)
+    return table, ("pass", sentence, "")
 
 
 def _scatter(

@@ -68,9 +68,11 @@ def measurability(calibrations: Sequence[Calibrated]) -> Check:
         if stopped:
             most = max(stopped, key=lambda within: sum(stopped[within].values()))
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(stopped[most].items()))
-            text = f"chains stopped ({most}: {kinds}): each counts as 0 from there on"
-            findings.append(("remark", text, "look at why chains stop before you accept scores"))
-        warnings = dict.fromkeys(text for m in measured.values() for text in m.warnings)
+            sentence = f"chains stopped ({most}: {kinds}): each counts as 0 from there on"
+            findings.append(
+                ("remark", sentence, "look at why chains stop before you accept scores")
+            )
+        warnings = dict.fromkeys(line for m in measured.values() for line in m.warnings)
         findings += [("remark", warning, "") for warning in warnings]
     summary = f"all {len(calibrations)} cases were measured, no chain stopped"
     return check_of(name, findings if broken else findings[:NAMED], summary)
@@ -150,28 +152,28 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
     findings: list[Finding] = []
     if blind:
         names = _listed([key.within for key in blind])
-        said = f"not even a fall to the worst there is would show: {names}"
+        sentence = f"not even a fall to the worst there is would show: {names}"
         whole = any(key.part == OVERALL for key in blind)
-        findings.append(("problem" if whole else "remark", said, ""))
+        findings.append(("problem" if whole else "remark", sentence, ""))
     if small:
-        said = f"the tolerance is smaller than the smallest drop that shows: {_listed(small)}"
+        sentence = f"the tolerance is smaller than the smallest drop that shows: {_listed(small)}"
         number = f" (up to {needed} units)" if needed else ""
         advice = (
             f"give these cases more units{number}, by samples or [chain] seeds, a larger "
             "tolerance, or a larger share of alpha (fewer primary cases)"
         )
-        findings.append(("remark", said, advice))
+        findings.append(("remark", sentence, advice))
     silent = [case.key.within for case, _ in judged if case.noise is not None and not case.noise.sd]
     if silent:
-        said = (
+        sentence = (
             "not known, since the seeds change nothing and no baseline was calibrated: "
             f"{_listed(silent)}"
         )
-        findings.append(("remark", said, ""))
+        findings.append(("remark", sentence, ""))
     unknown = {case.key.within: case.reason for case, _ in judged if case.noise is None}
     if unknown:
-        said = f"not known: {_listed(list(unknown))} ({next(iter(unknown.values()))})"
-        findings.append(("remark", said, ""))
+        sentence = f"not known: {_listed(list(unknown))} ({next(iter(unknown.values()))})"
+        findings.append(("remark", sentence, ""))
     head = ("case", "units", "sd", "noise of", "alpha", "tolerance", "visible", "needed")
     table = CheckTable(head, tuple(_row(case, source) for case, source in judged))
     return check_of(name, findings, "a drop of the tolerance shows in every case", table)
@@ -223,7 +225,7 @@ def duplicates(suite: MeasuredSuite) -> Check:
         equal = [list(ids.values()) for ids in units.values() if len(ids) > 1]
         if equal:
             copies = sum(len(ids) - 1 for ids in equal)
-            said = (
+            sentence = (
                 f"{copies} of {len(samples)} samples have the {start} of another one: "
                 f"{_groups(equal)}"
             )
@@ -232,12 +234,12 @@ def duplicates(suite: MeasuredSuite) -> Check:
                 "not"
             )
             many = copies >= MANY * len(samples)
-            findings.append(("problem" if many else "remark", said, advice))
+            findings.append(("problem" if many else "remark", sentence, advice))
     comparisons = suite.comparisons()
     for comparison in comparisons:
         near = _near_equal(suite, comparison)
         if near:
-            said = (
+            sentence = (
                 f"pairs of {comparison.kind}s that differ and are near-equal to the "
                 f"{comparison.encoder} (cosine of {NEAR:g} or more): {len(near)}, {_groups(near)}"
             )
@@ -245,7 +247,7 @@ def duplicates(suite: MeasuredSuite) -> Check:
                 "look at the near-equal pairs: where they show the same, drop one; where they do "
                 "not, use an encoder that tells them apart"
             )
-            findings.append(("remark", said, advice))
+            findings.append(("remark", sentence, advice))
     none_near = f", none with a cosine of {NEAR:g} or more" if comparisons else ""
     summary = f"no two of {len(samples)} samples start from the same{none_near}"
     return check_of(DUPLICATES, findings, summary)
@@ -333,11 +335,11 @@ def cost_of_a_run(suite: MeasuredSuite) -> Check:
         )
     about = "about" if len(seconds) == len(rows) else "at least"
     inputs = sum(need.found + need.inputs for need in needs)
-    said = (
+    sentence = (
         f"a run of {len(suite.cases)} cases on an empty store: {inputs} model inputs, {about} "
         f"{sum(seconds):.1f} s in models, loading not counted"
     )
-    lines = [said]
+    lines = [sentence]
     if len(seconds) < len(rows):
         lines.append("time is not known of models whose results all came from the store")
     head: tuple[str, ...] = ("role", "model", "inputs", "seconds")

@@ -38,7 +38,7 @@ def scenes(category: str, count: int) -> list[ImageArtifact]:
     return [load_seed_image(sample) for sample in samples]
 
 
-@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda distortion: distortion.name)
 @pytest.mark.parametrize("size", [(1, 1), (2, 5), (3, 3), (64, 64), (40, 90)])
 def test_every_distortion_keeps_the_size(distortion: object, size: tuple[int, int]) -> None:
     """Of images of any size, also of one pixel; twice the same image gives twice the same."""
@@ -49,7 +49,7 @@ def test_every_distortion_keeps_the_size(distortion: object, size: tuple[int, in
     assert made.digest == apply(image_of(pixels)).digest
 
 
-@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda distortion: distortion.name)
 def test_an_image_of_one_color_keeps_all_but_its_color(distortion: object) -> None:
     """Nothing is drawn into an image that shows nothing."""
     plain = image_of(np.full((30, 30, 3), (10, 20, 30)))
@@ -68,8 +68,10 @@ def test_distortions_are_as_strong_as_documented() -> None:
 def test_blurs_grow() -> None:
     """Each blur leaves less detail than the one before."""
     (image,) = scenes("crowded", 1)
-    blurs = [one for one in IMAGE_DISTORTIONS if "blur" in one.name]
-    detail = [np.abs(np.diff(one.apply(image).pixels.astype(float), axis=1)).sum() for one in blurs]
+    blurs = [blur for blur in IMAGE_DISTORTIONS if "blur" in blur.name]
+    detail = [
+        np.abs(np.diff(blur.apply(image).pixels.astype(float), axis=1)).sum() for blur in blurs
+    ]
     assert len(blurs) == 3
     assert detail == sorted(detail, reverse=True)
     assert detail[2] < 0.8 * detail[0]
@@ -149,5 +151,5 @@ def test_texts_that_cannot_be_changed_stay() -> None:
 @given(st.text())
 def test_any_text_can_be_distorted(text: str) -> None:
     """Never raises; a swap keeps all letters."""
-    made = {one.name: one.apply(text) for one in TEXT_DISTORTIONS}
+    made = {distortion.name: distortion.apply(text) for distortion in TEXT_DISTORTIONS}
     assert sorted(made["words swapped"]) == sorted(text)

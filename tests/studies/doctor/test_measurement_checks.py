@@ -40,7 +40,7 @@ def case(part: str = "overall", value: float = 0.8, **fields: Any) -> Calibrated
     known = set(Calibrated.__dataclass_fields__)
     own = {name: field for name, field in fields.items() if name in known}
     measurement = measured(value, part, **{n: f for n, f in fields.items() if n not in known})
-    shared = {"policy": POLICY, "measured": measurement, "noise": NOISE}
+    shared: dict[str, Any] = {"policy": POLICY, "measured": measurement, "noise": NOISE}
     return Calibrated(CaseKey("toy", part, "gc"), "GC@2", **(shared | own))
 
 
