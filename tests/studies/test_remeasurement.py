@@ -27,7 +27,12 @@ from tests.studies.toy import TOY, write_suite
 
 CHOSEN, OLDER = "shapes:?miss=0.1", "shapes:?miss=0.12"
 
-FIXED = TOY.replace('generator = "shapes:"', f'generator = "python:{__name__}:FixedGenerator"')
+SMALL = TOY.replace("iterations = 2", "iterations = 1").replace("category = 2", "category = 1")
+"""One sample in each of the 8 categories, chains of one iteration."""
+
+LARGER = SMALL.replace("category = 1", "category = 2")
+
+FIXED = SMALL.replace('generator = "shapes:"', f'generator = "python:{__name__}:FixedGenerator"')
 
 DIGEST = "ab" * 32
 
@@ -48,7 +53,7 @@ class Results:
     """The folder of a suite, and how its checkpoints were measured."""
 
     folder: Path
-    text: str = TOY
+    text: str = SMALL
     samples: int | None = None
     seeds: int = 1
 
@@ -65,6 +70,11 @@ class Results:
         suite = write_suite(self.folder, self.text)
         fields: dict[str, Any] = {"records": self.records(model), "samples": self.samples} | changes
         return AcceptedCheckpoint(suite, RoleChoices(model), digest=DIGEST, **fields)
+
+
+def with_seed(seed: int) -> str:
+    """The suite with another seed."""
+    return SMALL.replace("[chain]\n", f"[chain]\nseed = {seed}\n")
 
 
 def prepared(checkpoint: AcceptedCheckpoint) -> PreparedRemeasurement:
@@ -94,7 +104,7 @@ def test_a_fresh_seed_gives_what_the_suite_measures_with_it(tmp_path: Path) -> N
     assert 1 <= seed <= 1_000_000
     assert ready.conditions == f"under seed {seed}, on the same samples"
     assert lines == [f"describer {CHOSEN}: {ready.conditions}"]
-    text = TOY.replace("iterations = 2", f"iterations = 2\nseed = {seed}")
+    text = with_seed(seed)
     assert fresh.records == Results(tmp_path, text).records()
     assert fresh.records.keys() == checkpoint.records.keys()
     assert fresh.anchors == {}
@@ -110,13 +120,13 @@ def test_the_seed_depends_on_the_results_and_is_not_the_old_one(tmp_path: Path) 
     ]
     assert seeds[0] == seeds[2] != seeds[1]
     assert seeds[0] == 779064  # as every version has made it of this digest
-    used = Results(tmp_path, TOY.replace("iterations = 2", f"iterations = 2\nseed = {seeds[0]}"))
+    used = Results(tmp_path, with_seed(seeds[0]))
     assert prepared(used.checkpoint()).setting.value == seeds[0] + 1
 
 
 def test_held_out_samples_go_before_a_seed(tmp_path: Path) -> None:
     """Half of the samples were seen; the other half is fresh."""
-    checkpoint = Results(tmp_path, samples=1).checkpoint()
+    checkpoint = Results(tmp_path, LARGER, samples=1).checkpoint()
     ready, fresh, _ = remeasured(checkpoint)
     assert ready.setting == SuiteNumber("data", "skip", 1)
     assert ready.conditions == "on 1 held-out samples of each category"
@@ -130,7 +140,7 @@ def test_held_out_samples_go_before_a_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("samples", "skip"), [(2, 0), (1, 1)])
 def test_too_few_samples_are_left(samples: int, skip: int, tmp_path: Path) -> None:
     """Where a category has not as many again, a fresh seed is taken."""
-    text = TOY.replace("options =", f"skip = {skip}\noptions =")
+    text = LARGER.replace("options =", f"skip = {skip}\noptions =")
     checkpoint = Results(tmp_path, text, samples).checkpoint()
     assert prepared(checkpoint).setting.key == "seed"
 
@@ -139,7 +149,7 @@ def test_samples_have_as_many_seeds_as_in_the_results(tmp_path: Path) -> None:
     """The ids of the samples tell how many (`--cep-seeds`)."""
     results = Results(tmp_path, seeds=3)
     ready, fresh, _ = remeasured(results.checkpoint())
-    text = TOY.replace("iterations = 2", f"iterations = 2\nseed = {ready.setting.value}")
+    text = with_seed(ready.setting.value)
     assert fresh.records == replace(results, text=text).records()
 
 
@@ -180,16 +190,16 @@ def test_all_cases_of_the_suite_are_needed(tmp_path: Path) -> None:
 def test_the_suite_has_the_seed_of_the_results(tmp_path: Path) -> None:
     """Results that were measured again are of the suite as it was."""
     records = Results(tmp_path).records()
-    later = Results(tmp_path, TOY.replace("iterations = 2", "iterations = 2\nseed = 10"))
+    later = Results(tmp_path, with_seed(10))
     with pytest.raises(SpecError, match="the suite has seed 10 now: was it measured again before"):
         prepared(later.checkpoint(records=records))
 
 
 def test_the_samples_are_those_of_the_results(tmp_path: Path) -> None:
     """Compared by their ids."""
-    records = Results(tmp_path, samples=1).records()
+    records = Results(tmp_path, LARGER, samples=1).records()
     with pytest.raises(SpecError, match=r"score 1 samples of '.*', here are 2, not the same"):
-        prepared(Results(tmp_path).checkpoint(records=records))
+        prepared(Results(tmp_path, LARGER).checkpoint(records=records))
 
 
 def test_the_model_is_that_of_the_results(tmp_path: Path) -> None:
@@ -220,7 +230,7 @@ def test_anchors_of_other_models_are_measured_again(tmp_path: Path) -> None:
     first, second, third = list(own)[:3]
     anchors = {first: older[first], second: own[second], third: older[third]}
     ready, fresh, lines = remeasured(results.checkpoint(anchors=anchors))
-    text = TOY.replace("iterations = 2", f"iterations = 2\nseed = {ready.setting.value}")
+    text = with_seed(ready.setting.value)
     expected = Results(tmp_path, text).records(OLDER)
     assert fresh.anchors == {key: expected[key] for key in (first, third)}
     assert lines[1:] == [f"describer {OLDER}: {ready.conditions}"]
