@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
+from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.report.case_table import range_shown
 from pytest_cepbench.report.text import (
     explain,
     number,
@@ -209,6 +211,16 @@ def test_a_verdict_without_a_measurement_has_dashes() -> None:
     )
     (_, (line, _)) = summary_table([pooled])
     assert line.split()[-6:] == ["-", "-", "-", "-", "0.0100", "-"]
+
+
+def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
+    """A baseline without a floor of its own is seen with the floor now; distances have no range."""
+    assert range_shown(FULL) == Range(0.75, 0.25)
+    assert range_shown(msgspec.structs.replace(FULL, baseline_floor=None)) == Range(0.75, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, accepted=True)) == Range(0.5, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, refused="at chance")) == Range(0.5, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, baseline=None)) == Range(0.5, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, higher_is_better=False)) is None
 
 
 def test_informational_cases_are_told_apart() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -19,8 +21,9 @@ from pytest_cepbench.errors import RoleError
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial, prepare_calibration
 from pytest_cepbench.studies.doctor import Check, Diagnosis, examine
-from pytest_cepbench.studies.doctor.encoder_checks import IMAGE_DISTORTIONS
+from pytest_cepbench.studies.doctor.encoder_checks import IMAGE_DISTORTIONS, TEXT_DISTORTIONS
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_data, load_suite
+from pytest_cepbench.suites.estimate import Forecast, forecast
 from tests.studies.doctor.test_measurement_checks import only
 from tests.studies.toy import write_suite
 
@@ -125,6 +128,17 @@ class Encoder:
         raise RoleError(msg)
 
 
+class LetterEncoder(Encoder):
+    """Counts the letters of texts."""
+
+    fingerprint = "letters/1"
+
+    def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """(n, 26) float64."""
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        return np.array([[1.0 + text.lower().count(c) for c in letters] for text in texts])
+
+
 class DriftingEncoder(Encoder):
     """Moves its vectors a little with every call."""
 
@@ -209,6 +223,25 @@ def test_distortions_are_measured_as_distances_from_the_start(
         )
         expected = (8, 1 - moved, moved, chance)
         assert rows[distortion.name] == pytest.approx(expected, abs=1e-9)
+
+
+def test_texts_are_distorted_too(tmp_path: Path) -> None:
+    """An encoder that counts letters sees no order; a start that stays as it was is not counted."""
+    text = SUITE.replace("iterations = 1", 'start = "text"\niterations = 1')
+    check = checks(diagnose(tmp_path, text, encoder="LetterEncoder"))["encoder on changed texts"]
+    rows = only(check)
+    texts = [
+        sample.text or "" for sample in load_data(load_suite(tmp_path / "suite.toml"), {}).samples
+    ]
+    assert rows["none, asked twice"][0] == len(texts)
+    for distortion in TEXT_DISTORTIONS:
+        changed = [(t, distortion.apply(t)) for t in texts if distortion.apply(t) != t]
+        vectors = [LetterEncoder().encode_texts(pair) for pair in changed]
+        cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in vectors]
+        assert rows[distortion.name][0] == len(changed) > 0
+        assert rows[distortion.name][2] == pytest.approx(np.mean(1 - np.array(cosines)), abs=1e-9)
+    assert check.status == "problem"
+    assert "words swapped: moves the score by 0.0000, less than the tolerance 0.01" in check.said
 
 
 def test_drawings_scatter_with_the_seed(toy: Diagnosis, starts: dict[str, Image.Image]) -> None:
@@ -299,6 +332,26 @@ def test_a_run_costs_what_its_models_are_given(toy: Diagnosis) -> None:
     assert len(seconds) == 3
     said = f"9 cases on an empty store: 32 model inputs, about {sum(seconds):.1f} s in models"
     assert check.said == (f"a run of {said}, loading not counted",)
+
+
+def test_the_time_of_stored_results_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the pace of earlier calls, a model that was given nothing in this run has none."""
+
+    def unpaced(*arguments: Any) -> Forecast:
+        whole = forecast(*arguments)
+        return replace(whole, needs=tuple(replace(need, habit=None) for need in whole.needs))
+
+    monkeypatch.setattr("pytest_cepbench.studies.doctor.measurement_checks.forecast", unpaced)
+    first, second = (checks(diagnose(tmp_path))["cost of a run"] for _ in range(2))
+    assert all(isinstance(row[3], float) for row in first.figures[0].rows)
+    assert len(first.said) == 1
+    seconds = {row[0]: row[3] for row in second.figures[0].rows}
+    assert seconds["describer"] is None
+    assert isinstance(seconds["encoder"], float)
+    assert "model inputs, at least " in second.said[0]
+    assert second.said[1] == "time is not known of models whose results all came from the store"
 
 
 @pytest.mark.parametrize(("copies", "status"), [(1, "remark"), (2, "problem")])
