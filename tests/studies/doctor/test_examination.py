@@ -100,6 +100,21 @@ class RestlessGenerator(Generator):
         return super().draw(text, seed if crc32(text.encode()) % 2 else self.calls)
 
 
+class FailingGenerator(Generator):
+    """Draws nothing where it is asked again."""
+
+    fingerprint = "failing/1"
+
+    def __init__(self) -> None:
+        self.drawn: set[tuple[str, int]] = set()
+
+    def draw(self, text: str, seed: int) -> Image.Image:
+        """16 x 16 pixels."""
+        again = (text, seed) in self.drawn
+        self.drawn.add((text, seed))
+        return Image.new("RGB", (16, 16)) if again else super().draw(text, seed)
+
+
 class UnseededGenerator(Generator):
     """Draws each text in one way."""
 
@@ -294,6 +309,13 @@ def test_drawings_that_cannot_be_repeated_are_counted(
     assert check.status == "problem"
     assert f"give other pixels ({restless} of 8 texts); to the encoder they lie 0." in check.said[0]
     assert "obey its seed" in check.advice[0]
+
+
+def test_a_generator_that_fails_the_second_time_is_a_remark(tmp_path: Path) -> None:
+    """There is nothing to compare; the drawings under other seeds are compared all the same."""
+    check = checks(diagnose(tmp_path, generator="FailingGenerator"))["repeatable drawings"]
+    assert check.said[0] == "no text could be drawn twice"
+    assert only(check)["drawings"][0] == 8
 
 
 def test_an_encoder_that_gives_other_vectors_is_found(tmp_path: Path) -> None:
