@@ -2,7 +2,7 @@ r"""The store under load: eight processes at once, and processes that are killed
 
     python -m benchmarks.store_under_load
 
-First, 100,000 results are written by one process and by eight, in turns; everybody also reads back
+First, 100,000 results are written by one process and by eight, in turns; each process reads back
 what it and others have written, and all want some keys for themselves. Afterwards every result must
 be there, be what was put, and be the same for all. The ratio of the medians says what eight
 processes cost or gain on this machine's cores.
@@ -36,7 +36,7 @@ from pytest_cepbench.store import Result, Store, StoredResult
 
 _BATCH = 32
 
-_CONTENDED = 10  # one batch of so many is wanted by everybody
+_CONTENDED = 10  # one batch of so many is wanted by every process
 
 _LONGEST_LIFE = 0.12  # seconds from a writer's beginning until it is killed, at most
 
@@ -59,7 +59,7 @@ def result_of(name: str) -> Result:
 
 
 def names_of(worker: int, start: int) -> list[str]:
-    """Names of the results of one batch: the worker's own, or those that everybody wants."""
+    """Names of the results of one batch: the worker's own, or those that every worker wants."""
     contended = start // _BATCH % _CONTENDED == 0
     owner = "all" if contended else f"worker {worker}"
     return [f"{owner} number {start + i}" for i in range(_BATCH)]
@@ -155,7 +155,7 @@ def write_for_ever(folder: Path, life: int, out: Connection) -> None:
 
 
 def picture(life: int, number: int) -> ImageArtifact:
-    """An image that nobody else writes."""
+    """An image that no other worker writes."""
     noise = np.random.default_rng([life, number])
     return ImageArtifact(noise.integers(0, 255, (24, 24, 3), dtype=np.uint8))
 

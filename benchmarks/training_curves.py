@@ -88,7 +88,7 @@ def _play(pair: Pair, suites: Path, folder: Path, sampling: Sampling) -> list[Pl
 def document(
     series: Sequence[Series], played: dict[Pair, list[Played]], sampling: Sampling, command: str
 ) -> Document:
-    """Everything that the figures say; `seconds` is left to whoever knows it."""
+    """Everything that the figures say; the caller adds `seconds`."""
     perfect = played[perfect_pair()]
     return Document(
         command=command,

@@ -49,7 +49,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Regression:
-    """A way to change a copy. amount: how much where nobody says, None where there is no such number."""
+    """A way to change a copy. amount: the default strength, None where there is none."""
 
     apply: Callable[[Copy], None]
     about: str
@@ -164,7 +164,7 @@ def crop(copy: Copy) -> None:
 
 
 def cut_short(copy: Copy) -> None:
-    """The limit on new tokens of somebody's quick test."""
+    """The limit on new tokens that was left in after a quick test."""
     with edited_json(copy.folder / "generation_config.json") as settings:
         settings["max_new_tokens"] = int(copy.amount)
 

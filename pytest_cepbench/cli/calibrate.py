@@ -27,7 +27,7 @@ from pytest_cepbench.studies.calibration import (
     calibrate,
     prepare_calibration,
 )
-from pytest_cepbench.studies.study_result import StudyUsage
+from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool
 
 _REMEDY = (

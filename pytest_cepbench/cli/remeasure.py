@@ -78,7 +78,7 @@ class Remeasured:
     @property
     def note(self) -> str:
         """Note for the baselines on the new measurement."""
-        return f"again {self.ready.said}"
+        return f"again {self.ready.conditions}"
 
     def with_anchors(self, changes: Iterable[Change]) -> Iterator[Change]:
         """The changes, each with the anchor that its case is still held to."""
@@ -109,7 +109,7 @@ class Remeasured:
         ]
         if self.others:
             blocks.append(f"of other suites, and not accepted: {counted(self.others, 'case')}")
-        yield Section(f"measured again {self.ready.said}", tuple(blocks))
+        yield Section(f"measured again {self.ready.conditions}", tuple(blocks))
 
     def write_suite(self) -> int:
         """Have later runs measure as the new baselines were measured; returns the exit code."""

@@ -19,7 +19,7 @@ from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
-from pytest_cepbench.studies.study_result import StudyUsage
+from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides

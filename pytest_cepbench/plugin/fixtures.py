@@ -70,8 +70,8 @@ def cep_gate(
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.evaluation.case_runner import CaseRunner
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
-    from pytest_cepbench.report.junit import properties_of
     from pytest_cepbench.report.text import explain, one_line
+    from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides
 
     mark = mark_of(request.node)

@@ -93,7 +93,7 @@ class Records:
             record.waiting = before.waiting
             record.after_error = any(result.verdict == "error" for result in before.results)
             if before.results:
-                from pytest_cepbench.report.junit import PREFIX
+                from pytest_cepbench.report.writers import PREFIX
 
                 item.user_properties[:] = [
                     (name, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -14,7 +15,6 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     failures_of,
     figures_of,
@@ -23,23 +23,24 @@ from pytest_cepbench.report.case_table import (
     settings_of,
 )
 from pytest_cepbench.report.number_format import between, number, word_of
-from pytest_cepbench.report.plots import COURSE, INTERVAL, course_points, interval_plot, reach_of
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
     error_lines,
-    improvement_line,
+    improvement_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
 _THUMBNAIL = 192  # pixels of the longer side
 
-_FUNCTIONS = (
-    between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
-    number, reach_of, settings_of, word_of,
-)  # fmt: skip
-"""Functions of the page's template, each under its own name."""
+COURSE = (120, 32)
+
+INTERVAL = (172, 24)
+"""Width and height in pixels."""
+
+_NEAREST, _FARTHEST = 2.0, 8.0
+"""Tolerances between the middle and the edge of an interval plot."""
 
 
 def html_page(
@@ -58,7 +59,7 @@ def html_page(
         lstrip_blocks=True,
         finalize=_displayed,
     )
-    environment.tests |= {"calm": _calm, "noteworthy": _noteworthy}
+    environment.tests |= {"noteworthy": _noteworthy}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     template = environment.from_string(
         resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
@@ -69,10 +70,16 @@ def html_page(
         artifact = image(digest)
         return None if artifact is None else _data_uri(artifact)
 
+    passed = sum(result.passes for result in results)
     return template.render(
         facts=facts,
         results=results,
-        said=_summary_lines(facts, results),
+        summary=[
+            f"{passed} of {len(results)} cases pass: {counts_line(results)}",
+            *error_lines(results),
+            effort_line(facts.efforts(results)),
+            *improvement_lines(results),
+        ],
         picture=picture,
         course_size=COURSE,
         interval_size=INTERVAL,
@@ -86,29 +93,12 @@ def _displayed(value: object) -> object:
     return value
 
 
-def _calm(result: CaseResult) -> bool:
-    """True where nothing happened: chains of such cases are not shown, there can be thousands."""
-    return result.accepted or result.verdict == Verdict.HELD
-
-
 def _noteworthy(result: CaseResult) -> bool:
     """True where the details of a case are shown by themselves, not folded away with others."""
     remarkable = bool(
         result.reasons or result.notes or result.failures or result.warnings or result.refused
     )
-    return result.primary and (remarkable or not _calm(result))
-
-
-def _summary_lines(facts: RunFacts, results: Sequence[CaseResult]) -> list[str]:
-    """Lines below the verdict of the run."""
-    passed = sum(result.passes for result in results)
-    lines = [
-        f"{passed} of {len(results)} cases pass: {counts_line(results)}",
-        *error_lines(results),
-        effort_line(facts.efforts(results)),
-    ]
-    better = improvement_line(results)
-    return lines if better is None else [*lines, better]
+    return result.primary and (remarkable or not result.settled)
 
 
 def _data_uri(image: ImageArtifact) -> str:
@@ -121,3 +111,91 @@ def _data_uri(image: ImageArtifact) -> str:
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+
+
+# -- the small plots, as coordinates ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IntervalPlot:
+    """A difference with its bounds; x in pixels from the left, better to the right.
+
+    zero: no difference.
+    band: left edge and width of what is tolerated.
+    point: the difference; None where it lies outside.
+    line: the bounds, as far as they are inside; None without bounds.
+    beyond_left, beyond_right: whether anything lies outside.
+    """
+
+    zero: float
+    band: tuple[float, float]
+    point: float | None
+    line: tuple[float, float] | None
+    beyond_left: bool
+    beyond_right: bool
+
+
+def course_points(result: CaseResult) -> list[tuple[float, float]]:
+    """The curve as points: 0 at the plot's foot; at its head 1, or the largest distance."""
+    width, height = COURSE
+    head = 1.0 if result.higher_is_better else max(result.curve, default=1.0) or 1.0
+    step = width / max(1, len(result.curve) - 1)
+    return [
+        (round(i * step, 1), round(height * (1 - min(1.0, max(0.0, value / head))), 1))
+        for i, value in enumerate(result.curve)
+    ]
+
+
+def reach_of(results: Sequence[CaseResult]) -> float:
+    """The scale that cases shown together share: tolerances from the middle of a plot to its edge.
+
+    In tolerances, since cases of different metrics have no other unit in common. At most 8: one
+    case that is far off shall not make all the others a point.
+    """
+    far = [abs(value) / _unit(result) for result in results for value in _values(result)]
+    return min(_FARTHEST, max([_NEAREST, *far]))
+
+
+def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
+    """The difference of a case on the scale of `reach_of`; None where nothing was compared.
+
+    A case that tolerates nothing has a scale of its own, up to its largest number.
+    """
+    if result.difference is None:
+        return None
+    unit, half = _unit(result), INTERVAL[0] / 2
+
+    def x(value: float) -> float:
+        inside = min(1.0, max(-1.0, value / unit / reach))
+        return round(half * (1 + inside), 1)
+
+    edge = reach * unit
+    tolerated = x(-result.tolerance), x(result.tolerance)
+    low = result.difference if result.low is None else result.low
+    high = result.difference if result.high is None else result.high
+    bounded = result.low is not None or result.high is not None
+    return IntervalPlot(
+        zero=half,
+        band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
+        point=x(result.difference) if abs(result.difference) <= edge else None,
+        line=(x(low), x(high)) if bounded else None,
+        beyond_left=min(low, result.difference) < -edge,
+        beyond_right=max(high, result.difference) > edge,
+    )
+
+
+def _values(result: CaseResult) -> list[float]:
+    return [value for value in (result.low, result.difference, result.high) if value is not None]
+
+
+def _unit(result: CaseResult) -> float:
+    if result.tolerance > 0:
+        return result.tolerance
+    return max((abs(value) for value in _values(result)), default=0.0) or 1.0
+
+
+_FUNCTIONS = (
+    between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
+    number, reach_of, settings_of, word_of,
+)  # fmt: skip
+"""Functions of the page's template, each under its own name."""

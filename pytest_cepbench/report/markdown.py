@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import HEADS, cells_of, range_shown
 from pytest_cepbench.report.number_format import name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
-from pytest_cepbench.report.totals import counts_line, effort_line, error_lines, improvement_line
+from pytest_cepbench.report.totals import counts_line, effort_line, error_lines, improvement_lines
 from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
@@ -27,12 +26,14 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
 
     Everything that models, files or users named is escaped.
     """
-    loud = [result for result in results if not _quiet(result)]
-    quiet = [result for result in results if _quiet(result)]
+    loud = [result for result in results if not result.settled]
+    quiet = [result for result in results if result.settled]
     lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
     lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
-    lines += [f"- {line}" for line in _summary_lines(results)]
+    counts = [counts_line(results)] if results else []
+    summary = [*counts, *error_lines(results), *improvement_lines(results)]
+    lines += [f"- {line}" for line in summary]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:
@@ -64,19 +65,6 @@ def escaped(text: str, most: int = 200) -> str:
     marked = _MARKUP.sub(r"\\\g<0>", line)
     shown = "".join(_ENTITIES.get(char, char) for char in marked)
     return _MENTION.sub("@\u200b", shown)
-
-
-def _quiet(result: CaseResult) -> bool:
-    return result.accepted or result.verdict == Verdict.HELD
-
-
-def _summary_lines(results: Sequence[CaseResult]) -> Iterator[str]:
-    if results:
-        yield counts_line(results)
-    yield from error_lines(results)
-    better = improvement_line(results)
-    if better is not None:
-        yield better
 
 
 def _row(result: CaseResult) -> str:

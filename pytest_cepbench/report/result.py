@@ -26,7 +26,8 @@ class LinkShown(msgspec.Struct, frozen=True):
 class ChainShown(msgspec.Struct, frozen=True):
     """A chain worth looking at: one of the samples that lost most.
 
-    score, baseline: the sample's, in the case's metric. failure: what stopped it, if anything did.
+    score, baseline: the sample's, in the case's metric.
+    failure: what stopped it, if anything did.
     remark: what else the metric says of it.
     """
 
@@ -39,10 +40,14 @@ class ChainShown(msgspec.Struct, frozen=True):
 
 
 class UsageTotals(msgspec.Struct, frozen=True):
-    """Usage of judging a case: models loaded, inputs given to models, results from the store.
+    """The work of judging a case.
 
-    seconds: whole, and inside the models. roles: models loaded, by role. usage: what servers
-    counted.
+    loads: of models.
+    inputs: that models were given.
+    hits: results from the store.
+    seconds, model_seconds: of the whole, and inside the models.
+    roles: models loaded, by role.
+    usage: what servers counted.
     worker: which of the run's it was; empty in a single process.
     """
 
@@ -94,21 +99,34 @@ class ModelShown(msgspec.Struct, frozen=True):
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
-    of: how many cases its suite has. gate, tolerance, alpha: how it was judged; alpha is this
-    case's share, None where the rule has no use for it. level: the part of it that each bound was
-    made at, smaller after several looks and beside an anchor. primary: whether it can fail the
-    run. strict: whether it fails where nothing can be told. origins: setting -> who said so.
-    difference: to the baseline, turned so that positive is better. low, high: its one-sided bounds,
-    each at that level. method: how they were made. units: independent samples. visible: the
-    smallest drop that so many can see with 80 % power. looks: samples at each look. partial:
-    whether more were there. accepted: whether the measurement is to become the baseline. curve: the
-    mean at each iteration or generation. notes: what else a reader should know of the number.
-    anchor: the same against the anchor. attribution: at which hop it lost, in words; hops: in
-    numbers. measured: all of the measurement, as `cepbench accept` takes it. damage: what the store
-    found broken meanwhile. floor: what chance alone gives; baseline_floor: the
-    baseline's, where its file has it. warnings: what makes the number mean less
-    than it seems to, shown in every report. refused: why it may not become the baseline, where that
-    was asked for. models: those that it was measured with.
+    of: how many cases its suite has.
+    gate, tolerance, alpha: how it was judged; alpha is this case's share, None where the rule has
+    no use for it.
+    level: the part of alpha that each bound was made at, smaller after several looks and beside an
+    anchor.
+    primary: whether it can fail the run.
+    strict: whether it fails where nothing can be told.
+    origins: setting -> where it came from.
+    difference: to the baseline, turned so that positive is better.
+    low, high: one-sided bounds of the difference, each at that level.
+    method: of the bounds.
+    units: independent samples.
+    visible: the smallest drop that so many can see with 80 % power.
+    looks: samples at each look.
+    partial: whether more samples were there.
+    accepted: whether the measurement is to become the baseline.
+    failures: failed chains by kind.
+    curve: the mean at each iteration or generation.
+    notes: what else a reader should know of the number.
+    anchor: the same comparison with the anchor.
+    attribution, hops: at which hop it lost, in words and in numbers.
+    measured: all of the measurement, as `cepbench accept` takes it.
+    damage: entries that the store found damaged and computed again.
+    floor: what chance alone gives.
+    baseline_floor: the baseline's, where its file has it.
+    warnings: what makes the number mean less than it seems to, shown in every report.
+    refused: why it may not become the baseline, where that was asked for.
+    models: those that it was measured with.
     """
 
     nodeid: str
@@ -168,6 +186,11 @@ class CaseResult(msgspec.Struct, frozen=True):
     def passes(self) -> bool:
         """True where it lets the run pass."""
         return self.accepted or self.presentation.passes
+
+    @property
+    def settled(self) -> bool:
+        """True where there is nothing to look at: it holds, or becomes the baseline."""
+        return self.accepted or self.verdict == Verdict.HELD
 
     @property
     def word(self) -> str:

@@ -17,7 +17,7 @@ from pytest_cepbench.report.case_table import (
 )
 from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.totals import counts_line, error_lines, improvement_line
+from pytest_cepbench.report.totals import counts_line, error_lines, improvement_lines
 
 __all__ = [
     "explain",
@@ -45,8 +45,8 @@ def explain(result: CaseResult) -> str:
     """
     blocks = (
         _numbers(result),
-        _losers(result),
-        _ways_to_fail(result),
+        _worst_samples(result),
+        _coverage(result),
         _attribution(result),
         [f"  next: {result.presentation.next_step}"],
     )
@@ -73,7 +73,7 @@ def _numbers(result: CaseResult) -> Iterator[str]:
             yield f"  {printable(line, 500)}"
 
 
-def _losers(result: CaseResult) -> Iterator[str]:
+def _worst_samples(result: CaseResult) -> Iterator[str]:
     if not result.chains:
         return
     yield f"  {'samples that lost most':40} {'baseline':>10} {'now':>10} {'change':>10}"
@@ -87,7 +87,8 @@ def _losers(result: CaseResult) -> Iterator[str]:
         )
 
 
-def _ways_to_fail(result: CaseResult) -> Iterator[str]:
+def _coverage(result: CaseResult) -> Iterator[str]:
+    """The chains that failed, and the samples that were looked at."""
     if result.failures:
         yield f"  failed chains: {failures_of(result)}"
     if looks_of(result):
@@ -131,21 +132,17 @@ def summary_table(results: Sequence[CaseResult]) -> list[tuple[str, str]]:
     Verdicts of cases that cannot fail the run are in lower case. Columns are as wide as what is in
     them, so that cases with usual names fit into 120.
     """
-    rows = [cells_of(result) for result in results]
-    widths = [max(map(len, column)) for column in zip(HEADS, *rows, strict=True)]
-    colors: list[str] = ["green" if one.accepted else one.presentation.color for one in results]
-    return [
-        (_aligned(cells, widths), color)
-        for cells, color in zip([HEADS, *rows], ("bold", *colors), strict=True)
+    rows = [HEADS, *(cells_of(result) for result in results)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        " ".join(  # verdict and case to the left, numbers to the right
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        for cells in rows
     ]
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Verdict and case to the left, numbers to the right."""
-    return " ".join(
-        cell.ljust(width) if column < 2 else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
+    colors = ["green" if result.accepted else result.presentation.color for result in results]
+    return list(zip(lines, ["bold", *colors], strict=True))
 
 
 def promise_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -154,8 +151,7 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
     informational = sum(not result.primary for result in results)
     if informational:
         lines.append(f"in lower case: {informational} informational, which cannot fail the run")
-    better = improvement_line(results)
-    return lines if better is None else [*lines, better]
+    return [*lines, *improvement_lines(results)]
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -164,18 +160,18 @@ def warning_lines(results: Sequence[CaseResult]) -> list[str]:
     for result in results:
         for warning in result.warnings:
             cases.setdefault(warning, []).append(name_of(result))
-    return [f"{_several(names)}: {printable(said, 500)}" for said, names in cases.items()]
+    lines = []
+    for warning, (first, *others) in cases.items():
+        more = f" and {len(others)} more" if others else ""
+        lines.append(f"{first}{more}: {printable(warning, 500)}")
+    return lines
 
 
 def refusal_lines(results: Sequence[CaseResult]) -> list[str]:
     """Every measurement that may not become a baseline, and what to do about it."""
     refused = [result for result in results if result.refused]
-    lines = [f"{name_of(one)}: {printable(one.refused, 500)}" for one in refused]
+    lines = [f"{name_of(result)}: {printable(result.refused, 500)}" for result in refused]
     return [*lines, refused[0].presentation.next_step] if refused else []
-
-
-def _several(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def verbose_lines(results: Sequence[CaseResult]) -> list[str]:

@@ -41,16 +41,15 @@ def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
     A case that was accepted counts as "accepted", one that may not be as "refused", one that cannot
     fail the run as "informational", whatever its verdict is.
     """
-    counts = Counter(_counts_as(result) for result in results)
+    counts: Counter[str] = Counter()
+    for result in results:
+        if result.accepted:
+            counts[ACCEPTED] += 1
+        elif result.refused:
+            counts[REFUSED] += 1
+        else:
+            counts[result.verdict if result.primary else INFORMATIONAL] += 1
     return {str(name): counts[name] for name in _ORDER if counts[name]}
-
-
-def _counts_as(result: CaseResult) -> str:
-    if result.accepted:
-        return ACCEPTED
-    if result.refused:
-        return REFUSED
-    return result.verdict if result.primary else INFORMATIONAL
 
 
 def counts_line(results: Sequence[CaseResult]) -> str:
@@ -99,15 +98,14 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     return lines
 
 
-def improvement_line(results: Sequence[CaseResult]) -> str | None:
+def improvement_lines(results: Sequence[CaseResult]) -> Iterator[str]:
     """Advice to raise baselines, where cases improved."""
     improved = sum(result.verdict == Verdict.IMPROVED and not result.accepted for result in results)
-    if not improved:
-        return None
-    return (
-        f"{counted(improved, 'case')} improved: --snapshot-update raises the baseline, so that a "
-        "later drop is seen from there"
-    )
+    if improved:
+        yield (
+            f"{counted(improved, 'case')} improved: --snapshot-update raises the baseline, so that "
+            "a later drop is seen from there"
+        )
 
 
 def total_usage(efforts: Iterable[UsageTotals]) -> UsageTotals:
@@ -148,9 +146,16 @@ def effort_line(efforts: Iterable[UsageTotals]) -> str:
     """Usage of the run, in one sentence."""
     efforts = list(efforts)
     whole = total_usage(efforts)
+    loads = f"{whole.loads} model loads, "
+    if whole.roles:
+        by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
+        workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
+        by = f" by {counted(len(workers), 'worker')}" if workers else ""
+        loads = f"model loads: {by_role}{by}; "
+    usage = f"; {usage_line(whole.usage)}" if whole.usage.requests else ""
     return (
-        f"{_loads(efforts, whole)}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in "
-        f"models), {whole.hits} results from the store{_usage(whole.usage)}"
+        f"{loads}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
+        f"{whole.hits} results from the store{usage}"
     )
 
 
@@ -165,19 +170,6 @@ def usage_line(usage: Usage) -> str:
         f"{counted(usage.requests, 'request')}{retries}, {usage.input_tokens} tokens in, "
         f"{usage.output_tokens} out{images}{cost}"
     )
-
-
-def _usage(usage: Usage) -> str:
-    return f"; {usage_line(usage)}" if usage.requests else ""
-
-
-def _loads(efforts: list[UsageTotals], whole: UsageTotals) -> str:
-    if not whole.roles:
-        return f"{whole.loads} model loads, "
-    by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
-    workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
-    by = f" by {counted(len(workers), 'worker')}" if workers else ""
-    return f"model loads: {by_role}{by}; "
 
 
 _CHANGED = "It changed during the run: gate it when the trainer has finished, or a copy of it"

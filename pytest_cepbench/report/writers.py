@@ -1,4 +1,4 @@
-"""The facts of a run, the JSON document, and writing all reports at once."""
+"""What programs read of a run: the JSON document and JUnit properties; writing all reports at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.report.number_format import printable
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.report.totals import (
     count_verdicts,
@@ -24,16 +25,23 @@ SCHEMA = 2
 """Of the JSON document; docs/report-schema.md says when it is raised."""
 
 
+PREFIX = "cepbench_"
+"""Of the names of JUnit properties."""
+
+_NUMBERS = ("value", "baseline", "difference", "low", "high", "alpha", "tolerance", "n")
+
+
 @dataclass(frozen=True)
 class RunFacts:
     """Facts of a run beside its cases.
 
     verdict: of the whole run.
+    version: of this package.
     lines: the model under test, and what it is compared with.
     problems: why it is incomplete.
-    infrastructure: what went wrong with machines and was made good.
-    beside: what its processes did outside of cases.
-    deaths: of workers.
+    infrastructure: failures of machines from which the run recovered.
+    beside: work of its processes outside of cases.
+    deaths: number of workers that died.
     """
 
     verdict: str
@@ -69,11 +77,29 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
 
 
-def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
-    """Write each text beside `path` under its suffix, each at once; returns the files.
+def properties_of(result: CaseResult) -> list[tuple[str, str]]:
+    """(name, text) pairs for pytest's `user_properties`; what is not known is left out.
 
-    stale: whether earlier ones stay where one cannot be written, or are removed.
-    Raises WriteError then.
+    Texts of type str exactly, without control characters and lone surrogates: a report that xdist
+    cannot send is lost. Numbers are read back as they were by `float`; `primary` is true or false.
+    There is a `warning` for each.
+    """
+    case = f"{result.suite}/{result.part}/{result.metric}"
+    fields = {
+        "case": printable(case, 500),
+        "verdict": "accepted" if result.accepted else printable(result.verdict),
+        **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
+        "primary": "true" if result.primary else "false",
+    }
+    warnings = [("warning", printable(warning, 700)) for warning in result.warnings]
+    return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]
+
+
+def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
+    """Write each text beside `path` under its suffix, each file in one step; returns the files.
+
+    stale: whether earlier files stay where a new one cannot be written; they are removed otherwise.
+    Raises WriteError where a file cannot be written.
     """
     targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}

@@ -2,27 +2,25 @@
 
 from pytest_cepbench.studies.prepared_study import PreparedStudy, prepare_study
 from pytest_cepbench.studies.runner import run_study
-from pytest_cepbench.studies.study_result import (
+from pytest_cepbench.studies.study_data import (
     Column,
     Grid,
-    LengthStatistics,
     ModelSpread,
-    StudiedModel,
+    Named,
     Study,
     StudyCell,
+    StudyName,
+    StudySpec,
     VariantAgreement,
     Weighting,
 )
-from pytest_cepbench.studies.study_spec import Named, StudyName, StudySpec
 
 __all__ = [
     "Column",
     "Grid",
-    "LengthStatistics",
     "ModelSpread",
     "Named",
     "PreparedStudy",
-    "StudiedModel",
     "Study",
     "StudyCell",
     "StudyName",

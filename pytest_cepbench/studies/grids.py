@@ -17,17 +17,16 @@ from pytest_cepbench.metrics.correlation import (
     mean_of_pairs,
 )
 from pytest_cepbench.metrics.uncertainty import spread_of, t_quantile
-from pytest_cepbench.studies.prepared_study import PreparedStudy
-from pytest_cepbench.studies.study_result import (
+from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy
+from pytest_cepbench.studies.study_data import (
     ChainAgreement,
     Grid,
     ModelSpread,
     StudyCell,
+    StudyName,
     VariantAgreement,
     Weighting,
 )
-from pytest_cepbench.studies.study_spec import StudyName
-from pytest_cepbench.studies.variants import LAST
 from pytest_cepbench.suites import Case
 
 Results = Mapping[tuple[str, str, str, str], Measurement | str]

@@ -1,16 +1,24 @@
-"""Everything of a study that can be found out before a model is called: suite, data, models."""
+"""A study before a model is called: its columns, its suite and samples, its models.
+
+A column is the suite as it stands with one thing changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
-from pytest_cepbench.studies.study_result import StudiedModel
-from pytest_cepbench.studies.study_spec import Named, StudySpec
-from pytest_cepbench.studies.variants import Variant, choose_metrics, list_variants
+from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.studies.study_data import Named, StudiedModel, StudySpec
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
     ModelPool,
     PreparedSuite,
@@ -20,8 +28,39 @@ from pytest_cepbench.suites import (
     load_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.measures import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.base import readers_of
+from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
+from pytest_cepbench.suites.measures.failures import FailuresTable
 from pytest_cepbench.suites.model_pool import describe_role
+
+LAST = "{}-last"
+"""Names the metric s(T) that `weighting` puts beside a metric of the suite."""
+
+_STATED_LENGTH = re.compile(r"[^.\n]*\b\d+\s+words\b[^.\n]*", re.IGNORECASE)
+
+_NO_WEIGHTS = "has no weights to compare: a metric gc, s or sim over chains of two iterations or more is needed"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One column.
+
+    name: its head.
+    setting: what was changed, in full.
+    suite: the suite with the change.
+    roles, encoders: specs that belong to the change.
+    exchanged: the role that they fill, if any.
+    band: the length that descriptions are asked to have.
+    """
+
+    name: str
+    setting: str
+    suite: Suite
+    roles: Mapping[RoleName, str] = field(default_factory=dict)
+    encoders: Mapping[str, str] = field(default_factory=dict)
+    exchanged: str | None = None
+    band: LengthBand | None = None
 
 
 @dataclass(frozen=True)
@@ -29,7 +68,7 @@ class StudyRun:
     """One model under one variant, before it is measured.
 
     prepared: the variant's suite with the model under test.
-    cases: those of its cases that the study looks at.
+    cases: those of its cases that the study shows.
     """
 
     model: Named
@@ -42,6 +81,7 @@ class StudyRun:
 class PreparedStudy:
     """A study that can begin.
 
+    dataset: the samples, each as often as it has seeds.
     runs: in the order in which they are measured.
     models: all models that are called, those of all roles.
     """
@@ -57,31 +97,40 @@ class PreparedStudy:
 def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     """Read the suite and its data, and bind every model.
 
-    Raises what `load_suite`, `load_data`, `prepare_suite`, `list_variants` and `choose_metrics`
-    raise, what binding raises, and SpecError where the models under test have different roles.
+    Raises what `load_suite`, `load_data` and `prepare_suite` raise, what binding raises, SuiteError
+    where the suite has nothing that the study could vary, and SpecError for names that the suite
+    does not have, for models under test of different roles, and for chains that were made elsewhere
+    where the study or the suite needs several of a sample.
     """
-    suite, chosen_metrics = choose_metrics(spec, load_suite(spec.suite))
-    dataset = load_data(suite, spec.data, spec.samples)
-    variants = list_variants(spec, suite)
-    prepared = {
-        (model, variant.name): _prepare(spec, model, variant, dataset)
-        for model in spec.models
-        for variant in variants
+    suite, metrics = _chosen_metrics(spec, load_suite(spec.suite))
+    dataset = load_data(suite, spec.data, spec.samples).repeated(suite.table.chain.seeds)
+    variants = tuple(_variants(spec, suite))
+    pairs: list[tuple[Named, Variant]] = list(product(spec.models, variants))
+    if spec.study in ("generators", "encoders"):  # few models are loaded twice in this order
+        pairs.sort(key=lambda pair: variants.index(pair[1]))
+    suites = [_prepare(spec, model, variant, dataset) for model, variant in pairs]
+    roles = {
+        pair[0].name: own.assignments.under_test for pair, own in zip(pairs, suites, strict=True)
     }
-    _require_one_role(prepared)
-    runs = []
-    for model, variant in _in_order(spec, variants):
-        own = prepared[model, variant.name]
-        runs.append(
-            StudyRun(model, variant, own, _chosen_cases(spec, variant, own, chosen_metrics))
-        )
-    models = {
-        StudiedModel(name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound))
-        for own in prepared.values()
-        for name, assignment in own.assignments.roles.items()
-    }
+    if len(set(roles.values())) > 1:
+        listed = ", ".join(f"{model} the {role}" for model, role in roles.items())
+        msg = f"the models under test have different roles ({listed}): name one with --role"
+        raise SpecError(msg)
+    runs = tuple(
+        StudyRun(model, variant, own, tuple(_shown_cases(spec, variant, own, metrics)))
+        for (model, variant), own in zip(pairs, suites, strict=True)
+    )
+    models = {model for own in suites for model in studied_models(own.assignments, model_pool)}
     ordered = tuple(sorted(models, key=lambda model: (model.seat, model.spec)))
-    return PreparedStudy(spec, suite, dataset, variants, tuple(runs), ordered)
+    return PreparedStudy(spec, suite, dataset, variants, runs, ordered)
+
+
+def studied_models(assignments: Assignments, model_pool: ModelPool) -> list[StudiedModel]:
+    """The models of all roles of a suite. Raises what binding raises."""
+    return [
+        StudiedModel(name, assignment.spec.text, describe_role(model_pool.runner(assignment).bound))
+        for name, assignment in assignments.roles.items()
+    ]
 
 
 def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) -> PreparedSuite:
@@ -97,49 +146,199 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
             f"it cannot take part in a study of {spec.study}"
         )
         raise SpecError(msg)
-    exchanged = choices.assigned.get(variant.seat or "")
+    seeds = variant.suite.table.chain.seeds
+    if choices.replay is not None and seeds > 1:
+        msg = (
+            f"{model.spec!r} brings one chain of each sample, and suite {variant.suite.name!r} needs "
+            f"{seeds} ([chain] seeds): set it to 1 in a copy of the suite"
+        )
+        raise SpecError(msg)
+    exchanged = choices.assigned.get(variant.exchanged or "")
     if exchanged is not None and exchanged.source == "--model":
-        msg = f"{model.spec!r} is the {variant.seat}, which the study of {spec.study} exchanges"
+        msg = (
+            f"{model.spec!r} is the {variant.exchanged}, which the study of {spec.study} exchanges"
+        )
         raise SpecError(msg)
     return prepare_suite(variant.suite, dataset, choices)
 
 
-def _require_one_role(prepared: Mapping[tuple[Named, str], PreparedSuite]) -> None:
-    roles = {model: suite.assignments.under_test for (model, _), suite in prepared.items()}
-    if len(set(roles.values())) > 1:
-        listed = ", ".join(f"{model.name} the {role}" for model, role in roles.items())
-        msg = f"the models under test have different roles ({listed}): name one with --role"
-        raise SpecError(msg)
-
-
-def _in_order(spec: StudySpec, variants: tuple[Variant, ...]) -> list[tuple[Named, Variant]]:
-    """Ordered so that few models are loaded twice: the exchanged ones are outermost."""
-    if spec.study in ("generators", "encoders"):
-        return [(model, variant) for variant in variants for model in spec.models]
-    return [(model, variant) for model in spec.models for variant in variants]
-
-
-def _chosen_cases(
-    spec: StudySpec, variant: Variant, prepared: PreparedSuite, chosen_metrics: Collection[str]
-) -> tuple[Case, ...]:
-    """The cases that a study looks at: of metrics that the exchanged encoder reads, where it is one."""
+def _shown_cases(
+    spec: StudySpec, variant: Variant, prepared: PreparedSuite, metrics: Collection[str]
+) -> Iterator[Case]:
+    """The cases that a study shows; only those that read the exchanged encoder, where it is one."""
     suite, measures = prepared.suite, prepared.measures
     parts = {case.key.part for case in prepared.cases}
-    for part in spec.places[1:]:
+    for part in spec.shown_parts[1:]:
         if part not in parts:
             msg = f"suite {suite.name!r}: {unknown_name('part', part, parts)}"
             raise SpecError(msg)
-    names = [name for name in measures if name in chosen_metrics]
-    if spec.study == "encoders":
-        names = [
-            name
-            for name in names
-            if variant.seat in readers_of(measures[name].required_features(None))
-        ]
-        if not names:
-            msg = (
-                f"suite {suite.name!r}: none of the metrics {', '.join(chosen_metrics)} reads the "
-                f"encoder {variant.seat!r}; choose another with --seat"
-            )
+    names = [
+        name
+        for name in metrics
+        if spec.study != "encoders"
+        or variant.exchanged in readers_of(measures[name].required_features(None))
+    ]
+    if not names:
+        msg = (
+            f"suite {suite.name!r}: none of the metrics {', '.join(metrics)} reads the "
+            f"encoder {variant.exchanged!r}; choose another with --seat"
+        )
+        raise SuiteError(msg)
+    for case in prepared.cases:
+        if case.key.metric in names and case.key.part in spec.shown_parts:
+            yield case
+
+
+def notes_of(spec: StudySpec, suite: Suite) -> Iterator[str]:
+    """Notes on a suite for the readers of a study, a sentence each."""
+    if spec.study != "lengths":
+        return
+    prompts = suite.table.prompts
+    stated = stated_length(prompts.describe)
+    if stated is not None:
+        yield f"the suite's prompt says of the length itself: {stated!r}; the band's sentence follows it"
+    if prompts.max_words is not None:
+        yield (
+            f"descriptions are cut at {prompts.max_words} words before they are drawn, as the "
+            "suite says; the word counts are those before the cut"
+        )
+
+
+# -- the metrics and columns of each study -----------------------------------------------------------
+
+
+def _chosen_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
+    """The suite with the metrics that a study needs, and the names of those that it shows.
+
+    Failures are counted over all that a suite reads: where they are shown, all metrics stay.
+    Raises SpecError for a metric that the suite does not have, SuiteError as `_both_weightings`.
+    """
+    names = tuple(suite.metrics) if spec.metrics is None else spec.metrics
+    for name in names:
+        if name not in suite.metrics:
+            msg = f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}"
+            raise SpecError(msg)
+    if spec.study == "weighting":
+        metrics = _both_weightings(suite, names, required=spec.metrics is not None)
+        return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
+    if any(isinstance(suite.metrics[name], FailuresTable) for name in names):
+        return suite, names
+    chosen = {name: suite.metrics[name] for name in suite.metrics if name in names}
+    return msgspec.structs.replace(suite, metrics=chosen), names
+
+
+def _both_weightings(
+    suite: Suite, names: Sequence[str], *, required: bool
+) -> dict[str, MetricTable]:
+    """GC@T and s(T) on the same chains, by the same encoder, for each metric of similarities.
+
+    required: whether a metric without weights is an error. Otherwise it is left out, and so is one
+    over the same similarities as an earlier one.
+    Raises SuiteError there, and where no metric is left.
+    """
+    metrics: dict[str, MetricTable] = {}
+    seen = set()
+    for name in names:
+        table = suite.metrics[name]
+        if isinstance(table, SimilarityTable) and _last(suite, name, table) > 1:
+            similarities = (_last(suite, name, table), table.encoder, table.start)
+            if required or similarities not in seen:
+                seen.add(similarities)
+                metrics[name] = msgspec.structs.replace(table, kind="gc")
+                metrics[LAST.format(name)] = msgspec.structs.replace(table, kind="s")
+        elif required:
+            msg = f"suite {suite.name!r}: metric {name!r} {_NO_WEIGHTS}"
             raise SuiteError(msg)
-    return tuple(c for c in prepared.cases if c.key.metric in names and c.key.part in spec.places)
+    if not metrics:
+        msg = f"suite {suite.name!r}: every metric {_NO_WEIGHTS}"
+        raise SuiteError(msg)
+    return metrics
+
+
+def _last(suite: Suite, name: str, table: SimilarityTable) -> int:
+    """The last iteration that a metric of similarities reads."""
+    if table.at is not None:
+        return table.at
+    return 1 if (table.kind or name) == "sim" else suite.table.chain.length // 2
+
+
+def _variants(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
+    """The columns of a study.
+
+    Raises SuiteError where the suite has nothing that the study could vary, SpecError for an
+    encoder that the suite does not have.
+    """
+    entries = [(variant.name, variant.spec) for variant in spec.variants]
+    seat = spec.seat
+    match spec.study:
+        case "seeds":
+            for name, seed in entries:
+                chain = msgspec.structs.replace(suite.table.chain, seed=int(seed))
+                yield Variant(name, f"seed {seed}", _with(suite, chain=chain))
+        case "generators":
+            for name, generator in entries:
+                roles: Mapping[RoleName, str] = {"generator": generator}
+                yield Variant(name, f"generator {generator}", suite, roles, {}, "generator")
+        case "encoders":
+            known = (ENCODER, *suite.table.encoders)
+            if seat not in known:
+                msg = f"suite {suite.name!r}: {unknown_name('encoder', seat, known)}"
+                raise SpecError(msg)
+            for name, encoder in entries:
+                roles = {"encoder": encoder} if seat == ENCODER else {}
+                further = {} if seat == ENCODER else {seat: encoder}
+                yield Variant(name, f"{seat} {encoder}", suite, roles, further, seat)
+        case "lengths":
+            yield from _lengths(suite)
+        case "weighting":
+            yield Variant("as it is", "nothing", suite)
+
+
+def _lengths(suite: Suite) -> Iterator[Variant]:
+    prompts = suite.table.prompts
+    plans = suite.plans.values()
+    if not any(plan.describes(g) for plan in plans for g in range(1, plan.generations + 1)):
+        msg = f"suite {suite.name!r}: nothing is described in its chains, so no length can be asked for"
+        raise SuiteError(msg)
+    for band in LENGTH_BANDS:
+        describe = msgspec.structs.replace(prompts, describe=prompt_for(prompts.describe, band))
+        setting = f"descriptions of {band.name} words"
+        yield Variant(band.name, setting, _with(suite, prompts=describe), band=band)
+
+
+def _with(suite: Suite, **tables: object) -> Suite:
+    return msgspec.structs.replace(suite, table=msgspec.structs.replace(suite.table, **tables))
+
+
+# -- the describe prompt in three lengths ------------------------------------------------------------
+
+
+def prompt_for(prompt: str, band: LengthBand) -> str:
+    """The prompt, asking for a description within the band.
+
+    Where it asks for one of the bands in MMGenBench's words ("it should be between 20 to 60 words",
+    Figure 16), that clause is replaced, and for its own band the prompt stays as it is. Elsewhere a
+    sentence is added at its end.
+    """
+    for known in LENGTH_BANDS:
+        clause = _clause(known)
+        if clause.search(prompt):
+            return prompt if known == band else clause.sub(band.constraint, prompt)
+    return f"{prompt.rstrip()} As for the length of the description, {band.constraint}."
+
+
+def stated_length(prompt: str) -> str | None:
+    """A prompt's own words on a number of words, other than those of a band; None where it has none.
+
+    They may contradict the sentence of a band; which of the two a model follows is not known.
+    """
+    if any(_clause(band).search(prompt) for band in LENGTH_BANDS):
+        return None
+    stated = _STATED_LENGTH.search(prompt)
+    return stated[0].strip() if stated else None
+
+
+def _clause(band: LengthBand) -> re.Pattern[str]:
+    """The band's words, wherever a suite file breaks its lines."""
+    words = map(re.escape, band.constraint.split())
+    return re.compile(r"\b" + r"\s+".join(words) + r"\b", re.IGNORECASE)

@@ -9,8 +9,8 @@ seeds: the suite says which they are from then on.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from pytest_cepbench.suites.measures.base import GROWERS
 from pytest_cepbench.suites.model_pool import describe_role
 
 _SEEDS = 1_000_000
+"""How many seeds a fresh one can be."""
 
 _FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
 
@@ -46,8 +47,8 @@ class AcceptedCheckpoint:
     """A checkpoint that is to be measured again.
 
     suite: its file.
-    choices: the model that was chosen, and who else plays.
-    records: what the results say of every case of the suite.
+    choices: the model that was chosen, and those of the other roles.
+    records: the results of every case of the suite.
     digest: of the results.
     data: data set name -> path.
     samples: most of each category, as in the run.
@@ -70,39 +71,27 @@ class AcceptedCheckpoint:
 
 
 @dataclass(frozen=True)
-class RemeasuredModels:
-    """A model that is measured again.
-
-    prepared: the suite as it is from now on, with that model under test.
-    keys: the cases that it is measured for.
-    """
-
-    prepared: PreparedSuite
-    keys: frozenset[CaseKey]
-
-
-@dataclass(frozen=True)
 class PreparedRemeasurement:
     """A choice that can be measured again.
 
     before: the suite as it is.
     setting: what changes in it.
-    said: what is fresh, in words.
-    chosen: the model that was chosen.
-    anchors: the models that the anchors are of.
+    conditions: what is fresh, in words.
+    chosen: the suite as it is from now on, with the chosen model under test.
+    anchors: the same with each model that anchors are of, and the cases of those.
     """
 
     choice: AcceptedCheckpoint
     before: Suite
     setting: SuiteNumber
-    said: str
-    chosen: RemeasuredModels
-    anchors: tuple[RemeasuredModels, ...]
+    conditions: str
+    chosen: PreparedSuite
+    anchors: tuple[tuple[PreparedSuite, frozenset[CaseKey]], ...]
 
 
 @dataclass(frozen=True)
 class Remeasurement:
-    """The new records: of the chosen checkpoint, and of the anchors of its cases."""
+    """The new records of the chosen checkpoint, and of the anchors of its cases."""
 
     records: Mapping[CaseKey, Baseline]
     anchors: Mapping[CaseKey, Baseline]
@@ -126,7 +115,7 @@ def prepare_remeasurement(
     _require_same_samples(choice, before.cases, dataset)
     first = next(iter(choice.records.values()))
     _require_same_model(before.assignments, model_pool, first.model, "the results are")
-    setting, said = _fresh(choice, suite, dataset, before.assignments, model_pool)
+    setting, conditions = _fresh(choice, suite, dataset, before.assignments, model_pool)
     changed = amended(suite, setting)
     fresh = load_data(changed, choice.data, choice.samples).repeated(times)
     prepared = prepare_suite(changed, fresh, choice.choices)
@@ -134,8 +123,8 @@ def prepare_remeasurement(
         choice=choice,
         before=suite,
         setting=setting,
-        said=said,
-        chosen=RemeasuredModels(prepared, frozenset(choice.records)),
+        conditions=conditions,
+        chosen=prepared,
         anchors=tuple(_anchors(choice, prepared, model_pool)),
     )
 
@@ -153,11 +142,12 @@ def measure_again(
     if all(
         _scores(record) == _scores(ready.choice.records[key]) for key, record in records.items()
     ):
-        msg = f"every score is the same as before: {ready.said} changes nothing. {_REMEDY}"
+        msg = f"every score is the same as before: {ready.conditions} changes nothing. {_REMEDY}"
         raise SpecError(msg)
     anchors: dict[CaseKey, Baseline] = {}
-    for remeasured in ready.anchors:
-        anchors |= _measure(ready, remeasured, ready.choice.anchors, model_pool, announce)
+    for prepared, keys in ready.anchors:
+        before = {key: ready.choice.anchors[key] for key in keys}
+        anchors |= _measure(ready, prepared, before, model_pool, announce)
     return Remeasurement(records, anchors)
 
 
@@ -178,17 +168,19 @@ def _scores(record: Baseline) -> list[list[float]]:
 
 def _measure(
     ready: PreparedRemeasurement,
-    remeasured: RemeasuredModels,
+    prepared: PreparedSuite,
     before: Mapping[CaseKey, Baseline],
     model_pool: ModelPool,
     announce: Announce,
 ) -> dict[CaseKey, Baseline]:
-    prepared = remeasured.prepared
-    announce(f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.said}")
+    """The records of the cases that were measured before."""
+    announce(
+        f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.conditions}"
+    )
     run = prepared.run(model_pool)
     records = {}
     for case in prepared.cases:
-        if case.key in remeasured.keys:
+        if case.key in before:
             record = record_of(run.measure(case))
             _require_same_conditions(case.key, before[case.key], record, ready.setting)
             records[case.key] = record
@@ -212,11 +204,9 @@ def _fresh(
     model_pool: ModelPool,
 ) -> tuple[SuiteNumber, str]:
     """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
-    if choice.samples is not None:
-        skip = suite.table.data.skip + choice.samples
-        setting = SuiteNumber("data", "skip", skip)
-        if _held_out(choice, suite, dataset, setting):
-            return setting, f"on {choice.samples} held-out samples of each category"
+    held_out = _held_out(choice, suite, dataset)
+    if held_out is not None:
+        return held_out, f"on {choice.samples} held-out samples of each category"
     seeded = [
         name
         for name in GROWERS
@@ -232,26 +222,30 @@ def _fresh(
     return SuiteNumber("chain", "seed", seed), f"under seed {seed}, on the same samples"
 
 
-def _held_out(
-    choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset, setting: SuiteNumber
-) -> bool:
-    """True where each category has as many samples again, independent of those that were seen."""
+def _held_out(choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset) -> SuiteNumber | None:
+    """The setting that skips the samples that were seen.
+
+    None where all of them were, or a category has not as many again that are independent of those.
+    """
+    if choice.samples is None:
+        return None
+    setting = SuiteNumber("data", "skip", suite.table.data.skip + choice.samples)
     whole = load_data(amended(suite, SuiteNumber("data", "skip", 0)), choice.data)
-    skipped = whole.without(suite.table.data.skip)
-    later = None if skipped is None else whole.without(setting.value)
+    later = whole.without(setting.value)
     if later is None or set(later.categories) != set(whole.categories):
-        return False
-    fresh = later.limited(choice.samples or 1)
+        return None
+    fresh = later.limited(choice.samples)
     seen = {sample.unit for sample in dataset.samples}
     enough = all(
         len(fresh.in_category(name)) >= len({s.unit for s in dataset.in_category(name)})
         for name in dataset.categories
     )
-    return enough and not any(sample.unit in seen for sample in fresh.samples)
+    overlap = any(sample.unit in seen for sample in fresh.samples)
+    return setting if enough and not overlap else None
 
 
 def _seed(digest: str, used: int) -> int:
-    """A seed that follows from the results: known to nobody before they were there, and not theirs."""
+    """A seed that follows from the results, so that it cannot be chosen; not the one that was used."""
     seed = 1 + int(sha256(f"remeasure {digest}".encode()).hexdigest()[:12], 16) % _SEEDS
     return seed if seed != used else seed + 1
 
@@ -336,37 +330,26 @@ def _require_same_conditions(
 
 def _anchors(
     choice: AcceptedCheckpoint, prepared: PreparedSuite, model_pool: ModelPool
-) -> Sequence[RemeasuredModels]:
-    """The models that the anchors are of, other than the chosen one."""
+) -> Iterator[tuple[PreparedSuite, frozenset[CaseKey]]]:
+    """The suite with each model that anchors are of, other than the chosen one, and their cases.
+
+    Raises SpecError where such a model is not there as it was any more.
+    """
     chosen = next(iter(choice.records.values())).model.get("identity")
     specs: dict[str, list[CaseKey]] = {}
     for key, anchor in choice.anchors.items():
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
-    return [_anchor(choice, prepared, model_pool, spec, keys) for spec, keys in specs.items()]
-
-
-def _anchor(
-    choice: AcceptedCheckpoint,
-    prepared: PreparedSuite,
-    model_pool: ModelPool,
-    spec: str,
-    keys: Sequence[CaseKey],
-) -> RemeasuredModels:
-    """The model of some anchors. Raises SpecError where it is not there as it was any more."""
-    choices = RoleChoices(spec, choice.choices.role, choice.choices.roles, choice.choices.encoders)
-    try:
-        anchor = prepare_suite(prepared.suite, prepared.dataset, choices)
-        _require_same_model(
-            anchor.assignments,
-            model_pool,
-            choice.anchors[keys[0]].model,
-            f"the anchor of {keys[0]} is",
-        )
-    except CepError as error:
-        msg = (
-            f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} "
-            "back, or forget the steps until here with --move-anchor"
-        )
-        raise SpecError(msg) from error
-    return RemeasuredModels(anchor, frozenset(keys))
+    for spec, keys in specs.items():
+        choices = replace(choice.choices, model=spec)
+        model, whose = choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
+        try:
+            suite = prepare_suite(prepared.suite, prepared.dataset, choices)
+            _require_same_model(suite.assignments, model_pool, model, whose)
+        except CepError as error:
+            msg = (
+                f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} "
+                "back, or forget the steps until here with --move-anchor"
+            )
+            raise SpecError(msg) from error
+        yield suite, frozenset(keys)

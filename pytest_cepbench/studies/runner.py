@@ -12,9 +12,8 @@ from pytest_cepbench.metrics.length_bands import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.grids import CONFIDENCE, Results, make_grids, make_weightings
-from pytest_cepbench.studies.prepared_study import PreparedStudy, StudyRun
-from pytest_cepbench.studies.study_result import Column, LengthStatistics, Study, StudyUsage
-from pytest_cepbench.studies.variants import remarks
+from pytest_cepbench.studies.prepared_study import PreparedStudy, StudyRun, notes_of
+from pytest_cepbench.studies.study_data import Column, LengthStatistics, Study, StudyUsage
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 
 
@@ -101,7 +100,6 @@ def _summarize(
     damage: Sequence[str],
 ) -> Study:
     spec, suite = prepared.spec, prepared.suite
-    spent = total(tallies)
     return Study(
         study=spec.study,
         suite=suite.name,
@@ -117,9 +115,7 @@ def _summarize(
         grids=tuple(make_grids(prepared, results)),
         words=tuple(words),
         weightings=tuple(make_weightings(prepared, results)),
-        notes=tuple(remarks(spec, suite)),
+        notes=tuple(notes_of(spec, suite)),
         damage=tuple(damage),
-        effort=StudyUsage(
-            spent.loads, spent.inputs, spent.hits, model_seconds=spent.seconds, usage=spent.usage
-        ),
+        effort=StudyUsage.of(total(tallies)),
     )

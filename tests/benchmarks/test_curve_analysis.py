@@ -34,7 +34,7 @@ def test_draws_stay_within_their_category() -> None:
 
     drawn = draw(categories, 50, seed=3)
 
-    assert all(categories[i] == categories[at] for one in drawn for at, i in enumerate(one))
+    assert all(categories[i] == categories[at] for places in drawn for at, i in enumerate(places))
     assert (drawn == draw(categories, 50, seed=3)).all()
     assert len(np.unique(drawn, axis=0)) > 10
 
@@ -43,10 +43,10 @@ def test_an_interval_holds_the_middle_of_the_draws() -> None:
     """Percentiles of 1..1000; none where more than a twentieth of the draws has no value."""
     whole = np.arange(1.0, 1001.0)
 
-    found = estimate(500.0, whole)
+    actual = estimate(500.0, whole)
 
-    assert found.low == pytest.approx(25.975)
-    assert found.high == pytest.approx(975.025)
+    assert actual.low == pytest.approx(25.975)
+    assert actual.high == pytest.approx(975.025)
     few = np.where(whole <= 60, np.nan, whole)
     assert estimate(500.0, few).low is None
     assert estimate(500.0, np.where(whole <= 40, np.nan, whole)).low is not None
@@ -69,10 +69,10 @@ def test_a_fall_beyond_noise_is_found_and_noise_is_not() -> None:
     """Of four checkpoints, the third falls by ten times the noise, the last by a tenth of it."""
     values = [0.5, 0.8, 0.6, 0.799]
 
-    found = falls(STEPS, np.array(values), replicates(values))
+    actual = falls(STEPS, np.array(values), replicates(values))
 
-    assert [(one.earlier, one.later) for one in found] == [(200, 400)]
-    assert found[0].change.value == pytest.approx(-0.2)
+    assert [(fall.earlier, fall.later) for fall in actual] == [(200, 400)]
+    assert actual[0].change.value == pytest.approx(-0.2)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_kendall_is_the_packages_own(first: list[int], random: object) -> None:
     x = np.array(first, dtype=float)
     y = np.random.default_rng(len(first)).permutation(x)
 
-    found = float(kendall(x, y))
+    actual = float(kendall(x, y))
     known = correlation(x, y, "kendall")
 
-    assert (known is None) == bool(np.isnan(found))
-    assert known is None or found == pytest.approx(known.value)
+    assert (known is None) == bool(np.isnan(actual))
+    assert known is None or actual == pytest.approx(known.value)
 
 
 @pytest.mark.parametrize("count", [2, 4, 7])
@@ -119,11 +119,11 @@ def test_p_of_a_perfect_order_is_the_least_there_is(count: int) -> None:
     values = np.arange(float(count))
     drawn = replicates(values.tolist())
 
-    found = tau(values, values**2, drawn, drawn)
+    actual = tau(values, values**2, drawn, drawn)
 
-    assert found is not None
-    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
-    assert found.p == pytest.approx(2 / factorial(count), abs=1e-6)
+    assert actual is not None
+    assert (actual.value, actual.low, actual.high) == (1.0, 1.0, 1.0)
+    assert actual.p == pytest.approx(2 / factorial(count), abs=1e-6)
 
 
 def test_p_is_that_of_scipy() -> None:
@@ -131,12 +131,12 @@ def test_p_is_that_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats", reason="scipy comes with the [models] extra")
     x, y = np.arange(6.0), np.array([1.0, 0.0, 2.0, 5.0, 3.0, 4.0])
 
-    found = tau(x, y, replicates(x.tolist()), replicates(y.tolist()))
+    actual = tau(x, y, replicates(x.tolist()), replicates(y.tolist()))
 
     known = stats.kendalltau(x, y, method="exact")
-    assert found is not None
-    assert found.value == pytest.approx(known.statistic, abs=1e-6)
-    assert found.p == pytest.approx(known.pvalue, abs=1e-6)
+    assert actual is not None
+    assert actual.value == pytest.approx(known.statistic, abs=1e-6)
+    assert actual.p == pytest.approx(known.pvalue, abs=1e-6)
 
 
 def test_noise_widens_the_interval_of_tau() -> None:
@@ -144,11 +144,13 @@ def test_noise_widens_the_interval_of_tau() -> None:
     values = [0.2, 0.5, 0.9, 0.9001]
     steps = np.arange(4.0)
 
-    found = tau(np.array(values), steps, replicates(values), np.repeat(steps[:, None], 400, axis=1))
+    actual = tau(
+        np.array(values), steps, replicates(values), np.repeat(steps[:, None], 400, axis=1)
+    )
 
-    assert found is not None
-    assert found.value == 1.0
-    assert found.low == pytest.approx(2 / 3, abs=1e-6)
+    assert actual is not None
+    assert actual.value == 1.0
+    assert actual.low == pytest.approx(2 / 3, abs=1e-6)
 
 
 def test_tau_of_a_constant_is_none() -> None:
@@ -164,10 +166,10 @@ def test_p_of_many_checkpoints_is_drawn() -> None:
     x = np.arange(11.0)
     y = np.array([1.0, 0.0, 4.0, 2.0, 7.0, 3.0, 10.0, 5.0, 8.0, 6.0, 9.0])
 
-    found = tau(x, y, replicates(x.tolist()), replicates(y.tolist()))
+    actual = tau(x, y, replicates(x.tolist()), replicates(y.tolist()))
 
-    assert found is not None
-    assert found.p == pytest.approx(stats.kendalltau(x, y, method="exact").pvalue, rel=0.1)
+    assert actual is not None
+    assert actual.p == pytest.approx(stats.kendalltau(x, y, method="exact").pvalue, rel=0.1)
 
 
 def test_pairs_in_opposite_order_are_named() -> None:
@@ -188,9 +190,9 @@ def test_concordance_of_known_orders() -> None:
     scores = {1.0: np.arange(5.0), 0.0: -np.arange(5.0), 0.5: np.zeros(5)}
 
     for expected, score in scores.items():
-        found = concordance(score, truth, drawn)
-        assert found is not None
-        assert found.value == expected
+        actual = concordance(score, truth, drawn)
+        assert actual is not None
+        assert actual.value == expected
 
     assert concordance(np.arange(5.0), np.ones(5), drawn) is None
 
@@ -202,17 +204,17 @@ def test_concordance_counts_pairs(pairs: list[tuple[int, int]]) -> None:
     scores, truth = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
     drawn = draw(["a"] * len(pairs), 30, seed=1)
 
-    found = concordance(scores, truth, drawn)
+    actual = concordance(scores, truth, drawn)
 
     def counted(of: list[int]) -> float | None:
         differ = [(i, j) for i, j in combinations(of, 2) if truth[i] != truth[j]]
         right = [np.sign(scores[i] - scores[j]) * np.sign(truth[i] - truth[j]) for i, j in differ]
-        return float(np.mean([(1 + one) / 2 for one in right])) if right else None
+        return float(np.mean([(1 + sign) / 2 for sign in right])) if right else None
 
     known = counted(list(range(len(pairs))))
-    assert (found is None) == (known is None)
-    if found is not None and known is not None:
-        assert found.value == pytest.approx(known, abs=1e-6)
-        over_draws = [one for one in (counted(list(row)) for row in drawn) if one is not None]
-        if found.low is not None and len(over_draws) == len(drawn):
-            assert found.low == pytest.approx(np.quantile(over_draws, 0.025), abs=1e-6)
+    assert (actual is None) == (known is None)
+    if actual is not None and known is not None:
+        assert actual.value == pytest.approx(known, abs=1e-6)
+        over_draws = [value for value in (counted(list(row)) for row in drawn) if value is not None]
+        if actual.low is not None and len(over_draws) == len(drawn):
+            assert actual.low == pytest.approx(np.quantile(over_draws, 0.025), abs=1e-6)

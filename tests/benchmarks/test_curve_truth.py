@@ -24,7 +24,7 @@ objects = st.builds(
     shape=st.sampled_from(SHAPES),
 )
 
-scenes = st.lists(objects, max_size=5, unique_by=lambda one: one.cell).map(
+scenes = st.lists(objects, max_size=5, unique_by=lambda placed: placed.cell).map(
     lambda some: Scene(tuple(some))
 )
 
@@ -51,12 +51,12 @@ def test_what_is_kept(now: list[SceneObject], expected: tuple[float, ...]) -> No
 @given(scenes, scenes)
 def test_aspects_bound_each_other(start: Scene, now: Scene) -> None:
     """Objects are never kept better than an attribute, nor an attribute better than its cells."""
-    found = dict(zip(ASPECTS, kept(start, now), strict=True))
+    shares = dict(zip(ASPECTS, kept(start, now), strict=True))
 
-    assert found == dict(zip(ASPECTS, kept(now, start), strict=True))
-    assert (found["exact"] == 1) == (found["objects"] == 1)
+    assert shares == dict(zip(ASPECTS, kept(now, start), strict=True))
+    assert (shares["exact"] == 1) == (shares["objects"] == 1)
     for attribute in ("shape", "color", "size"):
-        assert found["objects"] <= found[attribute] <= found["cell"]
+        assert shares["objects"] <= shares[attribute] <= shares["cell"]
 
 
 def test_artifacts_are_read_back_and_what_is_missing_is_lost(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_artifacts_are_read_back_and_what_is_missing_is_lost(tmp_path: Path) -> 
     ]
 
     with Store(tmp_path / "store") as store:
-        found = kept_by_chains(chains, 2, store)
+        shares = kept_by_chains(chains, 2, store)
 
-    exact = found[:, :, ASPECTS.index("exact")].tolist()
+    exact = shares[:, :, ASPECTS.index("exact")].tolist()
     assert exact == [[1, 1, 0], [1, 0, 0]]

@@ -65,9 +65,9 @@ def test_values_are_those_of_the_gate(measured: tuple[Path, Document]) -> None:
 
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     gated = {
-        (one["suite"], one["part"], one["metric"]): one["value"]
-        for one in document["cases"]
-        if one.get("value") is not None
+        (case["suite"], case["part"], case["metric"]): case["value"]
+        for case in document["cases"]
+        if case.get("value") is not None
     }
     checked = 0
     for course in figures.series[0].courses:
@@ -101,14 +101,14 @@ def test_known_losses_are_seen(measured: tuple[Path, Document]) -> None:
     _, figures = measured
     for series in figures.series:
         assert series.steps == (100, 300, 900)
-        gc, fid = (one for one in series.courses if one.name in ("gc", "gc_fid"))
+        gc, fid = (course for course in series.courses if course.name in ("gc", "gc_fid"))
         for course in (gc, fid):  # one is better higher, the other lower
             assert course.ordered
             assert course.tau["objects"] is not None
             assert course.tau["objects"].value == 1.0
         assert gc.points[-1] is not None
         assert gc.points[-1].value == gc.perfect == pytest.approx(1.0)
-        assert [one.kept["exact"].value for one in series.beside][-1] == 1.0
+        assert [step.kept["exact"].value for step in series.beside][-1] == 1.0
         assert series.beside[0].kept["exact"].value < 1.0
 
 
@@ -116,7 +116,7 @@ def test_the_truth_of_a_generator_is_its_own(measured: tuple[Path, Document]) ->
     """Generation 1 is the describer's in an image-first chain, the generator's in a text-first one."""
     _, figures = measured
     describers, generators = (
-        {(one.suite, one.start): one.aspects["exact"][0] for one in series.kept}
+        {(kept.suite, kept.start): kept.aspects["exact"][0] for kept in series.kept}
         for series in figures.series
     )
 
@@ -124,7 +124,7 @@ def test_the_truth_of_a_generator_is_its_own(measured: tuple[Path, Document]) ->
     assert (
         generators["instrument-tasks", "text"][1] < 1 == describers["instrument-tasks", "text"][1]
     )
-    own = {one.suite: one.reach for one in figures.series[1].truths if one.name == "own"}
+    own = {truth.suite: truth.reach for truth in figures.series[1].truths if truth.name == "own"}
     assert own["instrument"] == "image-first 2"
     assert own["instrument-tasks"] == "text-first 1"
 
@@ -132,7 +132,7 @@ def test_the_truth_of_a_generator_is_its_own(measured: tuple[Path, Document]) ->
 def test_describers_move_nothing_in_the_first_drawing(measured: tuple[Path, Document]) -> None:
     """GenEval judges a drawing of the data set's own text: it cannot tell describers apart."""
     _, figures = measured
-    (geneval,) = (one for one in figures.series[0].courses if one.name == "geneval")
+    (geneval,) = (course for course in figures.series[0].courses if course.name == "geneval")
 
     assert geneval.tau["step"] is None
     assert geneval.saturates == 100
@@ -197,11 +197,11 @@ def test_real_checkpoints_are_played(tmp_path: Path) -> None:
     pair = Pair(describers.pairs[0].describer, generators.pairs[0].generator, (1, 1))
 
     with Store(tmp_path / "store") as store:
-        roster = ModelPool(store, threads=1)
-        played = play(pair, ROOT / "suites" / "shapes" / "tasks.toml", roster, Sampling(1, 5))
+        pool = ModelPool(store, threads=1)
+        played = play(pair, ROOT / "suites" / "shapes" / "tasks.toml", pool, Sampling(1, 5))
 
     exact = played.truth["text"][:, :, 0].mean(axis=0)
     assert exact[0] == 1
     assert exact[-1] < 1
-    assert {one.name for one in played.metrics} == {"geneval", "mgg", "failures"}
-    assert all(one.scores is not None and len(one.scores) == 6 for one in played.metrics)
+    assert {metric.name for metric in played.metrics} == {"geneval", "mgg", "failures"}
+    assert all(metric.scores is not None and len(metric.scores) == 6 for metric in played.metrics)

@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.studies import Grid, ModelSpread, Study, StudyCell, VariantAgreement, Weighting
 from pytest_cepbench.studies.doctor import Check, CheckTable, Diagnosis
-from pytest_cepbench.studies.study_spec import STUDIES
+from pytest_cepbench.studies.study_data import STUDIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 ACCEPTING = PAGE.with_name("accepting.md")

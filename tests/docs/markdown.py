@@ -35,8 +35,8 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    found = _BLOCK.finditer(page.read_text(encoding="utf-8"))
-    return [Block(match["kind"], match["text"], match["place"]) for match in found]
+    matches = _BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return [Block(match["kind"], match["text"], match["place"]) for match in matches]
 
 
 def tables(page: Path, heading: str) -> list[list[list[str]]]:
@@ -44,15 +44,15 @@ def tables(page: Path, heading: str) -> list[list[list[str]]]:
     text = page.read_text(encoding="utf-8")
     section = re.split(rf"^#+ {re.escape(heading)}$", text, flags=re.MULTILINE)[1]
     section = re.split(r"^#+ ", section, flags=re.MULTILINE)[0]
-    found: list[list[list[str]]] = []
+    blocks_of_rows: list[list[list[str]]] = []
     before = ""
     for line in section.splitlines():
         if line.startswith("|"):
             if not before.startswith("|"):
-                found.append([])
-            found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+                blocks_of_rows.append([])
+            blocks_of_rows[-1].append([cell.strip() for cell in line.strip("|").split("|")])
         before = line
-    return [rows[2:] for rows in found]
+    return [rows[2:] for rows in blocks_of_rows]
 
 
 def anchors(page: Path) -> set[str]:

@@ -48,15 +48,15 @@ _WITH_MODELS = [page for page in PAGES if any(block.place == _MODELS for block i
 def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None:
     """The blocks of a page, run one after the other, print the lines they show in their order."""
     _lay_out(tmp_path)
-    told: list[str] = []
+    earlier: list[str] = []
     for block in blocks(page):
         if block.place in (None, _MODELS):
             continue
         assert block.place is not None
         commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
-        exports = [command for command in told if command.startswith("export ")]
+        exports = [command for command in earlier if command.startswith("export ")]
         ended = _bash("\n".join([*exports, *commands]), tmp_path / block.place)
-        told += commands
+        earlier += commands
         _assert_shows(block, ended.stdout)
 
 
@@ -87,9 +87,11 @@ def test_the_shown_pass_is_what_was_accepted() -> None:
     accepted = [tomllib.loads(path.read_text(encoding="utf-8")) for path in files]
     assert len(rows) == len(accepted) == 13
     for suite, label, *numbers in rows:
-        (one,) = [b for b in accepted if b["case"].startswith(f"{suite}/") and b["metric"] == label]
-        value = pytest.approx(one["value"], abs=6e-5)
-        assert [float(number) for number in numbers] == [value, value, one["n"]]
+        (case,) = [
+            b for b in accepted if b["case"].startswith(f"{suite}/") and b["metric"] == label
+        ]
+        value = pytest.approx(case["value"], abs=6e-5)
+        assert [float(number) for number in numbers] == [value, value, case["n"]]
 
 
 def _lay_out(root: Path) -> None:
@@ -180,10 +182,10 @@ def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
 
     suite = load_suite(tmp_path / "suite.toml")
     assignments, measures = assign_models(suite, RoleChoices(model="preset:sketch"))
-    found = list_cases(measures, suite.name, load_data(suite, {}), suite.table.groups)
+    cases = list_cases(measures, suite.name, load_data(suite, {}), suite.table.groups)
 
     assert assignments.subject == "shapes:?miss=0.1"
-    assert [case.id for case in found] == [
+    assert [case.id for case in cases] == [
         *(
             f"{part}-{metric}"
             for part in ("fog", "rain", "sun", "weather")
@@ -191,7 +193,7 @@ def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
         ),
         *(f"overall-{metric}" for metric in ("gc", "gc1", "gc_fid", "s", "failures")),
     ]
-    assert {case.label for case in found} >= {"GC@1", "GC_FID@3 [shapes]"}
+    assert {case.label for case in cases} >= {"GC@1", "GC_FID@3 [shapes]"}
 
 
 @pytest.mark.slow

@@ -76,8 +76,8 @@ def _captions() -> list[str]:
     return [str(sample.text) for sample in _samples()]
 
 
-def _exact(told: list[Scene]) -> float:
-    return float(np.mean([a == b for a, b in zip(_scenes(), told, strict=True)]))
+def _exact(described: list[Scene]) -> float:
+    return float(np.mean([a == b for a, b in zip(_scenes(), described, strict=True)]))
 
 
 def _logged(role: str) -> dict[str, float]:
@@ -126,42 +126,42 @@ def test_the_readme_has_the_figures_of_the_logs() -> None:
     page = (CHECKPOINTS.parent / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| ([^|]*) \| ([^|]*) \|$", page, flags=re.MULTILINE)
     for column, role in enumerate(("describer", "generator"), 1):
-        told = {f"{role}-step{row[0]}": row[column] for row in rows if row[column].strip()}
-        assert {name: float(cell.strip(" *")) for name, cell in told.items()} == _logged(role)
-        bold = {name for name, cell in told.items() if "**" in cell}
+        cells = {f"{role}-step{row[0]}": row[column] for row in rows if row[column].strip()}
+        assert {name: float(cell.strip(" *")) for name, cell in cells.items()} == _logged(role)
+        bold = {name for name, cell in cells.items() if "**" in cell}
         assert bold == {folder.name for folder in _series(role)}
 
 
 def test_describers_speak_better_with_every_checkpoint() -> None:
     """Exact captions of scenes that training never drew: up with each step but for noise, as logged."""
     logged = _logged("describer")
-    found = []
+    shares = []
     for folder in _series("describer"):
         role = bind_text(str(folder), "describer")
         model = role.load()
         assert isinstance(model, Describer)
         texts = model.describe(_images(), "describe the image", [0] * len(_images()))
-        found.append(_exact([parse_caption(str(text)) for text in texts]))
+        shares.append(_exact([parse_caption(str(text)) for text in texts]))
         # Of 64 scenes against 256 others: three standard errors of the difference at most.
-        assert found[-1] == pytest.approx(logged[folder.name], abs=0.21), folder.name
-    assert all(later >= earlier - 0.05 for earlier, later in itertools.pairwise(found))
-    assert found[0] < 0.1
-    assert found[-1] >= 0.95
+        assert shares[-1] == pytest.approx(logged[folder.name], abs=0.21), folder.name
+    assert all(later >= earlier - 0.05 for earlier, later in itertools.pairwise(shares))
+    assert shares[0] < 0.1
+    assert shares[-1] >= 0.95
 
 
 def test_generators_draw_better_with_every_checkpoint() -> None:
     """Exact drawings of scenes that training never drew, read back by the world's own parser."""
     logged = _logged("generator")
-    found = []
+    shares = []
     for folder in _series("generator"):
         role = bind_text(f"{folder}?{_DRAW}", "generator")
         model = role.load()
         assert isinstance(model, Generator)
         drawn = model.generate(_captions(), list(range(len(_captions()))))
-        found.append(_exact([parse_image(_artifact(image)) for image in drawn]))
-        assert found[-1] == pytest.approx(logged[folder.name], abs=0.25), folder.name
-    assert all(later > earlier for earlier, later in itertools.pairwise(found))
-    assert found[-1] >= 0.8
+        shares.append(_exact([parse_image(_artifact(image)) for image in drawn]))
+        assert shares[-1] == pytest.approx(logged[folder.name], abs=0.25), folder.name
+    assert all(later > earlier for earlier, later in itertools.pairwise(shares))
+    assert shares[-1] >= 0.8
 
 
 def test_the_encoder_tells_scenes_apart_across_modalities() -> None:
@@ -169,8 +169,8 @@ def test_the_encoder_tells_scenes_apart_across_modalities() -> None:
     model = bind_text(str(CHECKPOINTS / "clip"), "encoder").load()
     assert isinstance(model, Encoder)
     seen = _unit(model.encode_images(_images()))
-    told = _unit(model.encode_texts(_captions()))
-    scores = seen @ told.T
+    captioned = _unit(model.encode_texts(_captions()))
+    scores = seen @ captioned.T
     different = np.array([[a != b for b in _scenes()] for a in _scenes()])
     own = np.diag(scores)
     assert own.mean() > 0.7

@@ -98,13 +98,13 @@ describe = "describe the image"
 """The chains of the drift suite, but short."""
 
 
-def values(file: Path, roster: ModelPool, step: int) -> dict[str, float]:
+def values(file: Path, pool: ModelPool, step: int) -> dict[str, float]:
     """What a suite says of the describer of a training step, over all of few scenes, by metric."""
     suite = load_suite(file)
     describer = f"{CHECKPOINTS / f'describer-step{step}'}?dtype=float32"
     assignments, measures = assign_models(suite, RoleChoices(roles={"describer": describer}))
     dataset = load_data(suite, {}, 2)
-    run = SuiteRun(suite, dataset, assignments, measures, roster)
+    run = SuiteRun(suite, dataset, assignments, measures, pool)
     return {
         case.key.metric: run.measure(case).value
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)
@@ -119,14 +119,14 @@ def test_the_metrics_put_the_training_in_order(place: Path) -> None:
     text = long.read_text()
     short = long.with_name("short.toml")
     short.write_text(f"{DRIFT}{text[text.index('[roles]') : text.index('[metrics.gc]')]}")
-    found: dict[str, list[float]] = {}
+    by_metric: dict[str, list[float]] = {}
     with Store(place / ".cepbench" / "store") as store:
-        roster = ModelPool(store, threads=1)
+        pool = ModelPool(store, threads=1)
         for step in (200, 600, 2000):
             for file in (long, short):
-                for metric, value in values(file, roster, step).items():
-                    found.setdefault(metric, []).append(value)
-    assert sorted(found) == ["gc", "mcd", "sim"]
-    for metric, series in found.items():
+                for metric, value in values(file, pool, step).items():
+                    by_metric.setdefault(metric, []).append(value)
+    assert sorted(by_metric) == ["gc", "mcd", "sim"]
+    for metric, series in by_metric.items():
         assert series == sorted(series), metric
         assert series[-1] - series[0] > 0.1, metric

@@ -139,13 +139,13 @@ def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: 
     assert gated[16]["value"] > gated[0]["value"] + 0.1
     better, spoiled = run / "describer-step16", run / "gate/reports/describer-step18.html"
     assert spoiled.exists()
-    for told in (
+    for line in (
         "regressed: shapes, overall, GC@3",
         "run/describer-step18: regressed, the training stops here",
         "last accepted checkpoint: run/describer-step16",
         "report: run/gate/reports/describer-step18.html",
     ):
-        assert told in training.stdout
+        assert line in training.stdout
 
     full = bash(train["Gate the last accepted checkpoint in full"]["run"], repository, **SHORT)
     assert full.returncode == 1, full.stdout  # nothing is accepted for the whole suite yet

@@ -31,21 +31,21 @@ def test_each_checkpoint_is_held_to_the_last_accepted_one(tmp_path: Path) -> Non
 
     verdicts = [gate(checkpoint) for checkpoint in (first, better, worse)]
 
-    assert [one.outcome for one in verdicts] == ["accepted", "accepted", "regressed"]
-    assert [one.stops for one in verdicts] == [False, False, True]
-    assert [one.accepted for one in verdicts] == [first, better, better]
+    assert [verdict.outcome for verdict in verdicts] == ["accepted", "accepted", "regressed"]
+    assert [verdict.stops for verdict in verdicts] == [False, False, True]
+    assert [verdict.accepted for verdict in verdicts] == [first, better, better]
     (anchor,) = (tmp_path / "gate/baselines/instrument/anchors").glob("overall-gc-*.toml")
     assert tomllib.loads(anchor.read_text())["model"]["spec"] == str(first)
     last = verdicts[-1]
     assert last.code == 1
     assert last.report.exists()
-    for told in (
+    for line in (
         "regressed: instrument, overall, GC@3",
         f"{worse}: regressed, the training stops here",
         f"last accepted checkpoint: {better}",
         f"report: {last.report}",
     ):
-        assert told in last.story
+        assert line in last.story
 
 
 def test_what_the_samples_do_not_tell_goes_on_and_is_not_accepted(

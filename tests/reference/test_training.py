@@ -114,8 +114,8 @@ def test_encoder_puts_pictures_and_texts_into_one_space(train: Train, tmp_path: 
     model = bind_text(str(tmp_path / "clip"), "encoder").load()
     assert isinstance(model, Encoder)
     seen: Any = model.encode_images(pictures(2))
-    told: Any = model.encode_texts(["no shape", "one shape : small red circle top left"])
-    assert np.shape(seen) == np.shape(told) == (2, 128)
+    texts: Any = model.encode_texts(["no shape", "one shape : small red circle top left"])
+    assert np.shape(seen) == np.shape(texts) == (2, 128)
 
 
 @pytest.mark.slow
@@ -131,9 +131,9 @@ def test_training_again_goes_the_way_of_the_shipped_one(tmp_path: Path) -> None:
 
     with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as training:
         assert training.stdout is not None
-        found = json.loads(training.stdout.readline())
+        event = json.loads(training.stdout.readline())
         training.send_signal(signal.SIGTERM)
 
-    assert (found["event"], found["step"]) == (shipped["event"], shipped["step"]) == ("loss", 25)
-    assert found["caption"] == pytest.approx(shipped["caption"], abs=0.02)
-    assert found["patches"] == pytest.approx(shipped["patches"], abs=0.02)
+    assert (event["event"], event["step"]) == (shipped["event"], shipped["step"]) == ("loss", 25)
+    assert event["caption"] == pytest.approx(shipped["caption"], abs=0.02)
+    assert event["patches"] == pytest.approx(shipped["patches"], abs=0.02)

@@ -10,7 +10,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.junit import properties_of
+from pytest_cepbench.report.writers import properties_of
 from tests.report.results import FULL, REGRESSED, RESULTS
 from tests.test_escapes import hides_nothing
 
@@ -43,9 +43,9 @@ def test_what_is_not_known_is_left_out() -> None:
 @given(RESULTS)
 def test_numbers_are_read_back_as_they_were(result: CaseResult) -> None:
     """Not rounded: a program that compares them sees what the JSON has."""
-    found = dict(properties_of(result))
+    properties = dict(properties_of(result))
     for name in ("value", "baseline", "difference", "low", "high", "alpha", "tolerance", "n"):
-        text = found.get(f"cepbench_{name}")
+        text = properties.get(f"cepbench_{name}")
         assert (None if text is None else float(text)) == getattr(result, name)
 
 
@@ -66,6 +66,8 @@ def test_they_reach_a_junit_file(pytester: pytest.Pytester, tmp_path: Path) -> N
     )
     target = tmp_path / "junit.xml"
     assert pytester.runpytest_inprocess(f"--junitxml={target}", "-p", "no:cepbench").ret == 0
-    found = [(one.get("name"), one.get("value")) for one in ET.parse(target).iter("property")]
-    assert found == properties_of(odd)
-    assert found[0] == ("cepbench_case", r"toy/<a & \ud83d\x1b>/gc")
+    properties = [
+        (entry.get("name"), entry.get("value")) for entry in ET.parse(target).iter("property")
+    ]
+    assert properties == properties_of(odd)
+    assert properties[0] == ("cepbench_case", r"toy/<a & \ud83d\x1b>/gc")

@@ -53,7 +53,7 @@ def test_escaped_text_is_read_as_it_was(text: str) -> None:
     wanted = " ".join(text.split())
     page = _read(f"| a |\n|---|\n| x{escaped(text)}x |\n\nx{escaped(text)}x\n")
     assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td", "p"}
-    assert [one for one in page.texts if one.startswith("x")] == [f"x{wanted}x"] * 2
+    assert [text for text in page.texts if text.startswith("x")] == [f"x{wanted}x"] * 2
 
 
 def test_control_characters_are_read_as_their_escapes() -> None:
@@ -79,8 +79,8 @@ def test_markup_in_names_is_text() -> None:
 def test_a_summary_in_full() -> None:
     """The text as a whole, so that a change of any part of it is seen in review."""
     held = replace(FULL, verdict="held", part="overall", difference=0.0, low=-0.005, high=0.005)
-    told = replace(REGRESSED, verdict="no-baseline", baseline=None, difference=None)
-    assert markdown_summary(FACTS, [FULL, held, told]) == (
+    new = replace(REGRESSED, verdict="no-baseline", baseline=None, difference=None)
+    assert markdown_summary(FACTS, [FULL, held, new]) == (
         "## cepbench: failed\n"
         "\n"
         "- **incomplete:** a worker &lt;i&gt;died&lt;/i&gt;\n"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.plots import (
+from pytest_cepbench.report.html_page import (
     COURSE,
     INTERVAL,
     IntervalPlot,
@@ -48,6 +48,12 @@ def test_an_interval_lies_where_its_numbers_are() -> None:
     assert plot.point == pytest.approx(2 * tolerance, abs=0.1)
     assert plot.line == pytest.approx((0.0, 5 * tolerance), abs=0.1)
     assert (plot.beyond_left, plot.beyond_right) == (False, False)
+
+
+def test_a_difference_at_the_edge_is_inside() -> None:
+    """It has a point there, and no arrow."""
+    plot = _plot(replace(FULL, tolerance=0.5, difference=-1.0, low=None, high=None), 2.0)
+    assert (plot.point, plot.beyond_left) == (0.0, False)
 
 
 def test_cases_shown_together_share_a_scale() -> None:

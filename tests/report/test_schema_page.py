@@ -20,8 +20,7 @@ from pytest_cepbench.report import (
     ModelShown,
     UsageTotals,
 )
-from pytest_cepbench.report.junit import PREFIX, properties_of
-from pytest_cepbench.report.writers import SCHEMA, RunFacts, json_document
+from pytest_cepbench.report.writers import PREFIX, SCHEMA, RunFacts, json_document, properties_of
 from tests.docs.markdown import DOCS, column, tables
 from tests.report.results import REGRESSED
 
@@ -50,7 +49,7 @@ def _named(kind: Any) -> str:
     """A type as the page writes it."""
     if kind in _NAMES:
         return _NAMES[kind]
-    inner = [_named(one) for one in get_args(kind)]
+    inner = [_named(argument) for argument in get_args(kind)]
     if get_origin(kind) is list:
         return f"list of {inner[0]}"
     if get_origin(kind) is dict:
@@ -60,7 +59,7 @@ def _named(kind: Any) -> str:
 
 @pytest.mark.parametrize(
     "record",
-    [one for one in _NAMES if issubclass(one, msgspec.Struct) or is_dataclass(one)],
+    [kind for kind in _NAMES if issubclass(kind, msgspec.Struct) or is_dataclass(kind)],
     ids=_NAMES.get,
 )
 def test_fields_are_described_with_their_types(record: type) -> None:

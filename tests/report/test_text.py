@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
+from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.report.case_table import range_shown
 from pytest_cepbench.report.text import (
     explain,
     number,
@@ -211,14 +213,24 @@ def test_a_verdict_without_a_measurement_has_dashes() -> None:
     assert line.split()[-6:] == ["-", "-", "-", "-", "0.0100", "-"]
 
 
+def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
+    """A baseline without a floor of its own is seen with the floor now; distances have no range."""
+    assert range_shown(FULL) == Range(0.75, 0.25)
+    assert range_shown(msgspec.structs.replace(FULL, baseline_floor=None)) == Range(0.75, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, accepted=True)) == Range(0.5, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, refused="at chance")) == Range(0.5, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, baseline=None)) == Range(0.5, 0.125)
+    assert range_shown(msgspec.structs.replace(FULL, higher_is_better=False)) is None
+
+
 def test_informational_cases_are_told_apart() -> None:
     """What cannot fail the run is in lower case, never red, and the last lines say what that means."""
-    told = msgspec.structs.replace(FULL, primary=False)
-    (_, (line, color)) = summary_table([told])
+    informational = msgspec.structs.replace(FULL, primary=False)
+    (_, (line, color)) = summary_table([informational])
     assert (line.split()[0], color) == ("regressed", "yellow")
-    assert explain(told).startswith("regressed (informational): toy, color")
+    assert explain(informational).startswith("regressed (informational): toy, color")
     assert "in lower case: 1 informational, which cannot fail the run" in promise_lines(
-        [FULL, told]
+        [FULL, informational]
     )
     assert not any("informational" in line for line in promise_lines([FULL]))
 
@@ -252,8 +264,8 @@ def test_verbose_lines_say_who_settled_what() -> None:
         "set-up can see a drop of at most 0.5"
     )
     assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
-    told = msgspec.structs.replace(REGRESSED, primary=False)
-    assert verbose_lines([told])[1].endswith(", informational")
+    informational = msgspec.structs.replace(REGRESSED, primary=False)
+    assert verbose_lines([informational])[1].endswith(", informational")
     assert verbose_lines([]) == []
 
 

@@ -29,8 +29,8 @@ def test_every_case_is_counted_once(results: list[CaseResult]) -> None:
     strict = sum(r.verdict == "inconclusive" and not r.passes for r in judged)
     # An incomplete run fails also by a case that cannot fail it otherwise.
     lost = sum(r.verdict == "incomplete" and not r.primary and not r.passes for r in judged)
-    told = sum(count for name, count in counts.items() if name not in harmless)
-    assert told + strict + lost == failing
+    remarkable = sum(count for name, count in counts.items() if name not in harmless)
+    assert remarkable + strict + lost == failing
 
 
 def test_counts_stand_in_a_fixed_order() -> None:

@@ -64,19 +64,19 @@ def one_category(rows: Sequence[Sequence[float]]) -> list[Measurement]:
 
 def noise(measurements: Sequence[Measurement], **fields: Any) -> Noise:
     """The noise, which must be there."""
-    found = noise_of(measurements, **fields)
-    assert isinstance(found, Noise)
-    return found
+    actual = noise_of(measurements, **fields)
+    assert isinstance(actual, Noise)
+    return actual
 
 
 @given(seeds_of_one_category())
 def test_noise_of_one_category(rows: list[list[float]]) -> None:
     """sd^2 is the mean over all pairs of seeds of the variance of their differences."""
-    found = noise(one_category(rows))
+    actual = noise(one_category(rows))
     variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(rows, 2)]
-    assert found.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=2e-6)
-    assert found.value_sd == pytest.approx(np.std(np.mean(rows, axis=1), ddof=1), abs=2e-6)
-    assert (found.seeds, found.units) == (len(rows), len(rows[0]))
+    assert actual.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=2e-6)
+    assert actual.value_sd == pytest.approx(np.std(np.mean(rows, axis=1), ddof=1), abs=2e-6)
+    assert (actual.seeds, actual.units) == (len(rows), len(rows[0]))
 
 
 @given(seeds_of_one_category(), st.randoms())
@@ -111,11 +111,11 @@ def test_the_noise_predicts_how_values_scatter() -> None:
             }
         )
 
-    found = noise([play() for _ in range(150)])
-    assert found.units == 45
+    actual = noise([play() for _ in range(150)])
+    assert actual.units == 45
     true = 0.2**2 * np.mean([1 / 5, 1 / 40]) / 2  # of a mean of two means
-    assert found.sd**2 / found.units == pytest.approx(2 * true, rel=0.1)
-    assert found.value_sd**2 == pytest.approx(true, rel=0.35)
+    assert actual.sd**2 / actual.units == pytest.approx(2 * true, rel=0.1)
+    assert actual.value_sd**2 == pytest.approx(true, rel=0.35)
 
 
 def test_seeds_of_one_sample_are_one_unit() -> None:
@@ -127,11 +127,11 @@ def test_seeds_of_one_sample_are_one_unit() -> None:
         measured({"c": {str(i): value for i, value in enumerate(row)}}, clusters=clusters)
         for row in twice
     ]
-    found, plain = noise(doubled), noise(one_category(alone))
-    assert found.units == plain.units == 3
-    assert found.value_sd == plain.value_sd
+    actual, plain = noise(doubled), noise(one_category(alone))
+    assert actual.units == plain.units == 3
+    assert actual.value_sd == plain.value_sd
     # Six pairs in three clusters: the plain variance of three, whatever the pairs within.
-    assert found.sd == pytest.approx(plain.sd, abs=1e-6)
+    assert actual.sd == pytest.approx(plain.sd, abs=1e-6)
 
 
 def whole_set(values: Sequence[float], **fields: Any) -> Measurement:
@@ -144,10 +144,10 @@ def whole_set(values: Sequence[float], **fields: Any) -> Measurement:
 def test_units_of_a_set_are_its_blocks() -> None:
     """The spread is that of differences of pseudo-values, though the score is a single number."""
     rows = [[4.0, 6.0, 5.0, 9.0], [5.0, 6.0, 7.0, 7.0], [4.0, 4.0, 4.0, 4.0]]
-    found = noise([whole_set(row, higher_is_better=False) for row in rows])
+    actual = noise([whole_set(row, higher_is_better=False) for row in rows])
     variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(rows, 2)]
-    assert found.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
-    assert found.units == 4
+    assert actual.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
+    assert actual.units == 4
 
 
 def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
@@ -157,8 +157,8 @@ def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
         {"a": {"0": 2.0, "1": 2.0}, "b": {"0": 2.0, "1": 9.0}},
     ]
     scores = {"a": {"all images": 1.0}, "b": {"all images": 2.0}}
-    found = noise([measured(scores, sizes={"a": 9, "b": 9}, blocks=row) for row in rows])
-    assert found.units == 4
+    actual = noise([measured(scores, sizes={"a": 9, "b": 9}, blocks=row) for row in rows])
+    assert actual.units == 4
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
 )
 def test_noise_that_cannot_be_told(measurements: list[Measurement], said: str) -> None:
     """A sentence in the place of a number."""
-    found = noise_of(measurements)
-    assert isinstance(found, str)
-    assert said in found
+    actual = noise_of(measurements)
+    assert isinstance(actual, str)
+    assert said in actual
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -192,9 +192,9 @@ def calibrated(folder: Path, text: str = GATED, **fields: Any) -> dict[str, Cali
     """What is found of every case of a suite, by PART/METRIC."""
     trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2, **fields)
     with Store(folder / "store") as store:
-        roster = ModelPool(store)
-        found = calibrate(prepare_calibration(trial, roster), roster, lambda _: None)
-    return {f"{one.key.part}/{one.key.metric}": one for one in found}
+        pool = ModelPool(store)
+        cases = calibrate(prepare_calibration(trial, pool), pool, lambda _: None)
+    return {f"{case.key.part}/{case.key.metric}": case for case in cases}
 
 
 def test_alpha_is_divided_as_in_a_run_of_the_suite(tmp_path: Path) -> None:
@@ -203,14 +203,14 @@ def test_alpha_is_divided_as_in_a_run_of_the_suite(tmp_path: Path) -> None:
     text = GATED.replace('gate = "regression"', primary)
     text = text.replace("tolerance = 0.0", 'tolerance = 0.0\ngate = "threshold"')
     text += '[metrics.s]\n[cases]\n"overall/gc" = { weight = 3.0 }\n"color/gc" = { alpha = 0.02 }\n'
-    found = calibrated(tmp_path, text)
-    alphas = {name: one.policy.alpha for name, one in found.items() if name.endswith("/gc")}
+    actual = calibrated(tmp_path, text)
+    alphas = {name: case.policy.alpha for name, case in actual.items() if name.endswith("/gc")}
     assert alphas.pop("color/gc") == 0.02
     assert alphas.pop("overall/gc") == pytest.approx(0.03)  # 3 of 10 weights: 7 categories and it
     assert list(alphas.values()) == pytest.approx([0.01] * 7)
-    assert found["overall/s"].policy.alpha == 0.1  # it can fail no run
-    assert found["overall/failures"].remark is None  # judged without statistics
-    assert found["overall/gc"].remark is not None
+    assert actual["overall/s"].policy.alpha == 0.1  # it can fail no run
+    assert actual["overall/failures"].remark is None  # judged without statistics
+    assert actual["overall/gc"].remark is not None
 
 
 def test_a_small_tolerance_is_remarked_on_until_it_is_visible(tmp_path: Path) -> None:
@@ -219,17 +219,17 @@ def test_a_small_tolerance_is_remarked_on_until_it_is_visible(tmp_path: Path) ->
     assert visible is not None
     for factor, remarked in ((0.99, True), (1.01, False)):
         overrides = Overrides(tolerance=visible.visible * factor)
-        found = calibrated(tmp_path, overrides=overrides)["overall/gc"]
-        assert (found.remark is not None) is remarked
+        actual = calibrated(tmp_path, overrides=overrides)["overall/gc"]
+        assert (actual.remark is not None) is remarked
 
 
 def test_distances_of_sets_are_calibrated_by_their_blocks(tmp_path: Path) -> None:
     """FID of 16 images has 8 blocks of two, and noise."""
-    one = calibrated(tmp_path, GATED + SET)["overall/fid"]
-    assert one.measured is not None
-    assert one.noise is not None
-    assert one.noise.units == sum(len(part) for part in one.measured.blocks.values())
-    assert one.noise.sd > 0
+    case = calibrated(tmp_path, GATED + SET)["overall/fid"]
+    assert case.measured is not None
+    assert case.noise is not None
+    assert case.noise.units == sum(len(part) for part in case.measured.blocks.values())
+    assert case.noise.sd > 0
 
 
 def test_chains_made_elsewhere_have_no_other_seeds(tmp_path: Path) -> None:

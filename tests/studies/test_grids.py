@@ -18,7 +18,7 @@ from pytest_cepbench.studies.grids import (
     mean_spread,
     spread_over,
 )
-from pytest_cepbench.studies.study_result import Grid, ModelSpread, StudyCell
+from pytest_cepbench.studies.study_data import Grid, ModelSpread, StudyCell
 
 SCORES = st.lists(
     st.integers(min_value=-1000, max_value=1000).map(lambda n: n / 1000), min_size=2, max_size=8
@@ -38,23 +38,23 @@ def cells(scores: list[float]) -> list[StudyCell]:
 @given(SCORES)
 def test_mean_of_seeds_has_students_interval(scores: list[float]) -> None:
     """The interval of the mean is that of Student's t; equal scores have none."""
-    found = spread_over(cells(scores), sampled=True)
-    assert found.spread is not None
-    assert found.spread.std == pytest.approx(np.std(scores, ddof=1), abs=1e-12)
-    if found.spread.std == 0:
-        assert (found.low, found.high) == (None, None)
+    actual = spread_over(cells(scores), sampled=True)
+    assert actual.spread is not None
+    assert actual.spread.std == pytest.approx(np.std(scores, ddof=1), abs=1e-12)
+    if actual.spread.std == 0:
+        assert (actual.low, actual.high) == (None, None)
         return
     error = reference().sem(scores)
     expected = reference().t.interval(0.95, len(scores) - 1, loc=np.mean(scores), scale=error)
-    assert (found.low, found.high) == pytest.approx(expected, abs=1e-8)
+    assert (actual.low, actual.high) == pytest.approx(expected, abs=1e-8)
 
 
 def test_variants_picked_by_hand_have_no_interval() -> None:
     """Generators and encoders are no sample of a population."""
-    found = spread_over(cells([0.1, 0.3, 0.2]), sampled=False)
-    assert (found.low, found.high) == (None, None)
-    assert found.spread is not None
-    assert found.spread.range == pytest.approx(0.2)
+    actual = spread_over(cells([0.1, 0.3, 0.2]), sampled=False)
+    assert (actual.low, actual.high) == (None, None)
+    assert actual.spread is not None
+    assert actual.spread.range == pytest.approx(0.2)
 
 
 def test_a_cell_that_was_not_measured_is_left_out_of_its_row() -> None:
@@ -70,9 +70,9 @@ def test_a_cell_that_was_not_measured_is_left_out_of_its_row() -> None:
 def test_means_over_models() -> None:
     """The mean of standard deviations and ranges is over the models (MMGenBench, Table 15)."""
     rows = [[0.1, 0.3, 0.2], [0.5, 0.5, 0.8]]
-    found = mean_spread([spread_over(cells(row), sampled=False) for row in rows])
+    actual = mean_spread([spread_over(cells(row), sampled=False) for row in rows])
     expected = np.mean([np.std(row, ddof=1) for row in rows]), np.mean([np.ptp(r) for r in rows])
-    assert found == pytest.approx(expected)
+    assert actual == pytest.approx(expected)
     assert mean_spread([]) == (None, None)
 
 
@@ -84,20 +84,20 @@ def test_agreement_is_scipys(rows: list[tuple[int, int, int]]) -> None:
     columns = {name: [float(row[i]) for row in rows] for i, name in enumerate("xyz")}
     pearson, spearman, kendall = agreements(columns, ("pearson", "spearman", "kendall"))
     constant = any(len(set(column)) == 1 for column in columns.values())
-    for found, test in (
+    for actual, test in (
         (pearson, stats.pearsonr),
         (spearman, stats.spearmanr),
         (kendall, stats.kendalltau),
     ):
-        assert found.variants == ("x", "y", "z")
+        assert actual.variants == ("x", "y", "z")
         if constant:
-            assert found.mean is None
+            assert actual.mean is None
             continue
         pairs = [("x", "y"), ("x", "z"), ("y", "z")]
         expected = [test(columns[i], columns[j]).statistic for i, j in pairs]
-        cells_of_pairs = [found.matrix[i][j] for i, j in ((0, 1), (0, 2), (1, 2))]
+        cells_of_pairs = [actual.matrix[i][j] for i, j in ((0, 1), (0, 2), (1, 2))]
         assert [cell and cell.value for cell in cells_of_pairs] == pytest.approx(expected, abs=1e-9)
-        assert found.mean == pytest.approx(np.mean(expected), abs=1e-9)
+        assert actual.mean == pytest.approx(np.mean(expected), abs=1e-9)
 
 
 def measurement(scores: dict[str, dict[str, float]]) -> Measurement:
@@ -109,15 +109,15 @@ def test_a_sample_in_two_categories_is_one_chain() -> None:
     """Chains are correlated once each, matched by their sample, in whatever order they come."""
     weighted = measurement({"x": {"1": 0.1, "2": 0.4, "3": 0.2}, "y": {"2": 0.4, "4": 0.9}})
     last = measurement({"y": {"4": 0.8, "2": 0.5}, "x": {"3": 0.3, "2": 0.5, "1": 0.0}})
-    found = chain_agreement("m", weighted, last)
+    actual = chain_agreement("m", weighted, last)
     expected = reference().pearsonr([0.1, 0.4, 0.2, 0.9], [0.0, 0.5, 0.3, 0.8])
-    assert (found.chains, found.weighted, found.last) == (4, weighted.value, last.value)
-    assert found.pearson is not None
-    assert found.pearson.value == pytest.approx(expected.statistic)
+    assert (actual.chains, actual.weighted, actual.last) == (4, weighted.value, last.value)
+    assert actual.pearson is not None
+    assert actual.pearson.value == pytest.approx(expected.statistic)
     interval = expected.confidence_interval()
-    assert (found.pearson.low, found.pearson.high) == pytest.approx((interval.low, interval.high))
-    assert found.spearman is not None
-    assert found.spearman.value == pytest.approx(1.0)
+    assert (actual.pearson.low, actual.pearson.high) == pytest.approx((interval.low, interval.high))
+    assert actual.spearman is not None
+    assert actual.spearman.value == pytest.approx(1.0)
 
 
 def test_two_rows_are_not_correlated() -> None:

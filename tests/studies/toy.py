@@ -101,10 +101,10 @@ def study(
 ) -> Study:
     """The study of a suite, on a store in the folder."""
     suite = write_suite(folder, text)
-    question = StudySpec(name, suite, tuple(models), tuple(variants), **settings)
+    spec = StudySpec(name, suite, tuple(models), tuple(variants), **settings)
     with Store(folder / "store") as store:
-        roster = ModelPool(store)
-        return run_study(prepare_study(question, roster), roster, lambda _: None)
+        pool = ModelPool(store)
+        return run_study(prepare_study(spec, pool), pool, lambda _: None)
 
 
 def seeds(*numbers: int) -> list[Named]:
@@ -112,9 +112,9 @@ def seeds(*numbers: int) -> list[Named]:
     return [Named(str(number), str(number)) for number in numbers]
 
 
-def values(found: Study, metric: str = "gc", part: str = "overall") -> Mapping[str, list[float]]:
+def values(result: Study, metric: str = "gc", part: str = "overall") -> Mapping[str, list[float]]:
     """Model -> its values over the variants, all of which must be there."""
-    (grid,) = [g for g in found.grids if (g.metric, g.part) == (metric, part)]
+    (grid,) = [g for g in result.grids if (g.metric, g.part) == (metric, part)]
     rows: dict[str, list[float]] = {}
     for cell in grid.cells:
         assert cell.value is not None

@@ -24,12 +24,12 @@ def owl_tokenizer() -> Any:
     """
     from transformers import CLIPTokenizer
 
-    told = json.loads(clip_tokenizer().backend_tokenizer.to_str())["model"]
-    names = sorted(told["vocab"], key=told["vocab"].get)
+    tokenizer = json.loads(clip_tokenizer().backend_tokenizer.to_str())["model"]
+    names = sorted(tokenizer["vocab"], key=tokenizer["vocab"].get)
     vocabulary = {name: index for index, name in enumerate(["<pad>", *names])}
     return CLIPTokenizer(
         vocab=vocabulary,
-        merges=[tuple(merge) for merge in told["merges"]],
+        merges=[tuple(merge) for merge in tokenizer["merges"]],
         pad_token="<pad>",
         model_max_length=TEXT_LENGTH,
     )

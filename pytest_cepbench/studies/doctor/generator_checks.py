@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import fsum, sqrt
-from statistics import mean
-from typing import Any
+from statistics import fmean
 
 import numpy as np
 
-from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.chains import Chain, ChainPlan, Modality, Step, load_link
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.chains import ChainPlan, Step, load_link
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store import ImageRef
-from pytest_cepbench.studies.doctor.diagnosis import Check, CheckTable, worst
-from pytest_cepbench.studies.doctor.measured_suite import (
-    STARTS,
+from pytest_cepbench.studies.doctor.diagnosis import (
+    TWICE,
+    Check,
+    CheckTable,
     Comparison,
     Finding,
     MeasuredSuite,
-    Vectors,
-    distance_of,
+    Vector,
+    always,
+    check_of,
+    distances,
     encode,
 )
 
 REPEATABILITY = "repeatable drawings"
 """Name of the check."""
-
-TWICE = 8
-"""Texts that the generator draws a second time."""
 
 SEEDS = 3
 """Seeds under which a text is drawn; the first two are those that the suite was measured under."""
@@ -39,215 +39,187 @@ SEEDS = 3
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A text of a chain and what drew it. digest, text: as the step's key has them."""
+    """A text of a chain. digest: of the text in the key of its step."""
 
     sample: Sample
     digest: str
     text: str
 
 
-def generator_repeatability(measured_suite: MeasuredSuite) -> Check:
+@dataclass(frozen=True)
+class _Texts:
+    """The texts that chosen chains drew first.
+
+    plan: of the chains.
+    generation: of the drawings.
+    reader: the encoder that compares the drawings with starts, if any.
+    """
+
+    plan: ChainPlan
+    generation: int
+    drawn: Sequence[_Drawn]
+    reader: Comparison | None
+
+    def steps(self, suite: MeasuredSuite, seed: int, most: int | None = None) -> list[Step]:
+        """The steps by which the chains draw under a seed, so that stored drawings are found."""
+        runner, plan = suite.runner("generator"), self.plan
+        steps = []
+        for drawn in self.drawn[:most]:
+            own = derive_seed(seed, drawn.sample.id, self.generation)
+            key = runner.key(plan.generate, own, "text", drawn.digest)
+            steps.append(Step(key, own, always(drawn.text)))
+        return steps
+
+
+def generator_repeatability(suite: MeasuredSuite) -> Check:
     """Check that a seed gives a drawing again, and how far drawings of one text differ between seeds.
 
     Raises what drawing and encoding raise.
     """
-    name = REPEATABILITY
-    if "generator" not in measured_suite.run.assignments.roles:
-        return Check(name, "not done", ("nothing is drawn in this suite",))
-    reader = next((c for c in measured_suite.comparisons() if "image" in c.modalities), None)
-    plan = reader.plan if reader else next(iter(measured_suite.run.suite.plans.values()))
-    generation = 2 if plan.describes(1) else 1
-    drawn = _texts(measured_suite, plan, generation)
-    if not drawn:
-        return Check(name, "not done", ("no description was there to be drawn",))
-    findings = [_seed_twice(measured_suite, plan, generation, drawn[:TWICE], reader)]
-    figures: list[CheckTable] = []
-    if not measured_suite.runner("generator").bound.seeded:
-        said = "the generator uses no seed: a text has one drawing"
-        findings.append(("pass", said, ""))
+    if "generator" not in suite.run.assignments.roles:
+        return Check(REPEATABILITY, "not done", ("nothing is drawn in this suite",))
+    reader = next((c for c in suite.comparisons() if c.reads_images), None)
+    plan = reader.plan if reader else next(iter(suite.run.suite.plans.values()))
+    texts = _texts(suite, plan, reader)
+    if not texts.drawn:
+        return Check(REPEATABILITY, "not done", ("no description was there to be drawn",))
+    findings = [_drawn_twice(suite, texts)]
+    tables: list[CheckTable] = []
+    if not suite.runner("generator").bound.seeded:
+        findings.append(("pass", "the generator uses no seed: a text has one drawing", ""))
     elif reader is not None:
-        spread = _between_seeds(measured_suite, plan, generation, drawn, reader)
-        if spread is not None:
-            figures.append(spread[0])
-            findings.append(spread[1])
-    return Check(
-        name,
-        worst([status for status, _, _ in findings]),
-        tuple(said for _, said, _ in findings),
-        tuple(advice for _, _, advice in findings if advice),
-        tuple(figures),
-    )
+        between = _between_seeds(suite, texts, reader)
+        if between is not None:
+            tables.append(between[0])
+            findings.append(between[1])
+    return check_of(REPEATABILITY, findings, "", *tables)
 
 
-def _texts(measured_suite: MeasuredSuite, plan: ChainPlan, generation: int) -> list[_Drawn]:
-    """The texts that chosen chains drew first."""
-    samples = measured_suite.chosen(plan.start, STARTS)
-    texts = []
-    for chain in measured_suite.run.chain_data.chains(plan.start, samples).values():
-        text = chain.links[generation - 1].text if chain.has(generation - 1) else None
+def _texts(suite: MeasuredSuite, plan: ChainPlan, reader: Comparison | None) -> _Texts:
+    generation = 2 if plan.describes(1) else 1
+    drawn = []
+    samples = suite.chosen(plan.start)
+    for chain in suite.run.chain_data.chains(plan.start, samples).values():
+        text = chain.links[generation - 1].text if chain.has(generation) else None
         worded = "" if text is None else plan.caption_rules.apply(text)
         if text is not None and worded.strip():
-            texts.append(_Drawn(chain.sample, digest_text(worded), plan.drawing_prompt(text)))
-    return texts
+            drawn.append(_Drawn(chain.sample, digest_text(worded), plan.drawing_prompt(text)))
+    return _Texts(plan, generation, drawn, reader)
 
 
-def _steps(
-    measured_suite: MeasuredSuite,
-    plan: ChainPlan,
-    generation: int,
-    drawn: Sequence[_Drawn],
-    seed: int,
-) -> list[Step]:
-    """The steps by which chains draw the texts under a seed, so that stored drawings are found."""
-    runner = measured_suite.runner("generator")
-    steps = []
-    for text in drawn:
-        own = derive_seed(seed, text.sample.id, generation)
-        key = runner.key(plan.generate, own, "text", text.digest)
-        steps.append(Step(key, own, _prompt(text)))
-    return steps
-
-
-def _prompt(text: _Drawn) -> Any:
-    return lambda: text.text
-
-
-def _seed_twice(
-    measured_suite: MeasuredSuite,
-    plan: ChainPlan,
-    generation: int,
-    drawn: Sequence[_Drawn],
-    reader: Comparison | None,
-) -> Finding:
+def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     """The finding on texts that are drawn a second time with the same seed."""
-    steps = _steps(measured_suite, plan, generation, drawn, plan.seed)
-    first = measured_suite.runner("generator").generate(steps)()
-    second = measured_suite.second("generator").generate(steps)()
+    steps = texts.steps(suite, texts.plan.seed, TWICE)
     pairs = [
-        (before, after)
-        for before, after in zip(first, second, strict=True)
-        if isinstance(before, ImageRef) and isinstance(after, ImageRef)
+        (first.digest, second.digest)
+        for first, second in zip(
+            suite.runner("generator").generate(steps)(),
+            suite.second("generator").generate(steps)(),
+            strict=True,
+        )
+        if isinstance(first, ImageRef) and isinstance(second, ImageRef)
     ]
     if not pairs:
         return "remark", "no text could be drawn twice", ""
-    differ = [pair for pair in pairs if pair[0].digest != pair[1].digest]
+    differ = [pair for pair in pairs if pair[0] != pair[1]]
     if not differ:
         return "pass", f"the same text and seed give the same pixels ({len(pairs)} texts)", ""
-    said = f"the same text and seed give other pixels ({len(differ)} of {len(pairs)} texts)"
+    sentence = f"the same text and seed give other pixels ({len(differ)} of {len(pairs)} texts)"
+    reader = texts.reader
     if reader is None:
-        return "remark", said, ""
-    store, other_store = measured_suite.model_pool.store, measured_suite.second_store
-    images = [(store.get_image(a.digest), other_store.get_image(b.digest)) for a, b in differ]
+        return "remark", sentence, ""
+    store, second_store = suite.model_pool.store, suite.second_store
+    images = [(store.get_image(a), second_store.get_image(b)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
-    runner = measured_suite.second(reader.encoder)
-    before, after = (
-        encode(runner, "image", [(pair[side].digest, pair[side].to_pil()) for pair in whole])
-        for side in (0, 1)
+    moved = distances(
+        _vectors(suite, reader, [first for first, _ in whole], again=True),
+        _vectors(suite, reader, [second for _, second in whole], again=True),
     )
-    moved = [
-        distance_of(a, b)
-        for a, b in zip(before, after, strict=True)
-        if a is not None and b is not None
-    ]
     if not moved:
-        return "remark", said, ""
+        return "remark", sentence, ""
     drop = fsum(moved) / len(moved)
-    said += f"; to the {reader.encoder} they lie {drop:.6f} apart (1 - cosine)"
+    sentence += f"; to the {reader.encoder} they lie {drop:.6f} apart (1 - cosine)"
     if drop < reader.policy.tolerance:
-        return "remark", said, ""
+        return "remark", sentence, ""
     advice = (
         "make the generator obey its seed (a random generator of its own for each image): "
         "differences between checkpoints have this noise on top, sample by sample"
     )
-    return "problem", said, advice
+    return "problem", sentence, advice
+
+
+def _vectors(
+    suite: MeasuredSuite,
+    reader: Comparison,
+    images: Sequence[ImageArtifact],
+    *,
+    again: bool = False,
+) -> list[Vector | None]:
+    """The vectors of images. again: they are of no chain, and stay out of the user's store."""
+    runner = suite.second(reader.encoder) if again else suite.runner(reader.encoder)
+    return encode(runner, "image", [(image.digest, image.to_pil()) for image in images])
 
 
 def _between_seeds(
-    measured_suite: MeasuredSuite,
-    plan: ChainPlan,
-    generation: int,
-    drawn: Sequence[_Drawn],
-    reader: Comparison,
+    suite: MeasuredSuite, texts: _Texts, reader: Comparison
 ) -> tuple[CheckTable, Finding] | None:
     """The same texts under several seeds: how alike drawings are, how their similarity scatters."""
-    runner, store = measured_suite.runner("generator"), measured_suite.model_pool.store
-    columns: list[list[Vectors | None]] = []
+    store, plan = suite.model_pool.store, texts.plan
+    rows: list[list[Vector]] = [[] for _ in texts.drawn]
     for seed in range(plan.seed, plan.seed + SEEDS):
-        results = runner.generate(_steps(measured_suite, plan, generation, drawn, seed))()
+        results = suite.runner("generator").generate(texts.steps(suite, seed))()
         images = [store.get_image(r.digest) if isinstance(r, ImageRef) else None for r in results]
-        there = {i: (image.digest, image.to_pil()) for i, image in enumerate(images) if image}
-        vectors = dict(
-            zip(
-                there,
-                encode(measured_suite.runner(reader.encoder), "image", list(there.values())),
-                strict=True,
-            )
-        )
-        columns.append([vectors.get(i) for i in range(len(drawn))])
-    rows = [
-        (text, [vector for vector in row if vector is not None])
-        for text, row in zip(drawn, zip(*columns, strict=True), strict=True)
-    ]
-    whole = [(text, row) for text, row in rows if len(row) == SEEDS]
+        there = [(row, image) for row, image in zip(rows, images, strict=True) if image is not None]
+        vectors = _vectors(suite, reader, [image for _, image in there])
+        for (own, _), vector in zip(there, vectors, strict=True):
+            own.extend([] if vector is None else [vector])
+    whole = [(d.sample, row) for d, row in zip(texts.drawn, rows, strict=True) if len(row) == SEEDS]
     if not whole:
         return None
-    alike = fsum(
-        float(row[i] @ row[j]) for _, row in whole for i in range(SEEDS) for j in range(i)
-    ) / (len(whole) * SEEDS * (SEEDS - 1) / 2)
-    scatter = _scatter(measured_suite, plan, reader, whole)
-    figures = CheckTable(
+    alike = fmean(float(a @ b) for _, row in whole for a, b in combinations(row, 2))
+    scatter = _scatter(suite, plan, reader, whole)
+    tolerance = reader.policy.tolerance
+    table = CheckTable(
         ("same text, other seeds", "texts", "seeds", "similarity", "sd of the score", "tolerance"),
-        (("drawings", len(whole), SEEDS, alike, scatter, reader.policy.tolerance),),
+        (("drawings", len(whole), SEEDS, alike, scatter, tolerance),),
     )
-    said = (
+    sentence = (
         f"two drawings of one text have a similarity of {alike:.4f}; the score of one sample "
-        f"scatters by {_number(scatter)} with the seed alone (tolerance "
-        f"{reader.policy.tolerance:g})"
+        f"scatters by {'-' if scatter is None else f'{scatter:.4f}'} with the seed alone "
+        f"(tolerance {tolerance:g})"
     )
-    if scatter is not None and scatter > 0:
-        units = len({sample.unit for sample in measured_suite.dataset.samples})
+    if scatter:
+        units = len({sample.unit for sample in suite.dataset.samples})
         mean_sd = scatter / sqrt(units)
-        said += f", the mean of {units} by {mean_sd:.4f}"
-        if mean_sd > reader.policy.tolerance:
+        sentence += f", the mean of {units} by {mean_sd:.4f}"
+        if mean_sd > tolerance:
             advice = (
                 "play every sample under several seeds ([chain] seeds), or with more samples: the "
                 "seed moves the mean by more than the tolerance"
             )
-            return figures, ("remark", said, advice)
-    return figures, ("pass", said, "")
+            return table, ("remark", sentence, advice)
+    return table, ("pass", sentence, "")
 
 
 def _scatter(
-    measured_suite: MeasuredSuite,
+    suite: MeasuredSuite,
     plan: ChainPlan,
     reader: Comparison,
-    whole: Sequence[tuple[_Drawn, list[Vectors]]],
+    whole: Sequence[tuple[Sample, list[Vector]]],
 ) -> float | None:
     """Standard deviation over seeds of a drawing's similarity to its chain's start, on average."""
-    samples = [text.sample for text, _ in whole]
-    chains = measured_suite.run.chain_data.chains(plan.start, samples)
-    starts = _encoded_starts(measured_suite, reader, [chains[sample.id] for sample in samples])
-    spreads = [
-        np.var([float(start @ vector) for vector in row], ddof=1)
-        for start, (_, row) in zip(starts, whole, strict=True)
+    chains = suite.run.chain_data.chains(plan.start, [sample for sample, _ in whole])
+    starts = []
+    for sample, _ in whole:
+        artifact = load_link(chains[sample.id], 0, suite.model_pool.store)
+        if artifact is None:
+            msg = f"{sample.id}: the start cannot be read again"
+            raise ImageError(msg)
+        starts.append((chains[sample.id].links[0].digest, artifact))
+    vectors = encode(suite.runner(reader.encoder), reader.kind, starts)
+    variances = [
+        float(np.var([float(start @ vector) for vector in row], ddof=1))
+        for start, (_, row) in zip(vectors, whole, strict=True)
         if start is not None
     ]
-    return sqrt(mean(map(float, spreads))) if spreads else None
-
-
-def _encoded_starts(
-    measured_suite: MeasuredSuite, reader: Comparison, chains: Sequence[Chain]
-) -> list[Vectors | None]:
-    kind: Modality = reader.kind
-    inputs = []
-    for chain in chains:
-        artifact = load_link(chain, 0, measured_suite.model_pool.store)
-        if artifact is None:
-            msg = f"{chain.sample.id}: the start cannot be read again"
-            raise ImageError(msg)
-        inputs.append((chain.links[0].digest, artifact))
-    return encode(measured_suite.runner(reader.encoder), kind, inputs)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    return sqrt(fmean(variances)) if variances else None

@@ -1,18 +1,106 @@
-"""The results of a study: plain data, from which tables and files are made."""
+"""The data of a study: its settings, and its results, from which tables and files are made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
 
+from pytest_cepbench.chains import CallCounts
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation, Method, shared_ranks
 from pytest_cepbench.metrics.length_bands import WordStatistics
 from pytest_cepbench.metrics.uncertainty import ModelVariability
-from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.studies.study_spec import Named, StudyName
+from pytest_cepbench.models.protocols import RoleName, Usage
+from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.measures import ENCODER
+from pytest_cepbench.suites.model_options import Part
+
+StudyName = Literal["seeds", "generators", "encoders", "lengths", "weighting"]
+
+STUDIES: tuple[StudyName, ...] = get_args(StudyName)
 
 SHOWN_DECIMALS = 4
 """Of values in the tables of a study."""
+
+_VARIANT_OPTIONS = {
+    "seeds": "write --seeds=0,1,2,3,4",
+    "generators": "give --generator several times",
+    "encoders": "give --encoder several times",
+}
+"""How to name what a study compares; the studies that are not here choose it themselves."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A model spec and its name in tables."""
+
+    name: str
+    spec: str
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """One study of one suite.
+
+    study: which.
+    suite: the suite's file.
+    models: those under test, each a row.
+    variants: the seeds, generators or encoders that are compared; other studies have their own.
+    seat: the encoder that `encoders` exchanges: "encoder", or the name of a further one.
+    role: of the models under test; detected where None.
+    roles, encoders: specs that hold for all models, as in `RoleChoices`.
+    data: data set name -> path.
+    samples: most of each category.
+    metrics: names of the suite's metrics; all when None.
+    parts: categories, groups or mappings that are shown beside the whole suite.
+    Raises SpecError for a study without models or with fewer than two variants, for names that do
+    not tell rows or columns apart, and for a model that is there under two names.
+    """
+
+    study: StudyName
+    suite: Path
+    models: tuple[Named, ...]
+    variants: tuple[Named, ...] = ()
+    seat: str = ENCODER
+    role: Part | None = None
+    roles: Mapping[RoleName, str] = field(default_factory=dict)
+    encoders: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Path] = field(default_factory=dict)
+    samples: int | None = None
+    metrics: tuple[str, ...] | None = None
+    parts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            msg = "no model is given: name at least one with --model"
+            raise SpecError(msg)
+        _require_distinct("model", self.models)
+        _require_distinct(self.study.removesuffix("s"), self.variants)
+        if self.study in _VARIANT_OPTIONS and len(self.variants) < 2:
+            names = ", ".join(variant.name for variant in self.variants) or "none"
+            msg = (
+                f"a study of {self.study} compares at least two: got {names}; "
+                f"{_VARIANT_OPTIONS[self.study]}"
+            )
+            raise SpecError(msg)
+
+    @property
+    def shown_parts(self) -> tuple[str, ...]:
+        """The parts that are shown: the whole suite first."""
+        return tuple(dict.fromkeys((OVERALL, *self.parts)))
+
+
+def _require_distinct(what: str, entries: Sequence[Named]) -> None:
+    names, specs = [entry.name for entry in entries], [entry.spec for entry in entries]
+    for entry in entries:
+        if specs.count(entry.spec) > 1:  # it would agree with itself, and raise every correlation
+            msg = f"the {what} {entry.spec!r} is given twice: give it once"
+            raise SpecError(msg)
+        if names.count(entry.name) > 1:
+            msg = f"two are called {entry.name!r}, each {what} needs a name of its own: NAME=SPEC"
+            raise SpecError(msg)
 
 
 @dataclass(frozen=True)
@@ -25,7 +113,7 @@ class Column:
 
 @dataclass(frozen=True)
 class StudiedModel:
-    """A model that took part: seat, its role, its spec and its identity."""
+    """A model of a study. seat: its role, or the name of a further encoder."""
 
     seat: str
     spec: str
@@ -158,8 +246,8 @@ class Weighting:
 
     weighted, last: names of the two metrics for people.
     rows: one per model.
-    models: correlations of the two columns of values over the models; undefined: why there are
-    none.
+    models: correlations of the two columns of values over the models.
+    undefined: why there are none.
     """
 
     part: str
@@ -173,8 +261,12 @@ class Weighting:
 
 @dataclass(frozen=True)
 class StudyUsage:
-    """The work of a study: models loaded, inputs given to them, results from the store.
+    """The work of a study.
 
+    loads: of models.
+    inputs: that models were given.
+    hits: results from the store.
+    model_seconds: inside the models.
     usage: what servers counted.
     """
 
@@ -184,21 +276,28 @@ class StudyUsage:
     model_seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
 
+    @classmethod
+    def of(cls, counts: CallCounts) -> StudyUsage:
+        """The same counts as plain data."""
+        return cls(counts.loads, counts.inputs, counts.hits, counts.seconds, counts.usage)
+
 
 @dataclass(frozen=True)
 class Study:
     """A finished study.
 
-    suite, version, file: what was measured on.
-    samples: how many.
+    suite, version, file: name, version and file of the suite.
+    data: identity of the data set.
+    samples: their number, each counted once for each of its seeds.
     confidence: level of the intervals.
     under_test: the role of the models.
     models: those under test.
     variants: the columns.
-    players: everybody who took part.
-    grids, words, weightings: what was found.
-    notes: what a reader should know.
-    damage: what the store found broken meanwhile.
+    players: all models that were called, those of the other roles too.
+    grids, words, weightings: the results.
+    notes: on the suite, a sentence each.
+    damage: entries that the store found damaged and computed again.
+    effort: the work that it took.
     """
 
     study: StudyName

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes, parse_image
-from pytest_cepbench.studies.doctor.distortions import (
+from pytest_cepbench.studies.doctor.encoder_checks import (
+    COVERED_SIDE,
+    CROP_SIDE,
+    FAINT_BLUR,
     IMAGE_DISTORTIONS,
+    MIDDLE_BLUR,
+    STRONG_BLUR,
     TEXT_DISTORTIONS,
     cropped,
     negated,
@@ -33,7 +38,7 @@ def scenes(category: str, count: int) -> list[ImageArtifact]:
     return [load_seed_image(sample) for sample in samples]
 
 
-@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda distortion: distortion.name)
 @pytest.mark.parametrize("size", [(1, 1), (2, 5), (3, 3), (64, 64), (40, 90)])
 def test_every_distortion_keeps_the_size(distortion: object, size: tuple[int, int]) -> None:
     """Of images of any size, also of one pixel; twice the same image gives twice the same."""
@@ -44,7 +49,7 @@ def test_every_distortion_keeps_the_size(distortion: object, size: tuple[int, in
     assert made.digest == apply(image_of(pixels)).digest
 
 
-@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("distortion", IMAGE_DISTORTIONS, ids=lambda distortion: distortion.name)
 def test_an_image_of_one_color_keeps_all_but_its_color(distortion: object) -> None:
     """Nothing is drawn into an image that shows nothing."""
     plain = image_of(np.full((30, 30, 3), (10, 20, 30)))
@@ -54,11 +59,19 @@ def test_an_image_of_one_color_keeps_all_but_its_color(distortion: object) -> No
     assert tuple(made.pixels[0, 0]) == expected
 
 
+def test_distortions_are_as_strong_as_documented() -> None:
+    """docs/doctor.md names the shares of the image's sides."""
+    assert (FAINT_BLUR, MIDDLE_BLUR, STRONG_BLUR) == (1 / 256, 1 / 64, 1 / 16)
+    assert (CROP_SIDE, COVERED_SIDE) == (0.7, 1 / 3)
+
+
 def test_blurs_grow() -> None:
     """Each blur leaves less detail than the one before."""
     (image,) = scenes("crowded", 1)
-    blurs = [one for one in IMAGE_DISTORTIONS if "blur" in one.name]
-    detail = [np.abs(np.diff(one.apply(image).pixels.astype(float), axis=1)).sum() for one in blurs]
+    blurs = [blur for blur in IMAGE_DISTORTIONS if "blur" in blur.name]
+    detail = [
+        np.abs(np.diff(blur.apply(image).pixels.astype(float), axis=1)).sum() for blur in blurs
+    ]
     assert len(blurs) == 3
     assert detail == sorted(detail, reverse=True)
     assert detail[2] < 0.8 * detail[0]
@@ -86,6 +99,18 @@ def test_a_covered_region_at_the_edge_is_filled_from_inside() -> None:
     pixels = np.full((30, 30, 3), 50)
     pixels[2:6, 2:6] = 250
     assert (region_covered(image_of(pixels)).pixels == 50).all()
+
+
+def test_the_most_detailed_region_is_covered() -> None:
+    """Among weaker details everywhere, a region of strong ones is found and filled smoothly."""
+    draw = np.random.default_rng(3)
+    pixels = draw.integers(100, 110, (30, 42, 3))
+    pixels[3:13, 5:19] = draw.integers(0, 256, (10, 14, 3))
+    covered = region_covered(image_of(pixels)).pixels
+    rows, columns = np.nonzero((covered != pixels).any(axis=2))
+    assert 2 <= rows.min() <= rows.max() <= 13
+    assert 4 <= columns.min() <= columns.max() <= 19
+    assert covered[4:12, 6:18].std() < 10
 
 
 def test_colors_come_back_after_three_exchanges() -> None:
@@ -126,5 +151,5 @@ def test_texts_that_cannot_be_changed_stay() -> None:
 @given(st.text())
 def test_any_text_can_be_distorted(text: str) -> None:
     """Never raises; a swap keeps all letters."""
-    made = {one.name: one.apply(text) for one in TEXT_DISTORTIONS}
+    made = {distortion.name: distortion.apply(text) for distortion in TEXT_DISTORTIONS}
     assert sorted(made["words swapped"]) == sorted(text)

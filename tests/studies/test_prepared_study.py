@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
-from pytest_cepbench.studies.variants import other_length, prompt_for
+from pytest_cepbench.studies.prepared_study import prompt_for, stated_length
 
 SHORT, MIDDLE, LONG = LENGTH_BANDS
 
@@ -70,4 +70,4 @@ def test_a_prompt_without_a_length_gets_a_sentence() -> None:
 )
 def test_a_length_of_another_kind_is_noticed(prompt: str, stated: str | None) -> None:
     """GenCeption's "less than 500 words" is told to the reader; a band's own clause is not."""
-    assert other_length(prompt) == stated
+    assert stated_length(prompt) == stated

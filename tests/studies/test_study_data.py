@@ -76,6 +76,14 @@ def test_chains_made_elsewhere_have_one_seed_and_one_prompt(name: Any, tmp_path:
         study(tmp_path, name, [replay], seeds(0, 1) if name == "seeds" else [])
 
 
+def test_chains_made_elsewhere_are_one_of_each_sample(tmp_path: Path) -> None:
+    """A replay has no further chains for a suite that wants several of each sample."""
+    text = TOY.replace("iterations = 2", "iterations = 2\nseeds = 2")
+    replay = Named("old", f"replay:{tmp_path}")
+    with pytest.raises(CepError, match="brings one chain of each sample, and suite 'toy' needs 2"):
+        study(tmp_path, "weighting", [replay], text=text)
+
+
 def test_models_under_test_play_one_role(tmp_path: Path) -> None:
     """A describer and an encoder are not two rows of one table."""
     with pytest.raises(CepError, match=r"have different roles \(a the describer, b the encoder\)"):

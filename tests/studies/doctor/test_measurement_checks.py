@@ -1,0 +1,239 @@
+"""Checks of scores: what was measured, how far it lies above chance, and which drop shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, dump_baseline, record_of
+from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.gate.sensitivity import reach
+from pytest_cepbench.studies.calibration import Calibrated
+from pytest_cepbench.studies.doctor.diagnosis import Check
+from pytest_cepbench.studies.doctor.measurement_checks import (
+    chance_floors,
+    measurability,
+    visible_drops,
+)
+
+POLICY = Policy(tolerance=0.1, alpha=0.05)
+
+NOISE = Noise(seeds=2, units=16, sd=0.02, value_sd=0.01)
+
+SMALLEST = reach(NOISE.sd, NOISE.units, POLICY).visible
+"""The smallest drop that shows above that noise: about 0.013."""
+
+
+def measured(value: float, part: str = "overall", **fields: Any) -> Measurement:
+    """A measurement of one score."""
+    shared: dict[str, Any] = {"identity": {"samples": "1"}, "model": {"identity": "m"}}
+    key = CaseKey("toy", part, "gc")
+    return Measurement(key, "GC@2", True, {"c": {"s": value}}, **(shared | fields))
+
+
+def case(part: str = "overall", value: float = 0.8, **fields: Any) -> Calibrated:
+    """A calibrated case; fields of the calibration or of the measurement can be changed by name."""
+    known = set(Calibrated.__dataclass_fields__)
+    own = {name: field for name, field in fields.items() if name in known}
+    measurement = measured(value, part, **{n: f for n, f in fields.items() if n not in known})
+    shared: dict[str, Any] = {"policy": POLICY, "measured": measurement, "noise": NOISE}
+    return Calibrated(CaseKey("toy", part, "gc"), "GC@2", **(shared | own))
+
+
+def only(check: Check) -> dict[Any, tuple[Any, ...]]:
+    """The rows of the check's table, by their first cell."""
+    (table,) = check.figures
+    assert all(len(row) == len(table.head) for row in table.rows)
+    return {row[0]: row[1:] for row in table.rows}
+
+
+# -- measurement -------------------------------------------------------------------------------------
+
+
+def test_measured_cases_pass() -> None:
+    """Where all cases were measured and no chain stopped, there is nothing to do."""
+    check = measurability([case("a"), case()])
+    assert (check.status, check.advice) == ("pass", ())
+    assert check.said == ("all 2 cases were measured, no chain stopped",)
+
+
+def test_cases_that_could_not_be_measured_are_named() -> None:
+    """The first five with their reasons, the others counted; measured under one seed is not enough."""
+    cases = [case(name, reason=f"no {name}", measured=None, noise=None) for name in "abcdef"]
+    check = measurability([case("z", broken=True, reason="no second seed"), *cases, case()])
+    assert check.status == "problem"
+    assert check.said[0] == "z/gc: no second seed"
+    assert check.said[1:5] == tuple(f"{name}/gc: no {name}" for name in "abcd")
+    assert check.said[5:] == ("and 2 more cases",)
+    assert len(check.advice) == 1
+    assert len(measurability(cases[:5]).said) == 5
+
+
+def test_stopped_chains_and_warnings_are_remarks() -> None:
+    """The case with most stopped chains is named first, then each warning once, five in all."""
+    few = case("a", failures={"timeout": 2}, warnings=("w1", "w2"))
+    many = case("b", failures={"timeout": 1, "empty-text": 4}, warnings=("w2", "w3", "w4", "w5"))
+    check = measurability([few, many, case()])
+    assert check.status == "remark"
+    assert check.said == (
+        "chains stopped (b/gc: 4 empty-text, 1 timeout): each counts as 0 from there on",
+        "w1", "w2", "w3", "w4",
+    )  # fmt: skip
+    assert check.advice == ("look at why chains stop before you accept scores",)
+    warned = measurability([case(warnings=("w1",))])
+    assert (warned.status, warned.said, warned.advice) == ("remark", ("w1",), ())
+
+
+# -- chance ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "tolerance", "status", "said"),
+    [
+        (0.61, 0.01, "pass", "every similarity lies at least 25% of the way from chance to 1"),
+        (0.59, 0.01, "remark", "near chance: overall/gc: 0.59 of a range from 0.48 (chance) to 1"),
+        (0.507, 0.01, "remark", "near chance"),
+        (0.505, 0.01, "problem", "at chance: overall/gc: 0.505 of a range"),
+        (0.9, 0.43, "problem", "at chance"),
+        (0.9, 0.42, "problem", "at chance"),
+        (0.9, 0.41, "pass", "every similarity"),
+        (0.3, 0.0, "problem", "at chance"),
+    ],
+)
+def test_scores_are_seen_beside_chance(
+    value: float, tolerance: float, status: str, said: str
+) -> None:
+    """Below a quarter of the range is a remark, below a twentieth or the tolerance a problem."""
+    check = chance_floors([case(value=value, floor=0.48, policy=Policy(tolerance=tolerance))])
+    assert check.status == status
+    assert check.said[0].startswith(said)
+    assert len(check.advice) == (status != "pass")
+    shown, floor, share = only(check)["overall/gc"]
+    assert (shown, floor) == (value, 0.48)
+    assert share == pytest.approx((value - 0.48) / 0.52, abs=1e-6)
+
+
+def test_cases_without_a_floor_are_left_out() -> None:
+    """What has no value by chance, and what was not measured, is not judged by it."""
+    none = [case("a"), case("b", measured=None, noise=None)]
+    assert chance_floors(none).status == "not done"
+    check = chance_floors([*none, case(floor=0.1)])
+    assert (check.status, list(only(check))) == ("pass", ["overall/gc"])
+
+
+def test_cases_at_chance_are_named_from_the_last() -> None:
+    """The whole suite stands last, so it is named first; five are named, problems before remarks."""
+    cases = [case(name, value=0.5, floor=0.5) for name in "abcdef"]
+    check = chance_floors(
+        [*cases, case("near", value=0.615, floor=0.5), case(value=0.5, floor=0.5)]
+    )
+    names = [sentence.split(": ")[1] for sentence in check.said]
+    assert names == [
+        "overall/gc", "f/gc", "e/gc", "d/gc", "c/gc", "2 more cases", "near/gc",
+    ]  # fmt: skip
+    assert check.said[-1].startswith("near chance: ")
+    assert (check.status, len(check.advice)) == ("problem", 2)
+    assert len(chance_floors(cases[:5]).said) == 5
+
+
+# -- visible drops -----------------------------------------------------------------------------------
+
+
+def drops(*cases: Calibrated, baselines: Path = Path("nowhere")) -> Check:
+    """The check of these cases."""
+    return visible_drops(cases, baselines)
+
+
+def test_a_visible_tolerance_passes() -> None:
+    """The table has the noise, the policy, and what follows from both."""
+    check = drops(case(floor=0.1))
+    known = reach(NOISE.sd, NOISE.units, POLICY)
+    assert (check.status, check.advice) == ("pass", ())
+    assert check.said == ("a drop of the tolerance shows in every case",)
+    assert only(check)["overall/gc"] == (
+        16, 0.02, "seeds", 0.05, 0.1, known.visible, known.needed,
+    )  # fmt: skip
+
+
+def test_cases_without_statistics_show_no_drop() -> None:
+    """A threshold knows no noise, and what was not measured has none."""
+    threshold = case(policy=replace(POLICY, gate="threshold"))
+    assert drops(threshold, case(measured=None, noise=None)).status == "not done"
+    assert list(only(drops(threshold, case("a")))) == ["a/gc"]
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.9, "remark"), (1.0, "pass"), (1.1, "pass")])
+def test_a_tolerance_below_the_visible_drop_is_a_remark(share: float, status: str) -> None:
+    """Said with how many units the most demanding case needs."""
+    tolerance = share * SMALLEST
+    policy = replace(POLICY, tolerance=tolerance)
+    check = drops(case("a", policy=policy), case(policy=replace(policy, tolerance=2 * tolerance)))
+    assert check.status == status
+    if status == "remark":
+        needed = reach(NOISE.sd, NOISE.units, policy).needed
+        assert check.said == ("the tolerance is smaller than the smallest drop that shows: a/gc",)
+        assert f"more units (up to {needed} units), by samples" in check.advice[0]
+
+
+@pytest.mark.parametrize(
+    ("part", "floor", "status"),
+    [("overall", 0.79, "problem"), ("color", 0.79, "remark"), ("overall", 0.7, "remark")],
+)
+def test_a_fall_to_chance_that_does_not_show(part: str, floor: float, status: str) -> None:
+    """Of the whole suite it is a problem; of a part, a remark."""
+    policy = replace(POLICY, tolerance=0.001)
+    check = drops(case(part, floor=floor, policy=policy), case("z", policy=policy))
+    assert check.status == status
+    blind = f"not even a fall to the worst there is would show: {part}/gc"
+    assert (check.said[0] == blind) is (floor == 0.79)
+    assert check.said[-1].endswith(f"smallest drop that shows: z/gc, {part}/gc")
+
+
+def test_noise_that_is_not_known_is_said() -> None:
+    """Seeds that change nothing show no noise; a case without noise says why."""
+    silent = Noise(2, 16, 0.0, 0.0)
+    cases = [case(name, noise=silent) for name in "abcdef"]
+    check = drops(*cases, case(noise=None, reason="one sample"), case("g", noise=None, reason="x"))
+    assert check.status == "remark"
+    unchanged = "not known, since the seeds change nothing and no baseline was calibrated"
+    assert check.said == (
+        f"{unchanged}: f/gc, e/gc, d/gc, c/gc, b/gc and 1 more",
+        "not known: g/gc, overall/gc (one sample)",
+    )
+    assert only(check)["overall/gc"] == (None, None, "-", 0.05, 0.1, None, None)
+    assert only(check)["a/gc"] == (16, 0.0, "seeds", 0.05, 0.1, None, None)
+
+
+def test_one_unit_shows_no_drop_at_all() -> None:
+    """A drop without end is no number of the table."""
+    check = drops(case(noise=Noise(2, 1, 0.02, 0.01), floor=0.1))
+    assert only(check)["overall/gc"][5] is None
+    assert check.status == "problem"
+
+
+@pytest.mark.parametrize(
+    ("change", "source", "sd"),
+    [
+        ({}, "baseline", 0.05),
+        ({"identity": {"samples": "2"}}, "seeds", 0.0),
+        ({"noise": None}, "seeds", 0.0),
+        ({"noise": Noise(2, 9, 0.0, 0.0)}, "seeds", 0.0),
+    ],
+)
+def test_the_noise_of_a_baseline_of_the_same_conditions_stands_in(
+    change: dict[str, Any], source: str, sd: float, tmp_path: Path
+) -> None:
+    """Only where the seeds change nothing, and the baseline was calibrated under these conditions."""
+    silent = case(noise=Noise(2, 16, 0.0, 0.0))
+    assert silent.measured is not None
+    change = {"noise": Noise(3, 9, 0.05, 0.01)} | change
+    record = msgspec.structs.replace(record_of(silent.measured), **change)
+    path = baseline_path(tmp_path, silent.key)
+    path.parent.mkdir(parents=True)
+    path.write_text(dump_baseline(record), encoding="utf-8")
+    assert only(drops(silent, baselines=tmp_path))["overall/gc"][1:3] == (sd, source)
+    assert only(drops(case(), baselines=tmp_path))["overall/gc"][1:3] == (0.02, "seeds")
