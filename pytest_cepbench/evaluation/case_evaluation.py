@@ -101,7 +101,7 @@ def evaluate_case(
     for size, share in _affordable(evaluator, sizes, shares):
         depth = run.depth(case, size)
         partial = depth is not None
-        shards = enlisted_shards(evaluator)
+        shards = prepared_shards(evaluator)
         evaluator.offer(suite_file, case, depth)
         shards.compute(suite_file, case, depth)
         measurement = run.measure(case, depth)
@@ -117,7 +117,7 @@ def evaluate_case(
     return evaluated
 
 
-def enlisted_shards(evaluator: Evaluator) -> ShardQueue:
+def prepared_shards(evaluator: Evaluator) -> ShardQueue:
     """The shards of the run, with those of every collected case."""
     shards = evaluator.shards
     if not shards.cases:

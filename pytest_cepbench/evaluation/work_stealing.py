@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from pytest_cepbench.evaluation.case_evaluation import enlisted_shards
+from pytest_cepbench.evaluation.case_evaluation import prepared_shards
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.helpers import HelperReport, HelperTask
 from pytest_cepbench.evaluation.run_context import IdentityAgreement
@@ -30,7 +30,7 @@ def help_others(evaluator: Evaluator) -> None:
         # The process that judges the case meets the same error and reports it; here it would end
         # the worker.
         with suppress(Exception), interrupted(evaluator.stop.is_set):
-            enlisted_shards(evaluator).compute_others()
+            prepared_shards(evaluator).compute_others()
     except KeyboardInterrupt:
         if not evaluator.stop.is_set():
             raise  # the engineer's own

@@ -325,16 +325,16 @@ def cost_of_a_run(suite: MeasuredSuite) -> Check:
     usages: list[Usage] = []
     for need in needs:
         runner = runners.get(id(need.bound))
-        inputs = need.found + need.inputs
+        inputs = need.stored + need.inputs
         # The pace of earlier calls on this kind of device, else that of this run.
-        pace = need.habit.seconds if need.habit is not None else _pace(runner)
+        pace = need.throughput.seconds if need.throughput is not None else _pace(runner)
         seconds += [] if pace is None else [pace * inputs]
         usages.append(_usage(runner, inputs))
         rows.append(
             (need.bound.role, need.bound.spec, inputs, None if pace is None else pace * inputs)
         )
     about = "about" if len(seconds) == len(rows) else "at least"
-    inputs = sum(need.found + need.inputs for need in needs)
+    inputs = sum(need.stored + need.inputs for need in needs)
     sentence = (
         f"a run of {len(suite.cases)} cases on an empty store: {inputs} model inputs, {about} "
         f"{sum(seconds):.1f} s in models, loading not counted"

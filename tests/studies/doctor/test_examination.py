@@ -363,7 +363,7 @@ def test_the_time_of_stored_results_is_not_known(
 
     def unpaced(*arguments: Any) -> Forecast:
         whole = forecast(*arguments)
-        return replace(whole, needs=tuple(replace(need, habit=None) for need in whole.needs))
+        return replace(whole, needs=tuple(replace(need, throughput=None) for need in whole.needs))
 
     monkeypatch.setattr("pytest_cepbench.studies.doctor.measurement_checks.forecast", unpaced)
     first, second = (checks(diagnose(tmp_path))["cost of a run"] for _ in range(2))
