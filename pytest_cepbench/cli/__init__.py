@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
 
 from pytest_cepbench.cli.arguments import parse
+
+_TITLED = ("arena", "doctor", "leaderboard", "study")  # their pages show the command line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,29 +51,11 @@ def _is_whole(arguments: Namespace) -> bool:
 
 
 def _run(arguments: Namespace, words: Sequence[str]) -> int:
-    if arguments.command == "accept":
-        from pytest_cepbench.cli import accept
-
-        return accept.run(arguments)
-    if arguments.command == "prune":
-        from pytest_cepbench.cli import prune
-
-        return prune.run(arguments)
-    if arguments.command == "calibrate":
-        from pytest_cepbench.cli import calibrate
-
-        return calibrate.run(arguments)
-    if arguments.command == "store":
-        from pytest_cepbench.cli import store
-
-        return store.run(arguments)
-    if arguments.command == "doctor":
-        from pytest_cepbench.cli import doctor
-
-        return doctor.run(arguments, words)
-    from pytest_cepbench.cli import study
-
-    return study.run(arguments, words)
+    command = import_module(f"pytest_cepbench.cli.{arguments.command}")
+    code: int = (
+        command.run(arguments, words) if arguments.command in _TITLED else command.run(arguments)
+    )
+    return code
 
 
 __all__ = ["main"]

@@ -94,6 +94,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     ):
         description, epilog = f"{about}.", _EXIT_CODES_OF_FILES
         add(commands.add_parser(name, help=about, description=description, epilog=epilog))
+    about = "rank the models of several runs of a suite, by paired differences"
+    _add_leaderboard(
+        commands.add_parser("leaderboard", help=about, description=f"{about}.", epilog=_EXIT_CODES)
+    )
+    about = "rank models by the verdicts of a judge, compare two judges"
+    arena = commands.add_parser("arena", help=about, description=f"{about}.", epilog=_EXIT_CODES)
+    _add_arena_actions(arena)
     about = "look at a store of results, make it smaller, copy it"
     store = commands.add_parser("store", help=about, description=f"{about}.", epilog=_STORE_CODES)
     _add_store_actions(store)
@@ -325,6 +332,80 @@ def _add_play(parser: argparse._ActionsContainer) -> None:
 def _add_store(parser: argparse._ActionsContainer) -> None:
     default = Path(".cepbench/store")
     _add(parser, "store", metavar="DIR", type=Path, default=default, help=_DEFAULT)
+
+
+def _add_leaderboard(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("suite", metavar="SUITE", help="its name, or its folder")
+    parser.add_argument(
+        "reports",
+        metavar="[NAME=]REPORT",
+        nargs="+",
+        help="JSON reports (--cep-report) of two or more runs, and what to call their models",
+    )
+    parser.add_argument(
+        "--case",
+        metavar="PART/METRIC",
+        action="append",
+        default=[],
+        help="rank in this case (several allowed); default: the whole suite in each metric",
+    )
+    out = Path(".cepbench/leaderboards")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=out, help=_DEFAULT)
+
+
+def _add_arena_actions(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    about = "rank the models of each file of verdicts, by win rates and by a model of pairs"
+    leaderboard = actions.add_parser(
+        "leaderboard", help=about, description=f"{about}.", epilog=_EXIT_CODES
+    )
+    leaderboard.add_argument(
+        "verdicts", metavar="FILE", type=Path, nargs="+", help="verdicts of one judge each"
+    )
+    leaderboard.add_argument(
+        "--pair-model",
+        choices=("ordered", "davidson", "rao-kupper"),
+        default="ordered",
+        help="ordered logit of all four verdicts, or one of those in which ties are alike; "
+        "default: %(default)s",
+    )
+    leaderboard.add_argument(
+        "--battles", metavar="FILE", type=Path, help="the battles that were to be judged"
+    )
+    leaderboard.add_argument(
+        "--no-answer",
+        metavar="MODEL",
+        action="append",
+        default=[],
+        help="a model whose arranged battles without verdict are forfeits (several allowed)",
+    )
+    leaderboard.add_argument(
+        "--forfeits",
+        choices=("charged-and-credited", "charged", "ignored"),
+        default="charged-and-credited",
+        help="lost by the one and won by the other, lost only, or left out; default: %(default)s",
+    )
+    leaderboard.add_argument(
+        "--by",
+        choices=("task", "meta-topic"),
+        help="win rates of OpenING's tasks or meta-topics too",
+    )
+    about = "agreement of two judges over the battles that both judged"
+    agreement = actions.add_parser(
+        "agreement", help=about, description=f"{about}.", epilog=_EXIT_CODES
+    )
+    agreement.add_argument("first", metavar="FILE", type=Path, help="verdicts that count as right")
+    agreement.add_argument("second", metavar="FILE", type=Path, help="verdicts of the other judge")
+    agreement.add_argument(
+        "--unseen",
+        metavar="MODEL",
+        action="append",
+        default=[],
+        help="a model that the second judge did not know while it was made (several allowed)",
+    )
+    for action in (leaderboard, agreement):
+        out = Path(".cepbench/arena")
+        action.add_argument("--out", metavar="DIR", type=Path, default=out, help=_DEFAULT)
 
 
 def _add_study(parser: argparse.ArgumentParser, study: str) -> None:
