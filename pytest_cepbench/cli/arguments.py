@@ -283,6 +283,82 @@ _STORE_ACTIONS: tuple[tuple[str, str, list[_Option]], ...] = (
 """(action, what it does, its options) of `cepbench store`."""
 
 
+_LEADERBOARD = [
+    _option("suite", metavar="SUITE", help="its name, or its folder"),
+    _option(
+        "reports",
+        metavar="[NAME=]REPORT",
+        nargs="+",
+        help="JSON reports (--cep-report) of two or more runs, and what to call their models",
+    ),
+    _several(
+        "--case",
+        metavar="PART/METRIC",
+        help="rank in this case (several allowed); default: the whole suite in each metric",
+    ),
+    _option(
+        "--out", metavar="DIR", type=Path, default=Path(".cepbench/leaderboards"), help=_DEFAULT
+    ),
+]
+
+_ARENA_OUT = _option(
+    "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
+)
+
+_ARENA_ACTIONS: tuple[tuple[str, str, list[_Option]], ...] = (
+    (
+        "leaderboard",
+        "rank the models of each file of verdicts, by win rates and by a model of pairs",
+        [
+            _option(
+                "verdicts", metavar="FILE", type=Path, nargs="+", help="verdicts of one judge each"
+            ),
+            _option(
+                "--pair-model",
+                choices=("ordered", "davidson", "rao-kupper"),
+                default="ordered",
+                help="ordered logit of all four verdicts, or one of those in which ties are alike; "
+                + _DEFAULT,
+            ),
+            _option(
+                "--battles", metavar="FILE", type=Path, help="the battles that were to be judged"
+            ),
+            _several(
+                "--no-answer",
+                metavar="MODEL",
+                help="a model whose arranged battles without verdict are forfeits (several allowed)",
+            ),
+            _option(
+                "--forfeits",
+                choices=("charged-and-credited", "charged", "ignored"),
+                default="charged-and-credited",
+                help=f"lost by the one and won by the other, lost only, or left out; {_DEFAULT}",
+            ),
+            _option(
+                "--by",
+                choices=("task", "meta-topic"),
+                help="win rates of OpenING's tasks or meta-topics too",
+            ),
+            _ARENA_OUT,
+        ],
+    ),
+    (
+        "agreement",
+        "agreement of two judges over the battles that both judged",
+        [
+            _option("first", metavar="FILE", type=Path, help="verdicts that count as right"),
+            _option("second", metavar="FILE", type=Path, help="verdicts of the other judge"),
+            _several(
+                "--unseen",
+                metavar="MODEL",
+                help="a model that the second judge did not know while it was made (several allowed)",
+            ),
+            _ARENA_OUT,
+        ],
+    ),
+)
+"""(action, what it does, its options) of `cepbench arena`."""
+
 _EXIT_CODES = "exit code: 0, 1 where {}, 2 for a mistake in what was asked"
 
 _UNMEASURED = _EXIT_CODES.format("something could not be measured")
@@ -295,6 +371,8 @@ _PROBLEM = (
 )
 
 _DAMAGED = _EXIT_CODES.format("something is damaged, was refused or could not be written")
+
+_UNWRITTEN = _EXIT_CODES.format("the files could not be written")
 
 _COMMANDS: tuple[tuple[str, str, str, list[_Option]], ...] = (
     (
@@ -311,6 +389,12 @@ _COMMANDS: tuple[tuple[str, str, str, list[_Option]], ...] = (
     ),
     ("accept", "accept the results of a run as baselines", _REFUSED, _ACCEPT),
     ("prune", "find baselines that no case has any more, and delete them", _REFUSED, _PRUNE),
+    (
+        "leaderboard",
+        "rank the models of several runs of a suite, by paired differences",
+        _UNWRITTEN,
+        _LEADERBOARD,
+    ),
 )
 """(command, what it does, its exit codes, its options) of all that have no commands of their own."""
 
@@ -355,6 +439,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         if name == "accept":
             title = "a checkpoint that was chosen as the best of several"
             _add(command.add_argument_group(title), _REMEASURE)
+    about = "rank models by the verdicts of a judge, compare two judges"
+    arena = _command(commands, "arena", about, _UNWRITTEN)
+    actions = arena.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about, options in _ARENA_ACTIONS:
+        _command(actions, name, about, _UNWRITTEN, options)
     store = _command(
         commands, "store", "look at a store of results, make it smaller, copy it", _DAMAGED
     )

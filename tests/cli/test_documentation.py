@@ -1,4 +1,4 @@
-"""docs/studies.md, accepting.md, store.md and doctor.md: every option of the commands, and what is said of the files."""
+"""docs/studies.md, accepting.md, store.md, doctor.md and leaderboards.md: every option of the commands, and what is said of the files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 ACCEPTING = PAGE.with_name("accepting.md")
 STORE = PAGE.with_name("store.md")
 DOCTOR = PAGE.with_name("doctor.md")
+LEADERBOARDS = PAGE.with_name("leaderboards.md")
 
 
 def options(command: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -52,6 +53,17 @@ def test_every_option_of_the_store_is_documented(
     section = text.partition(f"\n## `cepbench store {action}`\n")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
     assert sorted(listed) == sorted(options(["store", action], capsys))
+
+
+@pytest.mark.parametrize("command", ["leaderboard", "arena leaderboard", "arena agreement"])
+def test_every_option_of_a_leaderboard_is_documented(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table of each command's section has all of its options, and no other."""
+    text = LEADERBOARDS.read_text(encoding="utf-8")
+    section = text.partition(f"\n## `cepbench {command}`\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
+    assert sorted(listed) == sorted(options(command.split(), capsys))
 
 
 def test_every_study_has_a_section() -> None:

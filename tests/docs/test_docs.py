@@ -74,6 +74,7 @@ _SCHEME_PARAMETERS = {"model", "layout"}
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of the scripts in benchmarks/
+    "--pair-model", "--battles", "--no-answer", "--forfeits", "--by", "--unseen",  # of cepbench arena
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",

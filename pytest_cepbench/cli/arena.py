@@ -1,0 +1,200 @@
+"""`cepbench arena`: leaderboards of models, and the agreement of judges, from files of verdicts."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_cepbench._version import __version__
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, json_text, write_and_show
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
+from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.metrics.arena import WINNERS, Share, TiePolicy
+from pytest_cepbench.studies.arena import (
+    JudgeComparison,
+    Leaderboard,
+    compare_judges,
+    make_leaderboard,
+)
+
+_POLICIES: dict[TiePolicy, str] = {
+    "fdt": "ties forced",
+    "without_ties": "no ties",
+    "ties_as_zero": "ties 0",
+    "ties_as_half": "ties 1/2",
+}
+
+_READINGS = {
+    "fdt": "ties forced",
+    "three_way": "ties one verdict",
+    "decided": "both decided",
+}
+
+
+def run(arguments: Namespace) -> int:
+    """Compute, print and write a page; exit codes as in `main`."""
+    command = arguments.command_line
+    try:
+        if arguments.action == "agreement":
+            comparison = _compared(arguments)
+            page = _agreement_page(comparison, command)
+            document = json_text({"comparison": comparison}, __version__, command)
+            name = f"agreement-{comparison.first}-{comparison.second}"
+        else:
+            boards = _leaderboards(arguments)
+            page = [section for board in boards for section in _board_page(board)]
+            page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
+            document = json_text({"leaderboards": boards}, __version__, command)
+            name = f"leaderboard-{'-'.join(board.name for board in boards)}"
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    return write_and_show(page, document, arguments.out, name[:120], what=arguments.action)
+
+
+def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
+    names = ModelNames()
+    if arguments.no_answer and arguments.battles is None:
+        msg = "--no-answer needs --battles FILE, the battles that were to be judged"
+        raise SpecError(msg)
+    arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
+    titles = _titles(arguments.verdicts)
+    panels = [(title, read_verdicts(path, names)) for path, title in titles.items()]
+    return [
+        make_leaderboard(
+            title,
+            battles,
+            arguments.pair_model,
+            arranged=arranged,
+            without_answer=[names(name) for name in arguments.no_answer],
+            forfeit_policy=arguments.forfeits.replace("-", "_"),
+            grouping=arguments.by,
+        )
+        for title, battles in panels
+    ]
+
+
+def _compared(arguments: Namespace) -> JudgeComparison:
+    names = ModelNames()
+    first, second = _titles([arguments.first, arguments.second]).values()
+    return compare_judges(
+        (first, second),
+        read_verdicts(arguments.first, names),
+        read_verdicts(arguments.second, names),
+        [names(name) for name in arguments.unseen],
+    )
+
+
+def _titles(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each file. Raises SpecError where two have the same."""
+    titles: dict[Path, str] = {}
+    for path in paths:
+        if path in titles or path.stem in titles.values():
+            msg = f"two files are called {path.stem!r}: rename one, results are named after them"
+            raise SpecError(msg)
+        titles[path] = path.stem
+    return titles
+
+
+def _board_page(board: Leaderboard) -> Iterator[Section]:
+    head = ("model", "rank", "rating", "+/-", "battles", *_POLICIES.values())
+    rows = tuple(
+        (
+            standing.model,
+            _ranks(standing.rank_low, standing.rank_high),
+            f"{standing.rating:+.0f}",
+            f"{1.96 * standing.error:.0f}",
+            f"{standing.battles:g}",
+            *(_percent(standing.win_rates[policy]) for policy in _POLICIES),
+        )
+        for standing in board.standings
+    )
+    models = len(board.standings)
+    title = (
+        f"arena leaderboard of {board.name}: {models} models, {board.verdicts:,} verdicts on "
+        f"{board.questions:,} questions"
+    )
+    yield Section(title, (*_board_notes(board), Table(head, rows)))
+    groups = list(board.standings[0].groups)
+    if groups:
+        head = ("group", *(standing.model for standing in board.standings))
+        cells = tuple(
+            (group, *(_percent(standing.groups[group]) for standing in board.standings))
+            for group in groups
+        )
+        yield Section(f"{board.name}: win rate with ties as 1/2, in percent", (Table(head, cells),))
+
+
+def _board_notes(board: Leaderboard) -> Iterator[str]:
+    yield (
+        f"ratings: Elo points by the {board.pair_model} model, mean 0, with 95 % intervals "
+        "clustered by question; ranks: by simultaneous 95 % intervals of all differences; win rates "
+        "in percent"
+    )
+    if board.order_effect is not None and board.order_error is not None:
+        yield (
+            f"the judge favours the first answer by {board.order_effect:+.3f} logits (standard "
+            f"error {board.order_error:.3f}), which the ratings allow for and the win rates do not"
+        )
+    yield f"ties: {100 * board.tie_share:.1f} % of the verdicts"
+    if board.forfeits:
+        yield f"forfeits: {board.forfeits} battles without an answer count in the win rates"
+    if board.unjudged:
+        yield f"{board.unjudged} arranged battles have no verdict and are left out"
+    if board.regularized:
+        yield (
+            "the battles alone leave some ratings without bound: half a battle of each model "
+            "against an average one was added"
+        )
+
+
+def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
+    head = ("ties", "all", "seen", "unseen", "harmonic mean", "kappa", "chance")
+    rows = tuple(
+        (
+            _READINGS[agreed.reading],
+            _share(agreed.overall),
+            _share(agreed.seen),
+            _share(agreed.unseen),
+            _percent(agreed.harmonic_mean),
+            "-" if agreed.kappa is None else f"{agreed.kappa:.3f}",
+            _percent(agreed.chance),
+        )
+        for agreed in comparison.agreements
+    )
+    alpha = "-" if comparison.alpha is None else f"{comparison.alpha:.3f}"
+    unseen = ", ".join(comparison.unseen) or "none named (--unseen MODEL)"
+    lines = (
+        f"command: {command}",
+        f"judged by {comparison.first} alone: {comparison.only_first}",
+        f"judged by {comparison.second} alone: {comparison.only_second}",
+        f"Krippendorff's alpha over the four verdicts in order: {alpha}",
+        f"unseen models: {unseen}",
+        "chance: agreement of a judge that always gives the most frequent verdict of the first",
+    )
+    shares = Table(head, rows)
+    counts = Table(
+        (f"{comparison.first} \\ {comparison.second}", *WINNERS),
+        tuple(
+            (winner, *map(str, row))
+            for winner, row in zip(WINNERS, comparison.confusion, strict=True)
+        ),
+    )
+    title = (
+        f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
+    )
+    return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
+
+
+def _ranks(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _share(share: Share) -> str:
+    if share.value is None:
+        return "-"
+    return f"{100 * share.value:.2f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"

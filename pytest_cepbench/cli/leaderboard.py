@@ -1,0 +1,87 @@
+"""`cepbench leaderboard`: the models of several runs of a suite, ranked by paired differences."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_cepbench._version import __version__
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, json_text, write_and_show
+from pytest_cepbench.cli.results import read_report
+from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.gate import Baseline
+from pytest_cepbench.option_values import split_name
+from pytest_cepbench.report.text import number
+from pytest_cepbench.studies.leaderboard import CaseLeaderboard, RankedModel, rank_runs
+
+
+def run(arguments: Namespace) -> int:
+    """Rank, print and write a page; exit codes as in `main`."""
+    command = arguments.command_line
+    suite = Path(arguments.suite).name
+    try:
+        boards = rank_runs(suite, _runs(arguments.reports), arguments.case)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    document = json_text({"suite": suite, "cases": boards}, __version__, command)
+    page = _page(suite, boards, command)
+    name = f"leaderboard-{suite}"
+    return write_and_show(page, document, arguments.out, name, what="leaderboard")
+
+
+def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
+    """Model -> what its run measured. Raises SpecError for unreadable, incomplete or equal names."""
+    runs: dict[str, list[Baseline]] = {}
+    for text in reports:
+        name, path = split_name(text)
+        report = read_report(Path(path))
+        name = name or Path(path).stem
+        if report.incomplete:
+            msg = f"the run of {name} is incomplete ({report.incomplete}): run it again"
+            raise SpecError(msg)
+        if name in runs:
+            msg = f"two runs are called {name!r}: name them, NAME={path}"
+            raise SpecError(msg)
+        runs[name] = [case.measured for case in report.cases if case.measured is not None]
+    return runs
+
+
+def _page(suite: str, boards: Sequence[CaseLeaderboard], command: str) -> list[Section]:
+    models = [model.model for model in boards[0].models]
+    ranks = {(board.case, model.model): _ranks(model) for board in boards for model in board.models}
+    head = ("model", *(board.label for board in boards))
+    rows = tuple((m, *(ranks[board.case, m] for board in boards)) for m in models)
+    notes = (
+        f"command: {command}",
+        "ranks: those that a model may have, all right at once with 95 % confidence in each case",
+    )
+    sections = [
+        Section(f"leaderboard of {suite}: {len(models)} models", (*notes, Table(head, rows)))
+    ]
+    return [*sections, *map(_section, boards)]
+
+
+def _section(board: CaseLeaderboard) -> Section:
+    better = "higher" if board.higher_is_better else "lower"
+    lines = [f"{better} is better; {board.units} independent samples"]
+    if not board.units:
+        lines = [f"{better} is better; too few samples for intervals: nothing is told apart"]
+    rows = tuple(
+        (
+            model.model,
+            _ranks(model),
+            number(model.value),
+            number(model.difference, signed=True),
+            number(model.low, signed=True),
+            number(model.high, signed=True),
+        )
+        for model in board.models
+    )
+    head = ("model", "rank", "value", "to the best", "low", "high")
+    return Section(f"{board.case}: {board.label}", (*lines, Table(head, rows)))
+
+
+def _ranks(model: RankedModel) -> str:
+    low, high = model.rank_low, model.rank_high
+    return str(low) if low == high else f"{low}-{high}"

@@ -1,0 +1,126 @@
+"""Files of battles and verdicts, in OpenING's format.
+
+A list of `{"data_id", "model_A": {"id", "name"}, "model_B": {"id", "name"}, "winner"}`, or one such
+object a line; a list of arranged battles is the same without `winner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.datasets.json_files import read_json
+from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.arena import WINNERS, Battle, Pairing
+
+_FIELDS = {"data_id", "model_A", "model_B"}
+
+
+class ModelNames:
+    """One spelling of each model: that in which it was read first.
+
+    OpenING's files write `gill` and `GILL` for the same model; ids mean nothing, since two models
+    of the released battles share one.
+    """
+
+    def __init__(self) -> None:
+        self._spellings: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        """The spelling for a name."""
+        return self._spellings.setdefault(name.casefold(), name)
+
+
+@dataclass(frozen=True)
+class _Record:
+    place: str
+    question: str
+    first: str
+    second: str
+    winner: Any
+
+
+def read_verdicts(path: Path, names: ModelNames | None = None) -> list[Battle]:
+    """The verdicts of one judge, in the order of the file.
+
+    names: shared by files that are compared.
+    Raises DatasetError for a file that cannot be read or holds no verdict, for unknown or missing
+    fields, a verdict that is none of the four, a model against itself, and a battle that was judged
+    twice in the same order.
+    """
+    battles: dict[tuple[str, str, str], Battle] = {}
+    places: dict[tuple[str, str, str], str] = {}
+    for record in _records(path, names or ModelNames(), {*_FIELDS, "winner"}):
+        if record.winner not in WINNERS:
+            msg = f"{record.place}: winner is {record.winner!r:.60}: {', '.join(WINNERS)} are known"
+            raise DatasetError(msg)
+        key = (record.question, record.first, record.second)
+        if key in battles:
+            msg = (
+                f"{record.place}: {record.first!r} against {record.second!r} in question "
+                f"{record.question!r} was judged before, at {places[key]}: keep one of them"
+            )
+            raise DatasetError(msg)
+        battles[key] = Battle(*key, record.winner)
+        places[key] = record.place
+    return list(battles.values())
+
+
+def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
+    """The battles that were arranged; verdicts in the file are passed over. Raises DatasetError."""
+    return [
+        Pairing(record.question, record.first, record.second)
+        for record in _records(path, names or ModelNames(), _FIELDS)
+    ]
+
+
+def _records(path: Path, names: ModelNames, fields: set[str]) -> Iterator[_Record]:
+    empty = True
+    for place, record in _objects(path):
+        empty = False
+        missing, unknown = fields - record.keys(), record.keys() - {*_FIELDS, "winner"}
+        if missing or unknown:
+            what = "has no field" if missing else "has an unknown field"
+            msg = f"{place}: {what} {', '.join(map(repr, sorted(missing or unknown)))}"
+            raise DatasetError(msg)
+        question = record["data_id"]
+        if not isinstance(question, str) or not question:
+            msg = f"{place}: data_id is expected to be the id of a question, got {question!r:.60}"
+            raise DatasetError(msg)
+        first, second = (
+            names(_name(place, field, record[field])) for field in ("model_A", "model_B")
+        )
+        if first == second:
+            msg = f"{place}: {first!r} cannot battle against itself"
+            raise DatasetError(msg)
+        yield _Record(place, question, first, second, record.get("winner"))
+    if empty:
+        msg = f"file {str(path)!r} holds no battle"
+        raise DatasetError(msg)
+
+
+def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if path.suffix == ".jsonl":
+        yield from read_json_lines(path)
+        return
+    records = read_json(path)
+    if not isinstance(records, list):
+        msg = f"file {str(path)!r}: a list of battles is expected, got {type(records).__name__}"
+        raise DatasetError(msg)
+    for number, record in enumerate(records, 1):
+        place = f"{path}, record {number}"
+        if not isinstance(record, dict):
+            msg = f"{place}: an object is expected, got {type(record).__name__}"
+            raise DatasetError(msg)
+        yield place, record
+
+
+def _name(place: str, field: str, model: Any) -> str:
+    name = model.get("name") if isinstance(model, dict) else None
+    if not isinstance(name, str) or not name.strip():
+        msg = f'{place}: {field} is expected to be {{"id": ..., "name": ...}}, got {model!r:.60}'
+        raise DatasetError(msg)
+    return name

@@ -1,0 +1,60 @@
+"""The arena of OpenING: battles, win rates, agreement of judges, ratings, roulette matching."""
+
+from pytest_cepbench.metrics.arena.agreement import (
+    Agreement,
+    Share,
+    agreement,
+    confusion,
+    grades_of,
+    krippendorff_alpha,
+    shared_battles,
+)
+from pytest_cepbench.metrics.arena.battles import WINNERS, Battle, BattleTable, Winner
+from pytest_cepbench.metrics.arena.pair_models import (
+    ELO,
+    PAIR_MODELS,
+    PairModel,
+    Ratings,
+    fit_ratings,
+)
+from pytest_cepbench.metrics.arena.roulette import Pairing, coverage_time, roulette
+from pytest_cepbench.metrics.arena.win_rates import (
+    TIE_POLICIES,
+    BattleRecord,
+    Forfeit,
+    ForfeitPolicy,
+    TiePolicy,
+    battle_records,
+    order_by_win_rate,
+    pairwise_win_rates,
+)
+
+__all__ = [
+    "ELO",
+    "PAIR_MODELS",
+    "TIE_POLICIES",
+    "WINNERS",
+    "Agreement",
+    "Battle",
+    "BattleRecord",
+    "BattleTable",
+    "Forfeit",
+    "ForfeitPolicy",
+    "PairModel",
+    "Pairing",
+    "Ratings",
+    "Share",
+    "TiePolicy",
+    "Winner",
+    "agreement",
+    "battle_records",
+    "confusion",
+    "coverage_time",
+    "fit_ratings",
+    "grades_of",
+    "krippendorff_alpha",
+    "order_by_win_rate",
+    "pairwise_win_rates",
+    "roulette",
+    "shared_battles",
+]

@@ -1,0 +1,182 @@
+"""Agreement of two or more judges over the same battles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pytest_cepbench.metrics.arena.battles import WINNERS, Battle, FloatArray, IntArray, Winner
+
+Reading = Literal["fdt", "three_way", "decided"]
+"""fdt: a tie is a verdict for the side that it leans to. three_way: both ties are one verdict.
+decided: only battles that both judges decided. Source: OpenING, section 4.2 and Table 3."""
+
+Distance = Literal["nominal", "ordinal"]
+
+_VERDICTS: dict[Reading, dict[Winner, str]] = {
+    "fdt": {"A": "A", "Tie(A)": "A", "Tie(B)": "B", "B": "B"},
+    "three_way": {"A": "A", "Tie(A)": "Tie", "Tie(B)": "Tie", "B": "B"},
+    "decided": {"A": "A", "B": "B"},
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """right of total verdicts agree. low, high: Wilson's 95 % interval; 0 and 1 of none."""
+
+    right: int
+    total: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float | None:
+        """Right / total in [0, 1]; None of none."""
+        return self.right / self.total if self.total else None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of two judges in one reading of their verdicts.
+
+    overall: over all battles that both judged.
+    seen, unseen: over battles of models that were known while the judge was made, and over battles
+    in which at least one was not.
+    kappa: Cohen's, in [-1, 1]; None where one verdict alone occurs.
+    chance: agreement of a judge that always gives the first judge's most frequent verdict.
+    """
+
+    reading: Reading
+    overall: Share
+    seen: Share
+    unseen: Share
+    kappa: float | None
+    chance: float | None
+
+    @property
+    def harmonic_mean(self) -> float | None:
+        """Of seen and unseen; None where either has no battles. Source: OpenING, Table 3."""
+        seen, unseen = self.seen.value, self.unseen.value
+        if seen is None or unseen is None:
+            return None
+        return 2 * seen * unseen / (seen + unseen) if seen + unseen else 0.0
+
+
+Pairs = Sequence[tuple[Battle, Winner]]
+
+
+def shared_battles(
+    first: Iterable[Battle], second: Iterable[Battle]
+) -> list[tuple[Battle, Winner]]:
+    """Battles that both judged, with the second judge's verdict, in the order of the first.
+
+    A battle is a question and two models in the order in which the judge saw them.
+    """
+    verdicts = {(b.question, b.first, b.second): b.winner for b in second}
+    keyed = (((b.question, b.first, b.second), b) for b in first)
+    return [(battle, verdicts[key]) for key, battle in keyed if key in verdicts]
+
+
+def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> Agreement:
+    """Agreement of two judges.
+
+    shared: by `shared_battles`.
+    unseen: models that were not known while the judge was made.
+    """
+    verdicts = _VERDICTS[reading]
+    pairs = [
+        (verdicts[battle.winner], verdicts[other], _is_unseen(battle, unseen))
+        for battle, other in shared
+        if battle.winner in verdicts and other in verdicts
+    ]
+    same = [mine == theirs for mine, theirs, _ in pairs]
+    labels = list(dict.fromkeys(verdicts.values()))
+    table = np.zeros((len(labels), len(labels)))
+    for mine, theirs, _ in pairs:
+        table[labels.index(mine), labels.index(theirs)] += 1
+    return Agreement(
+        reading=reading,
+        overall=_share(same),
+        seen=_share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if not new]),
+        unseen=_share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if new]),
+        kappa=_kappa(table),
+        chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
+    )
+
+
+def grades_of(shared: Pairs) -> FloatArray:
+    """(2, n) the verdicts of both judges as numbers, from 0 (A) to 3 (B)."""
+    return np.array(
+        [[WINNERS.index(battle.winner), WINNERS.index(other)] for battle, other in shared], float
+    ).T
+
+
+def confusion(shared: Pairs) -> IntArray:
+    """(4, 4) counts: the first judge's verdict by row, the second's by column, as `WINNERS`."""
+    counts = np.zeros((4, 4), dtype=np.int64)
+    for battle, other in shared:
+        counts[WINNERS.index(battle.winner), WINNERS.index(other)] += 1
+    return counts
+
+
+def krippendorff_alpha(ratings: FloatArray, distance: Distance = "ordinal") -> float | None:
+    """Krippendorff's alpha of any number of raters, at most 1; None where one value alone occurs.
+
+    ratings: (raters, items); NaN where a rater did not judge an item.
+    distance: nominal, or ordinal for values whose order counts, such as the four verdicts.
+    Items with one rating are left out. Source: Krippendorff, Content Analysis, chapter 12.
+    Raises ValueError for an array of another shape.
+    """
+    if ratings.ndim != 2:
+        msg = f"expected ratings of shape (raters, items), got {ratings.shape}"
+        raise ValueError(msg)
+    values, codes = np.unique(ratings[np.isfinite(ratings)], return_inverse=True)
+    counts = np.zeros((ratings.shape[1], len(values)))  # of each value for each item
+    np.add.at(counts, (np.nonzero(np.isfinite(ratings))[1], codes), 1)
+    counts = counts[counts.sum(axis=1) > 1]
+    raters = counts.sum(axis=1)
+    coincidences = (counts / (raters - 1)[:, None]).T @ counts
+    coincidences -= np.diag((counts / (raters - 1)[:, None]).sum(axis=0))
+    totals = coincidences.sum(axis=1)
+    expected = np.outer(totals, totals)
+    squared = _squared_distances(totals, distance)
+    expected_disagreement = float((squared * expected).sum())
+    if not expected_disagreement:
+        return None
+    observed = float((squared * coincidences).sum())
+    return 1 - (float(totals.sum()) - 1) * observed / expected_disagreement
+
+
+def _squared_distances(totals: FloatArray, distance: Distance) -> FloatArray:
+    """(V, V); ordinal: the values from one to the other, its ends counted half."""
+    if distance == "nominal":
+        return 1 - np.eye(len(totals))
+    middle = np.cumsum(totals) - totals / 2
+    squared: FloatArray = np.subtract.outer(middle, middle) ** 2
+    return squared
+
+
+def _is_unseen(battle: Battle, unseen: Collection[str]) -> bool:
+    return battle.first in unseen or battle.second in unseen
+
+
+def _share(right: Sequence[bool]) -> Share:
+    from scipy.stats import binomtest
+
+    if not right:
+        return Share(0, 0, 0.0, 1.0)
+    interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
+    return Share(sum(right), len(right), float(interval.low), float(interval.high))
+
+
+def _kappa(table: FloatArray) -> float | None:
+    """Cohen's kappa of a square table of counts."""
+    total = float(table.sum())
+    if not total:
+        return None
+    by_chance = float(table.sum(axis=1) @ table.sum(axis=0)) / total**2
+    observed = float(np.trace(table)) / total
+    return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None

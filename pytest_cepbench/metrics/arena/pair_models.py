@@ -1,0 +1,312 @@
+"""Ratings of models from their battles: ordered logit, Davidson and Rao-Kupper, fitted by likelihood.
+
+Each gives the probability of a verdict from x = r_A - r_B + delta: the difference of two ratings and
+the judge's preference for what it sees first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf, log
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.metrics.arena.battles import BattleTable, FloatArray, IntArray
+from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
+
+PairModel = Literal["ordered", "davidson", "rao-kupper"]
+"""ordered: the ordered logit of all four verdicts. davidson, rao-kupper: ties of either kind are one
+verdict. Sources: McCullagh 1980; Davidson 1970; Rao and Kupper 1967."""
+
+PAIR_MODELS: tuple[PairModel, ...] = get_args(PairModel)
+
+ELO = 400 / log(10)
+"""Elo points of a rating of 1, which is a logit."""
+
+_RIDGE = 0.5
+"""Weight of one battle of each model against an average one, spread over all four verdicts. It is
+added where the battles alone leave a parameter without bound."""
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """A fitted model of pairs.
+
+    models: names, as in the table.
+    ratings: (M,) logits that sum to 0.
+    covariance: (M, M) of the ratings, by the sandwich clustered by question.
+    order_effect: delta, the logit by which the judge favours the first answer; None when it was
+    held at 0.
+    order_error: its standard error.
+    tie: log of the tie parameter: t of ordered and rao-kupper, nu of davidson.
+    loss: negative log-likelihood of the verdicts at the fit.
+    regularized: whether the battles alone leave a rating or the tie parameter without bound (a model
+    that won everything, no ties), so that half a battle against an average model was added for each.
+    """
+
+    models: tuple[str, ...]
+    ratings: FloatArray
+    covariance: FloatArray
+    order_effect: float | None
+    order_error: float | None
+    tie: float
+    loss: float
+    regularized: bool
+
+    @property
+    def errors(self) -> FloatArray:
+        """(M,) standard errors of the ratings."""
+        errors: FloatArray = np.sqrt(np.diag(self.covariance))
+        return errors
+
+    def rank_intervals(self, confidence: float = 0.95) -> tuple[RankInterval, ...]:
+        """Ranks of all models, all of them right at once with the given confidence."""
+        return rank_intervals(self.ratings, self.covariance, confidence=confidence).ranks
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Log-probabilities of verdicts, their first and second derivatives: (n,) each.
+
+    x: by the difference of the ratings.
+    s: by the log of the tie parameter.
+    """
+
+    value: FloatArray
+    x: FloatArray
+    s: FloatArray
+    xx: FloatArray
+    xs: FloatArray
+    ss: FloatArray
+
+
+Family = Callable[[FloatArray, float, IntArray], _Terms]
+
+
+def fit_ratings(
+    table: BattleTable, model: PairModel = "ordered", *, order_effect: bool = True
+) -> Ratings:
+    """Fit a model of pairs by maximum likelihood.
+
+    order_effect: False holds delta at 0, for verdicts that were asked in both orders.
+    Raises ValueError where some models never met the others, directly or through further ones, and
+    where the judge leaned to the same side in every battle, which says nothing of the models.
+    """
+    _check_sides(table)
+    from scipy.optimize import minimize
+
+    problem = _Problem(table, model, order_effect=order_effect)
+    start = np.zeros(problem.size)
+    result = minimize(
+        problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
+    )
+    fitted: FloatArray = result.x
+    information = np.linalg.inv(problem.hessian(fitted))
+    clusters = np.zeros((int(table.questions.max()) + 1, problem.size))
+    np.add.at(clusters, table.questions, problem.scores(fitted))
+    covariance = information @ (clusters.T @ clusters) @ information
+    contrasts = problem.contrasts
+    count = contrasts.shape[1]
+    ratings = contrasts @ fitted[:count]
+    delta = fitted[count] if order_effect else None
+    return Ratings(
+        models=table.models,
+        ratings=ratings,
+        covariance=contrasts @ covariance[:count, :count] @ contrasts.T,
+        order_effect=None if delta is None else float(delta),
+        order_error=None if delta is None else float(np.sqrt(covariance[count, count])),
+        tie=float(fitted[-1]),
+        loss=problem.loss_of_verdicts(fitted),
+        regularized=problem.regularized,
+    )
+
+
+class _Problem:
+    """The likelihood of a table. Parameters: M - 1 contrasts of ratings, delta, log of the tie."""
+
+    def __init__(self, table: BattleTable, model: PairModel, *, order_effect: bool) -> None:
+        size = len(table.models)
+        self.contrasts = _contrasts(size)
+        signs = np.zeros((len(table), size))
+        rows = np.arange(len(table))
+        signs[rows, table.first], signs[rows, table.second] = 1.0, -1.0
+        columns = [signs @ self.contrasts]
+        if order_effect:
+            columns.append(np.ones((len(table), 1)))
+        self.design = np.hstack(columns)
+        self.size = self.design.shape[1] + 1
+        self.weights = table.weights
+        self.grades = table.grades
+        self.family = _davidson if model == "davidson" else _thresholds(model)
+        ties = np.isin(table.grades, (1, 2))
+        self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
+
+    def _terms(self, parameters: FloatArray) -> _Terms:
+        return self.family(self.design @ parameters[:-1], float(parameters[-1]), self.grades)
+
+    def loss_of_verdicts(self, parameters: FloatArray) -> float:
+        """Negative log-likelihood without the ridge."""
+        return float(-self.weights @ self._terms(parameters).value)
+
+    def loss(self, parameters: FloatArray) -> float:
+        """What is minimized."""
+        value = self.loss_of_verdicts(parameters)
+        if self.regularized:
+            terms, _ = self._ridge(parameters)
+            value -= float(_RIDGE / 4 * terms.value.sum())
+        return value
+
+    def scores(self, parameters: FloatArray) -> FloatArray:
+        """(n, P) gradient of each verdict's log-likelihood."""
+        terms = self._terms(parameters)
+        rows = np.hstack([self.design * terms.x[:, None], terms.s[:, None]])
+        scores: FloatArray = rows * self.weights[:, None]
+        return scores
+
+    def gradient(self, parameters: FloatArray) -> FloatArray:
+        """(P,) of the loss."""
+        gradient: FloatArray = -self.scores(parameters).sum(axis=0)
+        if self.regularized:
+            terms, design = self._ridge(parameters)
+            gradient[:-1] -= _RIDGE / 4 * design.T @ terms.x
+            gradient[-1] -= _RIDGE / 4 * terms.s.sum()
+        return gradient
+
+    def hessian(self, parameters: FloatArray) -> FloatArray:
+        """(P, P) of the loss."""
+        hessian = _second(self._terms(parameters), self.design, self.weights)
+        if self.regularized:
+            terms, design = self._ridge(parameters)
+            hessian += _second(terms, design, np.full(len(design), _RIDGE / 4))
+        return hessian
+
+    def _ridge(self, parameters: FloatArray) -> tuple[_Terms, FloatArray]:
+        """Each verdict of each model against an average one, in no order."""
+        size = len(self.contrasts)
+        design = np.zeros((4 * size, self.size - 1))
+        design[:, : size - 1] = np.tile(self.contrasts, (4, 1))
+        grades = np.repeat([0, 1, 2, 3], size)
+        return self.family(design @ parameters[:-1], float(parameters[-1]), grades), design
+
+
+def _second(terms: _Terms, design: FloatArray, weights: FloatArray) -> FloatArray:
+    size = design.shape[1] + 1
+    hessian = np.empty((size, size))
+    hessian[:-1, :-1] = -(design * (weights * terms.xx)[:, None]).T @ design
+    hessian[:-1, -1] = hessian[-1, :-1] = -design.T @ (weights * terms.xs)
+    hessian[-1, -1] = -weights @ terms.ss
+    return hessian
+
+
+def _contrasts(size: int) -> FloatArray:
+    """(M, M - 1) with orthonormal columns that sum to 0."""
+    centred = np.eye(size) - 1 / size
+    basis, _, _ = np.linalg.svd(centred)
+    columns: FloatArray = basis[:, : size - 1]
+    return columns
+
+
+def _davidson(x: FloatArray, s: float, grades: IntArray) -> _Terms:
+    """P(A) : P(tie) : P(B) = e^(x/2) : nu : e^(-x/2) with nu = e^s."""
+    utilities = np.stack([x / 2, np.full_like(x, s), -x / 2])
+    verdicts = np.array([0, 1, 1, 2])[grades]
+    utilities -= utilities.max(axis=0)
+    p = np.exp(utilities)
+    total = p.sum(axis=0)
+    p /= total
+    slope, is_tie = np.array([0.5, 0.0, -0.5]), np.array([0.0, 1.0, 0.0])
+    mean_x = slope @ p
+    mean_s = p[1]
+    return _Terms(
+        value=utilities[verdicts, np.arange(len(x))] - np.log(total),
+        x=slope[verdicts] - mean_x,
+        s=is_tie[verdicts] - mean_s,
+        xx=-(slope**2 @ p - mean_x**2),
+        xs=mean_x * mean_s,
+        ss=-mean_s * (1 - mean_s),
+    )
+
+
+def _thresholds(model: PairModel) -> Family:
+    """Families in which a verdict is an interval of a logistic variable; t = e^s sets its ends.
+
+    ordered: A below x - t, Tie(A) to x, Tie(B) to x + t, B beyond; rao-kupper has one tie between
+    x - t and x + t.
+    """
+    tie = ((-1, 0), (0, 1)) if model == "ordered" else ((-1, 1), (-1, 1))
+    intervals = np.array([(-inf, -1), *tie, (1, inf)])
+
+    def family(x: FloatArray, s: float, grades: IntArray) -> _Terms:
+        t = exp(s)
+        low, high = intervals[grades].T
+        lower, upper = _logistic(x, t, low), _logistic(x, t, high)
+        p = np.maximum(upper[0] - lower[0], 1e-300)
+        by_x = (upper[1] - lower[1]) / p
+        by_t = (_scaled(upper[1], high) - _scaled(lower[1], low)) / p
+        by_xx = (upper[2] - lower[2]) / p - by_x**2
+        by_xt = (_scaled(upper[2], high) - _scaled(lower[2], low)) / p - by_x * by_t
+        by_tt = (_scaled(upper[2], high**2) - _scaled(lower[2], low**2)) / p - by_t**2
+        return _Terms(np.log(p), by_x, by_t * t, by_xx, by_xt * t, by_tt * t**2 + by_t * t)
+
+    return family
+
+
+def _logistic(
+    x: FloatArray, t: float, end: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The logistic function at x + end * t with two derivatives; 0 and 1 at ends without bound."""
+    from scipy.special import expit
+
+    finite = np.isfinite(end)
+    value = expit(np.where(finite, x + np.where(finite, end, 0) * t, end))
+    slope = value * (1 - value)
+    return value, slope, slope * (1 - 2 * value)
+
+
+def _scaled(derivative: FloatArray, factor: FloatArray) -> FloatArray:
+    """Their product; 0 at an end without bound, where the derivative is 0."""
+    product: FloatArray = derivative * np.where(np.isfinite(factor), factor, 0)
+    return product
+
+
+def _check_sides(table: BattleTable) -> None:
+    to_first = table.grades < 2
+    if len(table) > 1 and (to_first.all() or not to_first.any()):
+        side = "first" if to_first.all() else "second"
+        msg = (
+            f"the judge leaned to the {side} answer in all {len(table)} battles: that says nothing "
+            "of the models"
+        )
+        raise ValueError(msg)
+
+
+def _is_separated(table: BattleTable) -> bool:
+    """Whether some models won every battle against the others: their ratings have no bound.
+
+    Raises ValueError where the models fall into groups that never met.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    size = len(table.models)
+
+    def groups(won: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_], connection: str) -> int:
+        rows = np.concatenate([table.first[won], table.second[lost]])
+        columns = np.concatenate([table.second[won], table.first[lost]])
+        graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+        count, labels = connected_components(graph, connection=connection)
+        if connection == "weak" and count > 1:
+            apart = [name for name, label in zip(table.models, labels, strict=True) if label]
+            msg = (
+                f"{', '.join(apart)} never met {table.models[0]} or a model that did: they cannot "
+                "be ranked together"
+            )
+            raise ValueError(msg)
+        return int(count)
+
+    everything = np.ones(len(table), dtype=bool)
+    groups(everything, everything, "weak")
+    return groups(table.grades < 3, table.grades > 0, "strong") > 1

@@ -1,0 +1,238 @@
+"""Studies of stored verdicts: a leaderboard of models, and the agreement of two judges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_cepbench.datasets.opening.tasks import META_TOPICS, TASKS
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.arena import (
+    ELO,
+    TIE_POLICIES,
+    Agreement,
+    Battle,
+    BattleTable,
+    Forfeit,
+    ForfeitPolicy,
+    Pairing,
+    PairModel,
+    TiePolicy,
+    agreement,
+    battle_records,
+    confusion,
+    fit_ratings,
+    grades_of,
+    krippendorff_alpha,
+    shared_battles,
+)
+
+Grouping = Literal["task", "meta-topic"]
+
+_DIGITS = {"task": 4, "meta-topic": 2}
+
+_NAMES = {"task": TASKS, "meta-topic": META_TOPICS}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One row of a leaderboard.
+
+    rating: in Elo points; the models' mean is 0.
+    error: standard error of the rating, clustered by question.
+    rank_low, rank_high: the ranks that it may have, by simultaneous 95 % intervals of all
+    differences.
+    battles: those that count, forfeits included.
+    win_rates: by tie policy, in [0, 1]; None where no battle counts.
+    groups: win rate with ties as half in each group of questions, by the group's name.
+    """
+
+    model: str
+    rating: float
+    error: float
+    rank_low: int
+    rank_high: int
+    battles: float
+    win_rates: Mapping[TiePolicy, float | None]
+    groups: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The models that a judge compared, the best first.
+
+    name: of the panel.
+    pair_model: by which the ratings were fitted.
+    verdicts, questions: how many there are.
+    tie_share: share of the verdicts that are ties.
+    order_effect, order_error: logit by which the judge favours the first answer, and its standard
+    error.
+    regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
+    forfeits: battles that a model lost for want of an answer.
+    unjudged: arranged battles without verdict that are no forfeits.
+    """
+
+    name: str
+    pair_model: PairModel
+    verdicts: int
+    questions: int
+    tie_share: float
+    order_effect: float | None
+    order_error: float | None
+    regularized: bool
+    forfeits: int
+    unjudged: int
+    standings: tuple[Standing, ...]
+
+
+@dataclass(frozen=True)
+class JudgeComparison:
+    """Two judges over the battles that both judged.
+
+    shared: how many those are; only_first, only_second: the battles of one of them alone.
+    agreements: forced ties, three-way, decided only.
+    alpha: Krippendorff's over the four verdicts in order; None where one alone occurs.
+    confusion: counts, the first judge's verdict by row.
+    unseen: models that the second judge did not know while it was made.
+    """
+
+    first: str
+    second: str
+    shared: int
+    only_first: int
+    only_second: int
+    agreements: tuple[Agreement, ...]
+    alpha: float | None
+    confusion: tuple[tuple[int, ...], ...]
+    unseen: tuple[str, ...]
+
+
+def make_leaderboard(
+    name: str,
+    battles: Sequence[Battle],
+    pair_model: PairModel = "ordered",
+    *,
+    arranged: Sequence[Pairing] = (),
+    without_answer: Collection[str] = (),
+    forfeit_policy: ForfeitPolicy = "charged_and_credited",
+    grouping: Grouping | None = None,
+) -> Leaderboard:
+    """A leaderboard of the models of a panel.
+
+    battles: verdicts of one judge.
+    arranged: battles that were to be judged; those without verdict are forfeits of the models in
+    `without_answer`, and else merely unjudged. Forfeits count in win rates, not in ratings.
+    Raises DatasetError where the verdicts cannot rank the models, and for a model without answer
+    that was not arranged to battle.
+    """
+    try:
+        table = BattleTable(battles)
+        ratings = fit_ratings(table, pair_model)
+    except ValueError as error:
+        msg = f"{name}: {error}"
+        raise DatasetError(msg) from error
+    forfeits, unjudged = _forfeits(name, battles, arranged, without_answer)
+    records = battle_records(table, forfeits, forfeit_policy)
+    groups = _groups(battles, grouping)
+    by_group = {group: battle_records(BattleTable(part)) for group, part in groups.items()}
+    order = sorted(range(len(ratings.models)), key=lambda i: -ratings.ratings[i])
+    ranks = ratings.rank_intervals()
+    standings = [
+        Standing(
+            model=model,
+            rating=float(ratings.ratings[i] * ELO),
+            error=float(ratings.errors[i] * ELO),
+            rank_low=ranks[i].low,
+            rank_high=ranks[i].high,
+            battles=records[model].battles,
+            win_rates={policy: records[model].win_rate(policy) for policy in TIE_POLICIES},
+            groups={
+                group: part[model].win_rate("ties_as_half") if model in part else None
+                for group, part in by_group.items()
+            },
+        )
+        for i in order
+        for model in (ratings.models[i],)
+    ]
+    return Leaderboard(
+        name=name,
+        pair_model=pair_model,
+        verdicts=len(battles),
+        questions=len({battle.question for battle in battles}),
+        tie_share=sum(battle.winner.startswith("Tie") for battle in battles) / len(battles),
+        order_effect=ratings.order_effect,
+        order_error=ratings.order_error,
+        regularized=ratings.regularized,
+        forfeits=0 if forfeit_policy == "ignored" else len(forfeits),
+        unjudged=unjudged,
+        standings=tuple(standings),
+    )
+
+
+def compare_judges(
+    names: tuple[str, str],
+    first: Sequence[Battle],
+    second: Sequence[Battle],
+    unseen: Collection[str] = (),
+) -> JudgeComparison:
+    """The agreement of two judges. Raises DatasetError where they share no battle."""
+    shared = shared_battles(first, second)
+    if not shared:
+        msg = f"{names[0]} and {names[1]} judged no battle both: same questions, models and order"
+        raise DatasetError(msg)
+    known = {name for battle, _ in shared for name in (battle.first, battle.second)}
+    if absent := sorted(set(unseen) - known):
+        msg = (
+            f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
+        )
+        raise DatasetError(msg)
+    counts = confusion(shared)
+    return JudgeComparison(
+        first=names[0],
+        second=names[1],
+        shared=len(shared),
+        only_first=len(first) - len(shared),
+        only_second=len(second) - len(shared),
+        agreements=tuple(
+            agreement(shared, reading, unseen) for reading in ("fdt", "three_way", "decided")
+        ),
+        alpha=krippendorff_alpha(grades_of(shared)),
+        confusion=tuple(map(tuple, counts.tolist())),
+        unseen=tuple(sorted(unseen)),
+    )
+
+
+def _forfeits(
+    name: str,
+    battles: Sequence[Battle],
+    arranged: Sequence[Pairing],
+    without_answer: Collection[str],
+) -> tuple[list[Forfeit], int]:
+    """The forfeits among the arranged battles, and how many others have no verdict."""
+    known = {model for pairing in arranged for model in (pairing.first, pairing.second)}
+    if absent := sorted(set(without_answer) - known):
+        among = f"among the arranged battles: {', '.join(sorted(known))} are" if known else "known"
+        msg = f"{name}: the model without answer {absent[0]!r} is not {among}"
+        raise DatasetError(msg)
+    judged = {(battle.question, battle.first, battle.second) for battle in battles}
+    missing = [p for p in arranged if (p.question, p.first, p.second) not in judged]
+    forfeits = [
+        Forfeit(
+            p.question, *((p.first, p.second) if p.first in without_answer else (p.second, p.first))
+        )
+        for p in missing
+        if (p.first in without_answer) != (p.second in without_answer)
+    ]
+    return forfeits, len(missing) - len(forfeits)
+
+
+def _groups(battles: Sequence[Battle], grouping: Grouping | None) -> dict[str, list[Battle]]:
+    """Battles by the name of their group, groups in order of their ids."""
+    if grouping is None:
+        return {}
+    groups: dict[str, list[Battle]] = {}
+    for battle in sorted(battles, key=lambda battle: battle.question):
+        group = battle.question[: _DIGITS[grouping]]
+        groups.setdefault(_NAMES[grouping].get(group, group), []).append(battle)
+    return groups

@@ -1,0 +1,165 @@
+"""Leaderboards of any suite: which of several checkpoints is best, and which are not told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.errors import SpecError, did_you_mean
+from pytest_cepbench.gate import Baseline
+from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
+from pytest_cepbench.suites.cases import OVERALL
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RankedModel:
+    """One model in one case.
+
+    value: its score.
+    difference: to the best model, 0 or below, whichever direction of the metric is better.
+    low, high: ends of the difference's simultaneous 95 % interval; None for the best model, and
+    where the case has no intervals.
+    rank_low, rank_high: the ranks that it may have.
+    """
+
+    model: str
+    value: float
+    difference: float
+    low: float | None
+    high: float | None
+    rank_low: int
+    rank_high: int
+
+
+@dataclass(frozen=True)
+class CaseLeaderboard:
+    """The models in one case, the best first.
+
+    case: SUITE/PART/METRIC.
+    label: the metric's name for people.
+    units: independent samples, or blocks of samples for distances between sets; 0 where the scores
+    are of whole sets that were too small for blocks, so that nothing is told apart.
+    """
+
+    case: str
+    label: str
+    higher_is_better: bool
+    units: int
+    models: tuple[RankedModel, ...]
+
+
+def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
+    """Rank models in one case by paired differences over the samples that they all have.
+
+    records: model -> what was measured.
+    The errors are those of the mean of the categories' means, clustered as the samples are.
+    Raises SpecError where the records are not of the same thing.
+    """
+    names = list(records)
+    first = records[names[0]]
+    for name in names[1:]:
+        _refuse_difference(names[0], first, name, records[name])
+    sign = 1 if first.higher_is_better else -1
+    values = np.array([sign * records[name].value for name in names])
+    influences = [_influences(record) for record in records.values()]
+    units = list(influences[0])
+    categories = len(first.scores)
+    degrees = len(units) - categories
+    if degrees > 0:
+        matrix = np.array([[influence[unit] for unit in units] for influence in influences])
+        covariance = matrix @ matrix.T * len(units) / degrees
+        simultaneous = rank_intervals(values, covariance, degrees=degrees)
+        ranks = simultaneous.ranks
+        half = simultaneous.critical * simultaneous.errors
+    else:
+        ranks = (RankInterval(1, len(names)),) * len(names)
+        half = None
+    order = sorted(range(len(names)), key=lambda i: -values[i])
+    best = order[0]
+    return CaseLeaderboard(
+        case=first.case,
+        label=first.metric,
+        higher_is_better=first.higher_is_better,
+        units=len(units) if degrees > 0 else 0,
+        models=tuple(
+            RankedModel(
+                model=names[i],
+                value=records[names[i]].value,
+                difference=float(values[i] - values[best]),
+                low=None if half is None or i == best else _end(values, half, i, best, -1),
+                high=None if half is None or i == best else _end(values, half, i, best, 1),
+                rank_low=ranks[i].low,
+                rank_high=ranks[i].high,
+            )
+            for i in order
+        ),
+    )
+
+
+def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> float:
+    return float(values[i] - values[best] + side * half[i, best])
+
+
+def _refuse_difference(first_name: str, first: Baseline, name: str, record: Baseline) -> None:
+    """Raise SpecError unless both are of the same samples, prompts, lengths and encoders."""
+    fields = sorted(first.identity.keys() | record.identity.keys())
+    different = [f for f in fields if first.identity.get(f) != record.identity.get(f)]
+    same_samples = {c: set(p) for c, p in first.scores.items()} == {
+        c: set(p) for c, p in record.scores.items()
+    }
+    if different or not same_samples:
+        msg = (
+            f"{record.case}: {first_name} and {name} were not measured alike "
+            f"({', '.join(different) or 'samples'} differ): run both with the same suite"
+        )
+        raise SpecError(msg)
+
+
+def _influences(record: Baseline) -> dict[str, float]:
+    """How much each unit moves the value: independent, with mean 0."""
+    influences: dict[str, float] = {}
+    blocks = record.blocks or ({} if record.sizes else record.scores)
+    for category, part in blocks.items():
+        mean = sum(part.values()) / len(part)
+        for name, score in part.items():
+            unit = f"{category}/{name}" if record.blocks else record.clusters.get(name, name)
+            influence = (score - mean) / (len(part) * len(blocks))
+            influences[unit] = influences.get(unit, 0.0) + influence
+    return influences
+
+
+def rank_runs(
+    suite: str, runs: Mapping[str, Sequence[Baseline]], cases: Sequence[str] = ()
+) -> list[CaseLeaderboard]:
+    """Leaderboards of a suite's cases that all runs have measured.
+
+    suite: its name.
+    runs: model -> the measurements of its run, which may be of other suites too.
+    cases: PART/METRIC; the whole of the suite in each metric where empty.
+    Raises SpecError for fewer than two runs, and for a suite or a case that a run has not measured.
+    """
+    if len(runs) < 2:
+        msg = "expected the reports of two or more runs"
+        raise SpecError(msg)
+    measured = {name: {record.case: record for record in records} for name, records in runs.items()}
+    for name, records in measured.items():
+        suites = sorted({case.partition("/")[0] for case in records})
+        if suite not in suites:
+            msg = f"the run of {name} measured {', '.join(suites) or 'nothing'}, not {suite!r}."
+            raise SpecError(msg + did_you_mean(suite, suites))
+    first = [case for case in measured[next(iter(runs))] if case.partition("/")[0] == suite]
+    whole = [case for case in first if case.partition("/")[2].rpartition("/")[0] == OVERALL]
+    wanted = [f"{suite}/{case}" for case in cases] or whole or first
+    for case in wanted:
+        lacking = [name for name, records in measured.items() if case not in records]
+        if lacking:
+            msg = f"{case} was not measured in the run of {lacking[0]}."
+            raise SpecError(msg + did_you_mean(case, first))
+    return [
+        rank_case({name: records[case] for name, records in measured.items()}) for case in wanted
+    ]

@@ -1,0 +1,141 @@
+"""`cepbench arena`: leaderboards and agreement from files of verdicts, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.metrics.arena import Battle
+from tests.cli.conftest import Home
+from tests.metrics.arena.panels import simulate
+
+PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
+
+
+def write(path: Path, battles: Sequence[Battle], **more: Any) -> None:
+    """Verdicts as OpenING's files have them."""
+    records = [
+        {
+            "data_id": b.question,
+            "model_A": {"id": "0", "name": b.first},
+            "model_B": {"id": "1", "name": b.second},
+            "winner": b.winner,
+        }
+        | more
+        for b in battles
+    ]
+    path.write_text(json.dumps(records), "utf-8")
+
+
+@pytest.fixture
+def panels(home: Home) -> Home:
+    """Verdicts of two judges, the arranged battles, and files that are none."""
+    write(home.path / "people.json", PANEL)
+    write(home.path / "judge.json", [Battle(b.question, b.first, b.second, "A") for b in PANEL[5:]])
+    write(home.path / "careless.json", [Battle(b.question, b.second, b.first, "A") for b in PANEL])
+    arranged = [*PANEL, Battle("late", "m00", "m01", "A"), Battle("later", "m01", "m02", "A")]
+    write(home.path / "battles.json", arranged)
+    write(home.path / "extra.json", PANEL, reason="why")
+    (home.path / "sub").mkdir()
+    write(home.path / "sub" / "people.json", PANEL)
+    return home
+
+
+def test_leaderboard(panels: Home) -> None:
+    """Models in order, with what a reader needs to know of judge and battles."""
+    ended = panels.command("arena", "leaderboard", "people.json")
+    document = json.loads(
+        (panels.path / ".cepbench" / "arena" / "leaderboard-people.json").read_text("utf-8")
+    )
+
+    assert (ended.code, ended.err) == (0, "")
+    title = "arena leaderboard of people: 3 models, 300 verdicts on 100 questions"
+    assert ended.out.startswith(title)
+    ranked = re.findall(r"^(m0\d) +(\d) +([+-]\d+)", ended.out, re.MULTILINE)
+    assert [row[:2] for row in ranked] == [("m00", "1"), ("m01", "2"), ("m02", "3")]
+    assert re.search(r"favours the first answer by \+0\.\d{3} logits", ended.out)
+    (board,) = document["leaderboards"]
+    assert board["standings"][0]["win_rates"].keys() == {
+        "fdt",
+        "without_ties",
+        "ties_as_zero",
+        "ties_as_half",
+    }
+    assert (panels.path / ".cepbench" / "arena" / "leaderboard-people.md").exists()
+
+
+def test_forfeits_and_groups(panels: Home) -> None:
+    """Battles without verdict are forfeits of the named model; groups have a table of their own."""
+    ended = panels.command(
+        *("arena", "leaderboard", "people.json", "--battles=battles.json", "--no-answer=M00"),
+        *("--forfeits=charged", "--by=meta-topic", "--pair-model=davidson"),
+    )
+
+    assert ended.code == 0
+    assert "forfeits: 1 battles without an answer count in the win rates" in ended.out
+    assert "1 arranged battles have no verdict and are left out" in ended.out
+    assert "Elo points by the davidson model" in ended.out.replace("\n", " ")
+    assert "people: win rate with ties as 1/2, in percent" in ended.out
+
+
+def test_agreement(panels: Home) -> None:
+    """Shares of both judges, and the table of their verdicts."""
+    ended = panels.command("arena", "agreement", "people.json", "judge.json", "--unseen=m02")
+    document = json.loads(
+        (panels.path / ".cepbench" / "arena" / "agreement-people-judge.json").read_text("utf-8")
+    )
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("agreement of people and judge: 295 battles")
+    assert "judged by people alone: 5" in ended.out
+    comparison = document["comparison"]
+    assert comparison["shared"] == 295
+    assert sum(row[0] for row in comparison["confusion"]) == 295
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["leaderboard", "none.json"], "file 'none.json' cannot be read: No such file"),
+        (
+            ["leaderboard", "careless.json"],
+            "careless: the judge leaned to the first answer in all 300",
+        ),
+        (["leaderboard", "extra.json"], "extra.json, record 1: has an unknown field 'reason'"),
+        (
+            ["leaderboard", "people.json", "sub/people.json"],
+            "two files are called 'people': rename",
+        ),
+        (["leaderboard", "people.json", "--no-answer=m00"], "--no-answer needs --battles FILE"),
+        (
+            ["leaderboard", "people.json", "--battles=battles.json", "--no-answer=m09"],
+            "'m09' is not among the arranged battles: m00, m01, m02 are",
+        ),
+        (
+            ["agreement", "people.json", "careless.json"],
+            "people and careless judged no battle both",
+        ),
+        (["agreement", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),
+    ],
+)
+def test_refused(panels: Home, argv: list[str], message: str) -> None:
+    """One line, exit code 2, no files."""
+    ended = panels.command("arena", *argv)
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert message in ended.err
+    assert not (panels.path / ".cepbench").exists()
+
+
+def test_refused_by_the_parser(panels: Home) -> None:
+    """A misspelt pair model gets the nearest one."""
+    ended = panels.command("arena", "leaderboard", "people.json", "--pair-model=davidsn")
+
+    assert ended.code == 2
+    assert "Did you mean 'davidson'?" in ended.err

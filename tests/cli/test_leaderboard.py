@@ -1,0 +1,101 @@
+"""`cepbench leaderboard`: pages and files of ranked runs, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.cli.conftest import Home
+from tests.cli.reports import Measured, edit_report, result_of, write_report
+
+
+@pytest.fixture
+def reports(home: Home, measured: Measured) -> Home:
+    """Reports of three models of the toy suite."""
+    for name, model in (
+        ("best", "shapes:"),
+        ("mid", "shapes:?miss=0.1"),
+        ("low", "shapes:?miss=0.3"),
+    ):
+        write_report(home.path / f"{name}.json", map(result_of, measured(model)), "passed")
+    return home
+
+
+def test_page_and_files(reports: Home) -> None:
+    """Models with their ranks in each metric, then each metric's differences; files hold the same."""
+    ended = reports.command("leaderboard", "toy", "low.json", "best.json", "third=mid.json")
+    out = reports.path / ".cepbench" / "leaderboards"
+    document = json.loads((out / "leaderboard-toy.json").read_text("utf-8"))
+
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"^best +1 ", ended.out, re.MULTILINE)
+    assert "toy/overall/gc: GC@" in ended.out
+    assert (
+        (out / "leaderboard-toy.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
+    )
+    board = document["cases"][0]
+    assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
+    assert board["models"][0]["rank_high"] == 1
+    assert board["models"][2]["difference"] < board["models"][1]["difference"] < 0
+    assert document["command"] == "cepbench leaderboard toy low.json best.json third=mid.json"
+
+
+def test_chosen_cases_and_folder(reports: Home) -> None:
+    """A suite may be given by its folder; --case ranks in a part."""
+    ended = reports.command(
+        "leaderboard", "suites/toy/", "best.json", "low.json", "--case=overall/gc", "--out=boards"
+    )
+    document = json.loads((reports.path / "boards" / "leaderboard-toy.json").read_text("utf-8"))
+
+    assert ended.code == 0
+    assert [board["case"] for board in document["cases"]] == ["toy/overall/gc"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["toy", "best.json"], "expected the reports of two or more runs"),
+        (
+            ["toys", "best.json", "low.json"],
+            "the run of best measured toy, not 'toys'. Did you mean",
+        ),
+        (["toy", "best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
+        (
+            ["toy", "best.json", "best.json"],
+            "two runs are called 'best': name them, NAME=best.json",
+        ),
+        (
+            ["toy", "best.json", "low.json", "--case=overall/gx"],
+            "toy/overall/gx was not measured in",
+        ),
+        (
+            ["toy", "best.json", "cut.json"],
+            "the run of cut is incomplete (worker gw0 died): run it",
+        ),
+    ],
+)
+def test_refused(reports: Home, measured: Measured, argv: list[str], message: str) -> None:
+    """One line, exit code 2, no files."""
+    results = map(result_of, measured("shapes:"))
+    write_report(reports.path / "cut.json", results, "incomplete", ["worker gw0 died"])
+    ended = reports.command("leaderboard", *argv)
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert message in ended.err
+    assert not (reports.path / ".cepbench").exists()
+
+
+def test_runs_of_another_version_of_the_suite(reports: Home) -> None:
+    """What differs is named."""
+
+    def other_prompt(document: dict[str, object]) -> None:
+        for case in document["cases"]:  # type: ignore[attr-defined]
+            case["measured"]["identity"]["prompt"] = "another"
+
+    edit_report(reports.path / "low.json", other_prompt)
+    ended = reports.command("leaderboard", "toy", "best.json", "low.json")
+
+    assert ended.code == 2
+    assert "best and low were not measured alike (prompt differ)" in ended.err

@@ -1,0 +1,152 @@
+"""Agreement of judges: by its definitions, and beside the krippendorff package."""
+
+from __future__ import annotations
+
+from math import nan
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.metrics.arena import (
+    WINNERS,
+    Battle,
+    agreement,
+    confusion,
+    grades_of,
+    krippendorff_alpha,
+    shared_battles,
+)
+from pytest_cepbench.metrics.arena.agreement import Distance, Reading, Share
+from tests.metrics.arena.panels import panels
+
+FIRST = [
+    Battle("q1", "a", "b", "A"),
+    Battle("q2", "a", "b", "Tie(A)"),
+    Battle("q3", "a", "b", "Tie(B)"),
+    Battle("q4", "a", "c", "B"),
+    Battle("q5", "a", "c", "A"),
+]
+
+SECOND = [
+    Battle("q5", "a", "c", "B"),
+    Battle("q1", "a", "b", "Tie(A)"),
+    Battle("q2", "a", "b", "Tie(B)"),
+    Battle("q3", "b", "a", "Tie(A)"),
+    Battle("q4", "a", "c", "B"),
+]
+
+
+def test_shared_battles() -> None:
+    """Those of the same question, models and order, as the first judge has them."""
+    shared = shared_battles(FIRST, SECOND)
+
+    assert [(battle.question, other) for battle, other in shared] == [
+        ("q1", "Tie(A)"),
+        ("q2", "Tie(B)"),
+        ("q4", "B"),
+        ("q5", "B"),
+    ]
+    assert grades_of(shared).tolist() == [[0, 1, 3, 0], [1, 2, 3, 3]]
+    assert confusion(shared)[0].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("reading", "right", "total"), [("fdt", 2, 4), ("three_way", 2, 4), ("decided", 1, 2)]
+)
+def test_readings(reading: Reading, right: int, total: int) -> None:
+    """q1 agrees when ties are forced, q2 when they are one verdict; q4 alone when both decided."""
+    agreed = agreement(shared_battles(FIRST, SECOND), reading, unseen=["c"])
+
+    assert (agreed.overall.right, agreed.overall.total) == (right, total)
+    assert (agreed.unseen.right, agreed.unseen.total) == (1, 2)
+    assert (agreed.seen.total, agreed.unseen.total) == (total - 2, 2)
+
+
+@given(panels())
+def test_a_judge_agrees_with_itself(battles: list[Battle]) -> None:
+    """In each reading; kappa and alpha are 1 where more than one verdict occurs."""
+    shared = shared_battles(battles, battles)
+    for reading in ("fdt", "three_way", "decided"):
+        agreed = agreement(shared, reading)
+        assert agreed.overall.right == agreed.overall.total
+        assert agreed.kappa in (None, 1)
+    assert krippendorff_alpha(grades_of(shared)) in (None, 1)
+
+
+def test_no_battles() -> None:
+    """No share, no kappa, no harmonic mean; the interval knows nothing."""
+    agreed = agreement([], "fdt")
+
+    assert agreed.overall == Share(0, 0, 0.0, 1.0)
+    assert (agreed.overall.value, agreed.kappa, agreed.chance, agreed.harmonic_mean) == (None,) * 4
+
+
+def test_wilson_interval() -> None:
+    """Eight of ten; bounds from Brown, Cai and DasGupta's formula by hand."""
+    shared = [(Battle(f"q{i}", "a", "b", "A"), WINNERS[0 if i < 8 else 3]) for i in range(10)]
+    z = 1.959963984540054
+    middle = (0.8 + z * z / 20) / (1 + z * z / 10)
+    half = z * np.sqrt(0.8 * 0.2 / 10 + z * z / 400) / (1 + z * z / 10)
+    share = agreement(shared, "fdt").overall
+
+    assert (share.low, share.high) == pytest.approx((middle - half, middle + half))
+
+
+def test_kappa() -> None:
+    """Cohen's textbook table: 20 and 15 agreed of 50, 25 to 25 and 30 to 20 by the margins."""
+    counts = {("A", "A"): 20, ("A", "B"): 5, ("B", "A"): 10, ("B", "B"): 15}
+    shared = [
+        (Battle(f"{mine}{theirs}{i}", "a", "b", mine), theirs)  # type: ignore[arg-type]
+        for (mine, theirs), count in counts.items()
+        for i in range(count)
+    ]
+
+    agreed = agreement(shared, "decided")  # type: ignore[arg-type]
+    assert agreed.kappa == pytest.approx(0.4)
+    assert agreed.chance == 0.5
+
+
+def test_harmonic_mean() -> None:
+    """Of 1 and 1/2: 2/3; 0 where both are."""
+    battles = [("q1", "b", "A"), ("q2", "c", "A"), ("q3", "c", "B")]
+    shared = [
+        (Battle(q, "a", second, "A"), WINNERS[0 if w == "A" else 3]) for q, second, w in battles
+    ]
+
+    assert agreement(shared, "fdt", ["c"]).harmonic_mean == pytest.approx(2 / 3)
+    wrong = [(battle, WINNERS[3]) for battle, _ in shared]
+    assert agreement(wrong, "fdt", ["c"]).harmonic_mean == 0
+
+
+@given(
+    st.integers(2, 4).flatmap(
+        lambda raters: st.lists(
+            st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, nan]), min_size=raters, max_size=raters),
+            min_size=2,
+            max_size=12,
+        )
+    ),
+    st.sampled_from(["nominal", "ordinal"]),
+)
+def test_alpha_is_that_of_the_krippendorff_package(
+    items: list[list[float]], distance: Distance
+) -> None:
+    """For any number of raters, with gaps."""
+    ratings = np.array(items).T
+    comparable = ratings[:, np.isfinite(ratings).sum(axis=0) > 1]
+    values = np.unique(comparable[np.isfinite(comparable)])
+    alpha = krippendorff_alpha(ratings, distance)
+    if len(values) < 2:
+        assert alpha is None
+    else:
+        expected = krippendorff.alpha(reliability_data=ratings, level_of_measurement=distance)
+        assert alpha == pytest.approx(expected, abs=1e-12)
+
+
+def test_alpha_of_a_wrong_shape() -> None:
+    """One row per rater is expected."""
+    with pytest.raises(ValueError, match=r"shape \(raters, items\), got \(3,\)"):
+        krippendorff_alpha(np.zeros(3))

@@ -1,0 +1,187 @@
+"""OpenING's printed figures, recomputed from the verdicts that its authors released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.metrics.arena import (
+    ELO,
+    TIE_POLICIES,
+    WINNERS,
+    Battle,
+    BattleTable,
+    Forfeit,
+    PairModel,
+    agreement,
+    battle_records,
+    confusion,
+    fit_ratings,
+    shared_battles,
+)
+from pytest_cepbench.metrics.arena.agreement import Reading
+from tests.metrics.published.tables import load
+
+RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening"
+
+RELEASED_FILES = pytest.mark.skipif(
+    not RELEASED.is_dir(), reason=f"OpenING's released verdicts are not in {RELEASED}"
+)
+
+TABLE_2 = load("opening_2", words=2)
+
+# Of the arranged battles without a human verdict, those in which Anole gave no answer; the printed
+# row of people counts them against it, and no opponent's row counts them in its favour.
+ANOLE_FORFEITS = [Forfeit(f"missing {i}", "anole", "NExT-GPT") for i in range(16)]
+
+
+def panel(judge: str) -> BattleTable:
+    """A judge's verdicts, each on a question of its own: win rates do not see which they share."""
+    battles = []
+    for (first, second), counts in load(f"opening_{judge}", words=2).rows.items():
+        for winner, count in zip(WINNERS, counts.astype(int).tolist(), strict=True):
+            battles += [
+                Battle(f"{first}/{second}/{winner}/{i}", first, second, winner)
+                for i in range(count)
+            ]
+    return BattleTable(battles)
+
+
+def released(judge: str) -> list[Battle]:
+    """A judge's verdicts as they were released."""
+    records = json.loads((RELEASED / f"{judge}_verdicts.json").read_text("utf-8"))
+    return [
+        Battle(r["data_id"], r["model_A"]["name"], r["model_B"]["name"], r["winner"])
+        for r in records
+    ]
+
+
+@pytest.mark.parametrize("judge", ["human", "gpt4o"])
+def test_win_rates_of_table_2(judge: str) -> None:
+    """All 88 cells of both panels, Anole's row of people with its forfeits."""
+    forfeits = ANOLE_FORFEITS if judge == "human" else []
+    records = battle_records(panel(judge), forfeits, "charged")
+    rows = {row[1]: numbers for row, numbers in TABLE_2.rows.items() if row[0] == judge}
+
+    assert records.keys() == rows.keys()
+    for model, printed in rows.items():
+        rates = [records[model].win_rate(policy) for policy in TIE_POLICIES]
+        assert [round(100 * (rate or 0), 2) for rate in rates] == printed.tolist(), model
+
+
+@RELEASED_FILES
+@pytest.mark.parametrize("judge", ["human", "gpt4o"])
+def test_counts_are_those_of_the_released_files(judge: str) -> None:
+    """The counts in this folder are the released verdicts, counted."""
+    assert battle_records(BattleTable(released(judge))) == battle_records(panel(judge))
+
+
+SEEN_AS_RELEASED = ("anole", "GPT-4+DALL-E3", "SEED-LLaMA", "NExT-GPT")
+SEEN_AS_MEANT = ("anole", "GPT-4o+DALL-E3", "SEED-LLaMA", "NExT-GPT")
+
+
+@RELEASED_FILES
+@pytest.mark.parametrize(
+    ("reading", "unseen", "percents"),
+    [
+        ("fdt", SEEN_AS_RELEASED, (71.08, 73.33, 68.77, 70.98)),
+        ("three_way", SEEN_AS_RELEASED, (51.93, 54.95, 48.82, 51.70)),
+        # Printed as 77.54, 71.43 and 74.36, which no subset of the models gives.
+        ("decided", SEEN_AS_RELEASED, (74.58, 76.54, 72.43, 74.43)),
+        ("fdt", SEEN_AS_MEANT, (71.08, 71.96, 70.58, 71.26)),
+        ("three_way", SEEN_AS_MEANT, (51.93, 51.28, 52.30, 51.78)),
+        ("decided", SEEN_AS_MEANT, (74.58, 74.86, 74.42, 74.64)),
+    ],
+)
+def test_agreement_of_table_3(
+    reading: Reading, unseen: Sequence[str], percents: tuple[float, ...]
+) -> None:
+    """GPT-4o's agreement with people, with the authors' misspelt unseen model and without."""
+    agreed = agreement(shared_battles(released("human"), released("gpt4o")), reading, unseen)
+    shares = (
+        agreed.overall.value,
+        agreed.seen.value,
+        agreed.unseen.value,
+        agreed.harmonic_mean,
+    )
+
+    assert tuple(round(100 * (share or 0), 2) for share in shares) == percents
+
+
+@RELEASED_FILES
+def test_confusion_and_kappa_of_the_two_panels() -> None:
+    """Counted once outside of this package: 4,302 battles that people and GPT-4o both judged."""
+    shared = shared_battles(released("human"), released("gpt4o"))
+
+    assert confusion(shared).tolist() == [
+        [1329, 12, 5, 216],
+        [534, 18, 4, 153],
+        [317, 3, 3, 282],
+        [536, 10, 3, 877],
+    ]
+    forced, three_way = agreement(shared, "fdt"), agreement(shared, "three_way")
+    assert (round(forced.kappa or 0, 3), round(three_way.kappa or 0, 3)) == (0.412, 0.259)
+    assert (round(forced.chance or 0, 4), round(three_way.chance or 0, 4)) == (0.5279, 0.3631)
+
+
+@RELEASED_FILES
+@pytest.mark.parametrize(
+    ("judge", "model", "loss", "without_order", "delta", "tie"),
+    [
+        ("human", "ordered", 4943.6, None, 0.083, -0.195),
+        ("human", "davidson", 4093.3, 4096.3, 0.104, 0.115),
+        ("human", "rao-kupper", 4080.4, None, 0.071, -0.219),
+        ("gpt4o", "davidson", 2154.1, 2407.4, 0.923, None),
+        ("gpt4o", "rao-kupper", 2153.8, None, 0.890, None),
+    ],
+)
+def test_fits_of_pair_models(
+    judge: str,
+    model: PairModel,
+    loss: float,
+    without_order: float | None,
+    delta: float,
+    tie: float | None,
+) -> None:
+    """Fitted once by other code; on the battles that both panels judged."""
+    shared = shared_battles(released(judge), released("human"))
+    table = BattleTable([battle for battle, _ in shared])
+    fit = fit_ratings(table, model)
+
+    assert round(fit.loss, 1) == loss
+    assert round(fit.order_effect or 0, 3) == delta
+    if tie is not None:
+        assert round(fit.tie, 3) == tie
+    if without_order is not None:
+        assert round(fit_ratings(table, model, order_effect=False).loss, 1) == without_order
+
+
+@RELEASED_FILES
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (
+            "ordered",
+            """Human 251, GPT-4o+DALL-E3 226, Gemini1.5+Flux 108, anole 10, SEED-X 5, SEED-LLaMA -37,
+            Emu2 -71, Show-o -89, MiniGPT-5 -115, NExT-GPT -121, gill -166""",
+        ),
+        (
+            "davidson",
+            """Human 343 +- 19.0, GPT-4o+DALL-E3 298 +- 19.1, Gemini1.5+Flux 142 +- 16.1,
+            anole 13 +- 15.4, SEED-X 2 +- 16.1, SEED-LLaMA -51 +- 14.9, Emu2 -93 +- 14.8,
+            Show-o -114 +- 16.2, MiniGPT-5 -148 +- 15.4, NExT-GPT -165 +- 14.7, gill -227 +- 15.6""",
+        ),
+    ],
+)
+def test_ratings_of_the_human_panel(model: PairModel, expected: str) -> None:
+    """In Elo points, with standard errors clustered by question; fitted once by other code."""
+    fit = fit_ratings(BattleTable(released("human")), model)
+    rows = sorted(zip(fit.ratings * ELO, fit.errors * ELO, fit.models, strict=True), reverse=True)
+    error = " +- {:.1f}" if "+-" in expected else ""
+
+    assert ", ".join(f"{m} {r:.0f}{error.format(e)}" for r, e, m in rows) == " ".join(
+        expected.split()
+    )

@@ -1,0 +1,197 @@
+"""Leaderboards of runs: paired ranks, directions, clusters, and runs that do not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.gate import Baseline, CaseKey, Measurement, record_of
+from pytest_cepbench.studies.leaderboard import rank_case, rank_runs
+
+HARD = np.random.default_rng(0).normal(0, 1, 60)
+"""What makes a sample hard for all models alike."""
+
+
+def record(
+    scores: Mapping[str, Mapping[str, float]],
+    metric: str = "gc",
+    part: str = "overall",
+    **more: Any,
+) -> Baseline:
+    """What a run measured in one case of the suite s."""
+    fields: dict[str, Any] = {
+        "key": CaseKey("s", part, metric),
+        "label": metric.upper(),
+        "higher_is_better": True,
+        "scores": scores,
+        "identity": {"samples": "same"},
+        "model": {"spec": "m"},
+    }
+    return record_of(Measurement(**fields | more))
+
+
+def model(level: float, noise: float = 0.05, **more: Any) -> Baseline:
+    """A model: the samples' hardness, its level, and a little of its own."""
+    own = np.random.default_rng(round(1000 * level) + 1).normal(0, noise, 60)
+    values = HARD + level + own
+    return record({"all": {f"{i:02}": v for i, v in enumerate(values.tolist())}}, **more)
+
+
+def test_pairing_tells_models_apart() -> None:
+    """Differences of a tenth are sure although samples differ by one."""
+    board = rank_case({"a": model(0.0), "b": model(0.1), "c": model(0.2)})
+
+    assert [m.model for m in board.models] == ["c", "b", "a"]
+    assert [(m.rank_low, m.rank_high) for m in board.models] == [(1, 1), (2, 2), (3, 3)]
+    assert (board.case, board.label, board.units) == ("s/overall/gc", "GC", 60)
+    assert [m.difference for m in board.models] == pytest.approx([0, -0.1, -0.2], abs=0.03)
+    best, second, _ = board.models
+    assert (best.low, best.high) == (None, None)
+    assert second.low is not None
+    assert second.high is not None
+    assert second.low < second.difference < second.high < 0
+
+
+def test_two_models_have_the_paired_t_interval() -> None:
+    """With two models there is one difference, and max-t is Student's."""
+    a, b = model(0.0, 0.5), model(0.2, 0.5)
+    board = rank_case({"a": a, "b": b})
+    x, y = (np.array(list(r.scores["all"].values())) for r in (a, b))
+    best = y.mean() > x.mean()
+    expected = stats.ttest_rel(x if best else y, y if best else x).confidence_interval()
+    last = board.models[1]
+
+    assert last.low == pytest.approx(expected.low, abs=0.004)
+    assert last.high == pytest.approx(expected.high, abs=0.004)
+
+
+def test_lower_is_better() -> None:
+    """The smallest value is first, and the others are below it."""
+    board = rank_case(
+        {"a": model(0.0, higher_is_better=False), "b": model(0.4, higher_is_better=False)}
+    )
+
+    assert [m.model for m in board.models] == ["a", "b"]
+    assert board.models[1].difference == pytest.approx(-0.4, abs=0.05)
+    assert (board.models[1].high or 0) < 0
+
+
+def test_categories_weigh_alike() -> None:
+    """The mean of the categories' means decides, not the number of samples."""
+    few, many = {"x": 1.0, "y": 0.9}, {f"{i}": 0.5 for i in range(20)}
+    better = record({"few": few, "many": many})
+    worse = record({"few": {"x": 0.4, "y": 0.3}, "many": dict.fromkeys(many, 0.52)})
+    board = rank_case({"worse": worse, "better": better})
+
+    assert board.models[0].model == "better"
+    assert board.models[1].difference == pytest.approx((0.35 + 0.52) / 2 - (0.95 + 0.5) / 2)
+
+
+def test_clusters_are_units() -> None:
+    """Ten images of one prompt are one independent sample."""
+    clusters = {f"{i:02}": f"prompt {i // 10}" for i in range(60)}
+    board = rank_case({"a": model(0.0, clusters=clusters), "b": model(0.1, clusters=clusters)})
+
+    assert board.units == 6
+
+
+def test_sets_are_ranked_by_their_blocks() -> None:
+    """A distance between sets has pseudo-values for blocks of samples, and no scores of samples."""
+    blocks = {f"block {i}": float(v) for i, v in enumerate(HARD[:10])}
+
+    def distance(level: float) -> Baseline:
+        own = {name: value + level for name, value in blocks.items()}
+        mean = float(np.mean(list(own.values())))
+        return record({"all": {"fid": mean}}, sizes={"all": 100}, blocks={"all": own})
+
+    board = rank_case({"a": distance(0.0), "b": distance(0.5)})
+    assert board.units == 10
+    assert [(m.rank_low, m.rank_high) for m in board.models] == [(1, 1), (2, 2)]
+
+
+def test_sets_without_blocks_are_not_told_apart() -> None:
+    """Values are shown, ranks are open, no interval is made up."""
+    board = rank_case(
+        {
+            name: record({"all": {"fid": v}}, sizes={"all": 9})
+            for name, v in (("a", 1.0), ("b", 9.0))
+        }
+    )
+
+    assert board.units == 0
+    assert [(m.rank_low, m.rank_high, m.low) for m in board.models] == [(1, 2, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"identity": {"samples": "other"}}, r"\(samples differ\)"),
+        ({"identity": {"samples": "same", "prompt": "new"}}, r"\(prompt differ\)"),
+    ],
+)
+def test_runs_that_were_not_measured_alike(other: dict[str, Any], message: str) -> None:
+    """Both are named, with what differs."""
+    with pytest.raises(SpecError, match=f"s/overall/gc: a and b were not measured alike {message}"):
+        rank_case({"a": model(0.0), "b": model(0.0, **other)})
+
+
+def test_runs_with_other_samples() -> None:
+    """Although they call themselves alike."""
+    fewer = record({"all": {"00": 1.0, "01": 0.0}})
+    with pytest.raises(SpecError, match=r"\(samples differ\)"):
+        rank_case({"a": model(0.0), "b": fewer})
+
+
+def test_whole_suite_by_default() -> None:
+    """Parts are ranked only when they are asked for."""
+    runs = {
+        name: [model(level), model(level, metric="sim"), model(level, part="count")]
+        for name, level in (("a", 0.0), ("b", 0.2))
+    }
+
+    assert [b.case for b in rank_runs("s", runs)] == ["s/overall/gc", "s/overall/sim"]
+    assert [b.case for b in rank_runs("s", runs, ["count/gc"])] == ["s/count/gc"]
+
+
+@pytest.mark.parametrize(
+    ("suite", "cases", "message"),
+    [
+        ("s", ["overall/gcc"], "s/overall/gcc was not measured in the run of a. Did you mean"),
+        ("shapes", [], "the run of a measured s, not 'shapes'"),
+        ("t", [], "the run of a measured s, not 't'"),
+    ],
+)
+def test_what_no_run_has(suite: str, cases: list[str], message: str) -> None:
+    """Suite and case are looked for in every run."""
+    runs = {"a": [model(0.0)], "b": [model(0.0)]}
+    with pytest.raises(SpecError, match=message.replace(".", r"\.")):
+        rank_runs(suite, runs, cases)
+
+
+def test_a_case_that_one_run_lacks() -> None:
+    """The run is named; nothing is ranked without it."""
+    runs = {"a": [model(0.0), model(0.0, metric="sim")], "b": [model(0.0)]}
+    with pytest.raises(SpecError, match=r"s/overall/sim was not measured in the run of b"):
+        rank_runs("s", runs)
+    with pytest.raises(SpecError, match="two or more runs"):
+        rank_runs("s", {"a": [model(0.0)]})
+
+
+def test_coverage_of_simultaneous_intervals() -> None:
+    """Of 300 suites of three equal models with 20 samples, about 5 % tell two of them apart."""
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(300):
+        scores = rng.normal(0, 1, (3, 20)) + rng.normal(0, 2, 20)
+        runs = {
+            str(i): record({"all": {str(j): v for j, v in enumerate(row.tolist())}})
+            for i, row in enumerate(scores)
+        }
+        wrong += any((m.rank_low, m.rank_high) != (1, 3) for m in rank_case(runs).models)
+
+    assert 5 <= wrong <= 28
