@@ -1,4 +1,4 @@
-"""Outcomes of a step that are neither text nor image: detected objects, and failures."""
+"""Outcomes of a step that are neither text nor image: objects, verdicts, and failures."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ FailureKind = Literal[
     "missing",
     "exception",
 ]
+
+Winner = Literal["A", "Tie(A)", "Tie(B)", "B"]
+"""A judge's verdict on two answers: the first is better, a tie that leans to the first, one that
+leans to the second, the second is better. Source: OpenING, section 4.2."""
+
+WINNERS: tuple[Winner, ...] = get_args(Winner)
+"""From the best for the first answer to the best for the second."""
 
 FAILURE_KINDS: frozenset[str] = frozenset(get_args(FailureKind))
 

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError
-from pytest_cepbench.models.protocols import Reply, Winner
+from pytest_cepbench.models.protocols import Reply
 
 
 def admit_reply(output: object, admit: Callable[[object], object]) -> object:

@@ -6,8 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cepbench._version import __version__
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, json_text, write_and_show
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.metrics.arena import WINNERS, Share, TiePolicy
@@ -34,22 +33,23 @@ _READINGS = {
 
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
-    command = arguments.command_line
+    command: str = arguments.command_line
+    content: dict[str, object]
     try:
         if arguments.action == "agreement":
             comparison = _compared(arguments)
             page = _agreement_page(comparison, command)
-            document = json_text({"comparison": comparison}, __version__, command)
+            content = {"comparison": comparison}
             name = f"agreement-{comparison.first}-{comparison.second}"
         else:
             boards = _leaderboards(arguments)
             page = [section for board in boards for section in _board_page(board)]
             page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
-            document = json_text({"leaderboards": boards}, __version__, command)
+            content = {"leaderboards": boards}
             name = f"leaderboard-{'-'.join(board.name for board in boards)}"
     except CepError as error:
         return complain(str(error), MISTAKE)
-    return write_and_show(page, document, arguments.out, name[:120], what=arguments.action)
+    return write_and_show(content, page, command, arguments.out, name[:120], what=arguments.action)
 
 
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:

@@ -6,8 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_cepbench._version import __version__
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, json_text, write_and_show
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline
@@ -24,10 +23,10 @@ def run(arguments: Namespace) -> int:
         boards = rank_runs(suite, _runs(arguments.reports), arguments.case)
     except CepError as error:
         return complain(str(error), MISTAKE)
-    document = json_text({"suite": suite, "cases": boards}, __version__, command)
-    page = _page(suite, boards, command)
+    content = {"suite": suite, "cases": boards}
     name = f"leaderboard-{suite}"
-    return write_and_show(page, document, arguments.out, name, what="leaderboard")
+    page = _page(suite, boards, command)
+    return write_and_show(content, page, command, arguments.out, name, what="leaderboard")
 
 
 def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:

@@ -83,15 +83,21 @@ def complain(message: str, code: int) -> int:
 
 
 def write_and_show(
-    content: object, page: Sequence[Section], command: str, out: Path, name: str
+    content: object,
+    page: Sequence[Section],
+    command: str,
+    out: Path,
+    name: str,
+    what: str = "",
 ) -> int:
     """Write the files, then show the page: results must not be lost to a closed terminal.
 
-    content: a study or a diagnosis, written as JSON with the fields of its class.
+    content: written as JSON with the fields of its class, such as a study or a diagnosis.
     page: of it, shown and written as Markdown.
     command: the command line that made it.
     out: folder of the files.
     name: of the files, without suffix.
+    what: names the content in a complaint; its class by default.
     Returns 0, or the exit code of files that could not be written.
     """
     import msgspec
@@ -108,7 +114,7 @@ def write_and_show(
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:
         show(page)
-        what = type(content).__name__.lower()
+        what = what or type(content).__name__.lower()
         return complain(f"the {what} could not be written to {str(out)!r}: {error}", NOT_DONE)
     show(page, *(f"written: {path}" for path in written))
     return 0

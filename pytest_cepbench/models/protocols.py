@@ -11,13 +11,14 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
@@ -155,9 +156,6 @@ class Detector(Protocol):
 
 Piece = str | Image.Image
 """A part of a question or an answer."""
-
-Winner = Literal["A", "B", "Tie(A)", "Tie(B)"]
-"""Which answer is better; a tie says which is ahead by a little, as OpenING's judges do."""
 
 
 @dataclass(frozen=True)

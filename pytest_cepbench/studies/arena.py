@@ -12,10 +12,10 @@ from pytest_cepbench.metrics.arena import (
     ELO,
     TIE_POLICIES,
     Agreement,
-    Battle,
     BattleTable,
     Forfeit,
     ForfeitPolicy,
+    JudgedBattle,
     Pairing,
     PairModel,
     TiePolicy,
@@ -110,7 +110,7 @@ class JudgeComparison:
 
 def make_leaderboard(
     name: str,
-    battles: Sequence[Battle],
+    battles: Sequence[JudgedBattle],
     pair_model: PairModel = "ordered",
     *,
     arranged: Sequence[Pairing] = (),
@@ -172,8 +172,8 @@ def make_leaderboard(
 
 def compare_judges(
     names: tuple[str, str],
-    first: Sequence[Battle],
-    second: Sequence[Battle],
+    first: Sequence[JudgedBattle],
+    second: Sequence[JudgedBattle],
     unseen: Collection[str] = (),
 ) -> JudgeComparison:
     """The agreement of two judges. Raises DatasetError where they share no battle."""
@@ -205,7 +205,7 @@ def compare_judges(
 
 def _forfeits(
     name: str,
-    battles: Sequence[Battle],
+    battles: Sequence[JudgedBattle],
     arranged: Sequence[Pairing],
     without_answer: Collection[str],
 ) -> tuple[list[Forfeit], int]:
@@ -227,11 +227,13 @@ def _forfeits(
     return forfeits, len(missing) - len(forfeits)
 
 
-def _groups(battles: Sequence[Battle], grouping: Grouping | None) -> dict[str, list[Battle]]:
+def _groups(
+    battles: Sequence[JudgedBattle], grouping: Grouping | None
+) -> dict[str, list[JudgedBattle]]:
     """Battles by the name of their group, groups in order of their ids."""
     if grouping is None:
         return {}
-    groups: dict[str, list[Battle]] = {}
+    groups: dict[str, list[JudgedBattle]] = {}
     for battle in sorted(battles, key=lambda battle: battle.question):
         group = battle.question[: _DIGITS[grouping]]
         groups.setdefault(_NAMES[grouping].get(group, group), []).append(battle)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.arena import Battle
+from pytest_cepbench.metrics.arena import JudgedBattle
 from tests.cli.conftest import Home
 from tests.metrics.arena.panels import simulate
 
 PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
 
 
-def write(path: Path, battles: Sequence[Battle], **more: Any) -> None:
+def write(path: Path, battles: Sequence[JudgedBattle], **more: Any) -> None:
     """Verdicts as OpenING's files have them."""
     records = [
         {
@@ -37,9 +37,19 @@ def write(path: Path, battles: Sequence[Battle], **more: Any) -> None:
 def panels(home: Home) -> Home:
     """Verdicts of two judges, the arranged battles, and files that are none."""
     write(home.path / "people.json", PANEL)
-    write(home.path / "judge.json", [Battle(b.question, b.first, b.second, "A") for b in PANEL[5:]])
-    write(home.path / "careless.json", [Battle(b.question, b.second, b.first, "A") for b in PANEL])
-    arranged = [*PANEL, Battle("late", "m00", "m01", "A"), Battle("later", "m01", "m02", "A")]
+    write(
+        home.path / "judge.json",
+        [JudgedBattle(b.question, b.first, b.second, "A") for b in PANEL[5:]],
+    )
+    write(
+        home.path / "careless.json",
+        [JudgedBattle(b.question, b.second, b.first, "A") for b in PANEL],
+    )
+    arranged = [
+        *PANEL,
+        JudgedBattle("late", "m00", "m01", "A"),
+        JudgedBattle("later", "m01", "m02", "A"),
+    ]
     write(home.path / "battles.json", arranged)
     write(home.path / "extra.json", PANEL, reason="why")
     (home.path / "sub").mkdir()

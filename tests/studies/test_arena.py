@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import Battle, Pairing
+from pytest_cepbench.metrics.arena import JudgedBattle, Pairing
 from pytest_cepbench.studies.arena import compare_judges, make_leaderboard
 from tests.metrics.arena.panels import simulate
 
@@ -81,9 +81,9 @@ def test_a_model_without_answer_that_was_not_arranged(
 def test_groups() -> None:
     """By the first digits of the question's id, under the paper's names; unknown ones as they are."""
     battles = [
-        Battle("0101001", "a", "b", "A"),
-        Battle("0102001", "b", "a", "Tie(A)"),
-        Battle("9901001", "a", "b", "B"),
+        JudgedBattle("0101001", "a", "b", "A"),
+        JudgedBattle("0102001", "b", "a", "Tie(A)"),
+        JudgedBattle("9901001", "a", "b", "B"),
     ]
     by_task = make_leaderboard("p", battles, grouping="task").standings
     by_topic = make_leaderboard("p", battles, grouping="meta-topic").standings
@@ -97,12 +97,12 @@ def test_groups() -> None:
 def test_panels_that_cannot_be_ranked() -> None:
     """The panel is named."""
     with pytest.raises(DatasetError, match=r"p: the judge leaned to the first answer in all 2"):
-        make_leaderboard("p", [Battle(q, "a", "b", "A") for q in "xy"])
+        make_leaderboard("p", [JudgedBattle(q, "a", "b", "A") for q in "xy"])
 
 
 def test_comparison() -> None:
     """Shares, what each judged alone, alpha, confusion."""
-    second = [Battle(b.question, b.first, b.second, "Tie(A)") for b in PANEL[10:]]
+    second = [JudgedBattle(b.question, b.first, b.second, "Tie(A)") for b in PANEL[10:]]
     comparison = compare_judges(("one", "two"), PANEL, second, ["m02"])
 
     assert (comparison.shared, comparison.only_first, comparison.only_second) == (290, 10, 0)
@@ -116,6 +116,6 @@ def test_comparison() -> None:
 def test_nothing_to_compare() -> None:
     """No shared battle, or an unseen model that is nowhere."""
     with pytest.raises(DatasetError, match="one and two judged no battle both"):
-        compare_judges(("one", "two"), PANEL, [Battle("else", "m00", "m01", "A")])
+        compare_judges(("one", "two"), PANEL, [JudgedBattle("else", "m00", "m01", "A")])
     with pytest.raises(DatasetError, match="no battle has the model 'm07': m00, m01, m02 do"):
         compare_judges(("one", "two"), PANEL, PANEL, ["m07"])

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.datasets.json_files import read_json
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.text_files import read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import WINNERS, Battle, Pairing
+from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Pairing
 
 _FIELDS = {"data_id", "model_A", "model_B"}
 
@@ -43,7 +42,7 @@ class _Record:
     winner: Any
 
 
-def read_verdicts(path: Path, names: ModelNames | None = None) -> list[Battle]:
+def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBattle]:
     """The verdicts of one judge, in the order of the file.
 
     names: shared by files that are compared.
@@ -51,7 +50,7 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[Battle]:
     fields, a verdict that is none of the four, a model against itself, and a battle that was judged
     twice in the same order.
     """
-    battles: dict[tuple[str, str, str], Battle] = {}
+    battles: dict[tuple[str, str, str], JudgedBattle] = {}
     places: dict[tuple[str, str, str], str] = {}
     for record in _records(path, names or ModelNames(), {*_FIELDS, "winner"}):
         if record.winner not in WINNERS:
@@ -64,7 +63,7 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[Battle]:
                 f"{record.question!r} was judged before, at {places[key]}: keep one of them"
             )
             raise DatasetError(msg)
-        battles[key] = Battle(*key, record.winner)
+        battles[key] = JudgedBattle(*key, record.winner)
         places[key] = record.place
     return list(battles.values())
 

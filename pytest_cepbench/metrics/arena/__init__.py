@@ -9,7 +9,7 @@ from pytest_cepbench.metrics.arena.agreement import (
     krippendorff_alpha,
     shared_battles,
 )
-from pytest_cepbench.metrics.arena.battles import WINNERS, Battle, BattleTable, Winner
+from pytest_cepbench.metrics.arena.battles import WINNERS, BattleTable, JudgedBattle, Winner
 from pytest_cepbench.metrics.arena.pair_models import (
     ELO,
     PAIR_MODELS,
@@ -35,11 +35,11 @@ __all__ = [
     "TIE_POLICIES",
     "WINNERS",
     "Agreement",
-    "Battle",
     "BattleRecord",
     "BattleTable",
     "Forfeit",
     "ForfeitPolicy",
+    "JudgedBattle",
     "PairModel",
     "Pairing",
     "Ratings",

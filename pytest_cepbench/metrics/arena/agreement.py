@@ -8,7 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.metrics.arena.battles import WINNERS, Battle, FloatArray, IntArray, Winner
+from pytest_cepbench.metrics.arena.battles import (
+    WINNERS,
+    FloatArray,
+    IntArray,
+    JudgedBattle,
+    Winner,
+)
 
 Reading = Literal["fdt", "three_way", "decided"]
 """fdt: a tie is a verdict for the side that it leans to. three_way: both ties are one verdict.
@@ -65,12 +71,12 @@ class Agreement:
         return 2 * seen * unseen / (seen + unseen) if seen + unseen else 0.0
 
 
-Pairs = Sequence[tuple[Battle, Winner]]
+Pairs = Sequence[tuple[JudgedBattle, Winner]]
 
 
 def shared_battles(
-    first: Iterable[Battle], second: Iterable[Battle]
-) -> list[tuple[Battle, Winner]]:
+    first: Iterable[JudgedBattle], second: Iterable[JudgedBattle]
+) -> list[tuple[JudgedBattle, Winner]]:
     """Battles that both judged, with the second judge's verdict, in the order of the first.
 
     A battle is a question and two models in the order in which the judge saw them.
@@ -159,7 +165,7 @@ def _squared_distances(totals: FloatArray, distance: Distance) -> FloatArray:
     return squared
 
 
-def _is_unseen(battle: Battle, unseen: Collection[str]) -> bool:
+def _is_unseen(battle: JudgedBattle, unseen: Collection[str]) -> bool:
     return battle.first in unseen or battle.second in unseen
 
 

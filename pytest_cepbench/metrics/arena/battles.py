@@ -6,24 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-Winner = Literal["A", "Tie(A)", "Tie(B)", "B"]
-"""The first answer is better, a tie that leans to the first, one that leans to the second, the
-second is better. Source: OpenING, section 4.2."""
-
-WINNERS: tuple[Winner, ...] = get_args(Winner)
-"""From the best for the first answer to the best for the second."""
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Battle:
+class JudgedBattle:
     """One verdict of a judge.
 
     question: id of the question; its battles are one cluster.
@@ -46,7 +40,7 @@ class BattleTable:
     questions: (n,) one number for each question.
     """
 
-    def __init__(self, battles: Sequence[Battle]) -> None:
+    def __init__(self, battles: Sequence[JudgedBattle]) -> None:
         """Raises ValueError for no battles, a model against itself, or one battle judged twice."""
         if not battles:
             msg = "expected at least one battle"
@@ -76,7 +70,7 @@ class BattleTable:
         return weights
 
 
-def _check(battles: Iterable[Battle]) -> None:
+def _check(battles: Iterable[JudgedBattle]) -> None:
     seen: Counter[tuple[str, str, str]] = Counter()
     for battle in battles:
         if battle.first == battle.second:

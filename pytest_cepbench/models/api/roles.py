@@ -18,10 +18,11 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams
 from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_image
-from pytest_cepbench.models.protocols import Battle, Piece, Reply, Winner
+from pytest_cepbench.models.protocols import Battle, Piece, Reply
 
 
 @dataclass(frozen=True)

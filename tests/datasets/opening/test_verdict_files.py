@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import Battle, Pairing
+from pytest_cepbench.metrics.arena import JudgedBattle, Pairing
 
 
 def record(
@@ -41,9 +41,9 @@ def test_both_forms(tmp_path: Path, name: str) -> None:
     content = [record(), record(first="b", second="a", winner="Tie(B)"), record("0101002")]
 
     assert read_verdicts(write(tmp_path, content, name)) == [
-        Battle("0101001", "a", "b", "A"),
-        Battle("0101001", "b", "a", "Tie(B)"),
-        Battle("0101002", "a", "b", "A"),
+        JudgedBattle("0101001", "a", "b", "A"),
+        JudgedBattle("0101001", "b", "a", "Tie(B)"),
+        JudgedBattle("0101002", "a", "b", "A"),
     ]
 
 

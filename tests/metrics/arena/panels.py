@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from pytest_cepbench.metrics.arena import WINNERS, Battle, Winner
+from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Winner
 from pytest_cepbench.metrics.arena.battles import FloatArray
 
 MODELS = ("ada", "bob", "cyd", "dot")
@@ -18,21 +18,21 @@ SWAPPED: dict[Winner, Winner] = {"A": "B", "Tie(A)": "Tie(B)", "Tie(B)": "Tie(A)
 
 
 @st.composite
-def panels(draw: st.DrawFn, most: int = 30) -> list[Battle]:
+def panels(draw: st.DrawFn, most: int = 30) -> list[JudgedBattle]:
     """Battles of up to four models over a few questions, none twice in the same order."""
     orders = [(a, b) for pair in combinations(MODELS, 2) for a, b in (pair, pair[::-1])]
     keys = st.tuples(st.integers(0, 5), st.sampled_from(orders))
     drawn = draw(st.lists(keys, min_size=1, max_size=most, unique=True))
     winners = draw(st.lists(st.sampled_from(WINNERS), min_size=len(drawn), max_size=len(drawn)))
     return [
-        Battle(f"q{question}", first, second, winner)
+        JudgedBattle(f"q{question}", first, second, winner)
         for (question, (first, second)), winner in zip(drawn, winners, strict=True)
     ]
 
 
-def swap(battles: Sequence[Battle]) -> list[Battle]:
+def swap(battles: Sequence[JudgedBattle]) -> list[JudgedBattle]:
     """The same verdicts with first and second exchanged."""
-    return [Battle(b.question, b.second, b.first, SWAPPED[b.winner]) for b in battles]
+    return [JudgedBattle(b.question, b.second, b.first, SWAPPED[b.winner]) for b in battles]
 
 
 def simulate(
@@ -43,7 +43,7 @@ def simulate(
     threshold: float = 0.8,
     order_effect: float = 0.3,
     per_question: int = 4,
-) -> list[Battle]:
+) -> list[JudgedBattle]:
     """Verdicts by the ordered logit; a question's battles are of different pairs."""
     pairs = np.array(list(combinations(range(len(ratings)), 2)))
     battles = []
@@ -52,5 +52,5 @@ def simulate(
             x = ratings[first] - ratings[second] + order_effect
             ends = expit([x - threshold, x, x + threshold])
             winner = WINNERS[int((rng.random() > ends).sum())]
-            battles.append(Battle(f"q{start}", f"m{first:02}", f"m{second:02}", winner))
+            battles.append(JudgedBattle(f"q{start}", f"m{first:02}", f"m{second:02}", winner))
     return battles

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.arena import (
     WINNERS,
-    Battle,
+    JudgedBattle,
     agreement,
     confusion,
     grades_of,
@@ -23,19 +23,19 @@ from pytest_cepbench.metrics.arena.agreement import Distance, Reading, Share
 from tests.metrics.arena.panels import panels
 
 FIRST = [
-    Battle("q1", "a", "b", "A"),
-    Battle("q2", "a", "b", "Tie(A)"),
-    Battle("q3", "a", "b", "Tie(B)"),
-    Battle("q4", "a", "c", "B"),
-    Battle("q5", "a", "c", "A"),
+    JudgedBattle("q1", "a", "b", "A"),
+    JudgedBattle("q2", "a", "b", "Tie(A)"),
+    JudgedBattle("q3", "a", "b", "Tie(B)"),
+    JudgedBattle("q4", "a", "c", "B"),
+    JudgedBattle("q5", "a", "c", "A"),
 ]
 
 SECOND = [
-    Battle("q5", "a", "c", "B"),
-    Battle("q1", "a", "b", "Tie(A)"),
-    Battle("q2", "a", "b", "Tie(B)"),
-    Battle("q3", "b", "a", "Tie(A)"),
-    Battle("q4", "a", "c", "B"),
+    JudgedBattle("q5", "a", "c", "B"),
+    JudgedBattle("q1", "a", "b", "Tie(A)"),
+    JudgedBattle("q2", "a", "b", "Tie(B)"),
+    JudgedBattle("q3", "b", "a", "Tie(A)"),
+    JudgedBattle("q4", "a", "c", "B"),
 ]
 
 
@@ -66,7 +66,7 @@ def test_readings(reading: Reading, right: int, total: int) -> None:
 
 
 @given(panels())
-def test_a_judge_agrees_with_itself(battles: list[Battle]) -> None:
+def test_a_judge_agrees_with_itself(battles: list[JudgedBattle]) -> None:
     """In each reading; kappa and alpha are 1 where more than one verdict occurs."""
     shared = shared_battles(battles, battles)
     for reading in ("fdt", "three_way", "decided"):
@@ -86,7 +86,7 @@ def test_no_battles() -> None:
 
 def test_wilson_interval() -> None:
     """Eight of ten; bounds from Brown, Cai and DasGupta's formula by hand."""
-    shared = [(Battle(f"q{i}", "a", "b", "A"), WINNERS[0 if i < 8 else 3]) for i in range(10)]
+    shared = [(JudgedBattle(f"q{i}", "a", "b", "A"), WINNERS[0 if i < 8 else 3]) for i in range(10)]
     z = 1.959963984540054
     middle = (0.8 + z * z / 20) / (1 + z * z / 10)
     half = z * np.sqrt(0.8 * 0.2 / 10 + z * z / 400) / (1 + z * z / 10)
@@ -99,7 +99,7 @@ def test_kappa() -> None:
     """Cohen's textbook table: 20 and 15 agreed of 50, 25 to 25 and 30 to 20 by the margins."""
     counts = {("A", "A"): 20, ("A", "B"): 5, ("B", "A"): 10, ("B", "B"): 15}
     shared = [
-        (Battle(f"{mine}{theirs}{i}", "a", "b", mine), theirs)  # type: ignore[arg-type]
+        (JudgedBattle(f"{mine}{theirs}{i}", "a", "b", mine), theirs)  # type: ignore[arg-type]
         for (mine, theirs), count in counts.items()
         for i in range(count)
     ]
@@ -113,7 +113,8 @@ def test_harmonic_mean() -> None:
     """Of 1 and 1/2: 2/3; 0 where both are."""
     battles = [("q1", "b", "A"), ("q2", "c", "A"), ("q3", "c", "B")]
     shared = [
-        (Battle(q, "a", second, "A"), WINNERS[0 if w == "A" else 3]) for q, second, w in battles
+        (JudgedBattle(q, "a", second, "A"), WINNERS[0 if w == "A" else 3])
+        for q, second, w in battles
     ]
 
     assert agreement(shared, "fdt", ["c"]).harmonic_mean == pytest.approx(2 / 3)

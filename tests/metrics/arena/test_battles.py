@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.metrics.arena import Battle, BattleTable
+from pytest_cepbench.metrics.arena import BattleTable, JudgedBattle
 
 
 def test_columns() -> None:
     """Models are sorted; a battle points at them and at its question."""
     table = BattleTable(
-        [Battle("q1", "b", "a", "A"), Battle("q2", "a", "c", "Tie(B)"), Battle("q1", "c", "b", "B")]
+        [
+            JudgedBattle("q1", "b", "a", "A"),
+            JudgedBattle("q2", "a", "c", "Tie(B)"),
+            JudgedBattle("q1", "c", "b", "B"),
+        ]
     )
 
     assert table.models == ("a", "b", "c")
@@ -24,10 +28,10 @@ def test_both_orders_of_a_battle_weigh_as_one() -> None:
     """Each verdict counts half; battles of other models or questions are not touched."""
     table = BattleTable(
         [
-            Battle("q1", "a", "b", "A"),
-            Battle("q1", "b", "a", "A"),
-            Battle("q1", "a", "c", "A"),
-            Battle("q2", "a", "b", "A"),
+            JudgedBattle("q1", "a", "b", "A"),
+            JudgedBattle("q1", "b", "a", "A"),
+            JudgedBattle("q1", "a", "c", "A"),
+            JudgedBattle("q2", "a", "b", "A"),
         ]
     )
 
@@ -38,18 +42,18 @@ def test_both_orders_of_a_battle_weigh_as_one() -> None:
     ("battles", "message"),
     [
         ([], "at least one battle"),
-        ([Battle("q", "a", "a", "A")], "question 'q': 'a' cannot battle against itself"),
+        ([JudgedBattle("q", "a", "a", "A")], "question 'q': 'a' cannot battle against itself"),
         (
-            [Battle("q", "a", "b", "A"), Battle("q", "a", "b", "B")],
+            [JudgedBattle("q", "a", "b", "A"), JudgedBattle("q", "a", "b", "B")],
             "'a' against 'b' was judged 2 times in this order; keep one",
         ),
         (
-            [Battle(q, "a", "b", "A") for q in ("q", "q", "r", "r", "r")],
+            [JudgedBattle(q, "a", "b", "A") for q in ("q", "q", "r", "r", "r")],
             "question 'q': 'a' against 'b' was judged 2 times in this order, and 1 more;",
         ),
     ],
 )
-def test_refused(battles: list[Battle], message: str) -> None:
+def test_refused(battles: list[JudgedBattle], message: str) -> None:
     """No battles, a model against itself, the same battle twice."""
     with pytest.raises(ValueError, match=message):
         BattleTable(battles)

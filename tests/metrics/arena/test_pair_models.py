@@ -12,8 +12,8 @@ from scipy.optimize import approx_fprime
 from pytest_cepbench.metrics.arena import (
     PAIR_MODELS,
     WINNERS,
-    Battle,
     BattleTable,
+    JudgedBattle,
     PairModel,
     fit_ratings,
 )
@@ -52,7 +52,7 @@ def test_derivatives(model: PairModel, *, undefeated: bool) -> None:
 def test_probabilities_add_up(model: PairModel) -> None:
     """The likelihoods of all verdicts of one battle sum to 1; ties of either kind count once."""
     verdicts = [0, 1, 2, 3] if model == "ordered" else [0, 1, 3]
-    problem = _Problem(BattleTable([Battle("q", "a", "b", "A")]), model, order_effect=True)
+    problem = _Problem(BattleTable([JudgedBattle("q", "a", "b", "A")]), model, order_effect=True)
     x = np.linspace(-3, 3, 7)
     total = sum(np.exp(problem.family(x, -0.4, np.full(7, verdict)).value) for verdict in verdicts)
 
@@ -61,7 +61,7 @@ def test_probabilities_add_up(model: PairModel) -> None:
 
 @given(panels())
 @settings(max_examples=30)
-def test_exchanged_sides_turn_the_order_effect(battles: list[Battle]) -> None:
+def test_exchanged_sides_turn_the_order_effect(battles: list[JudgedBattle]) -> None:
     """Ratings stay, the preference for the first answer changes its sign."""
     leans = {battle.winner in ("A", "Tie(A)") for battle in battles}
     assume(leans == {True, False})
@@ -102,15 +102,15 @@ def test_clusters_widen_the_errors() -> None:
     """A question whose verdict is only repeated for other models' copies tells less than new ones."""
     battles = simulate(TRUTH, 300, np.random.default_rng(5), per_question=1)
     copies = [
-        Battle(f"{b.question}{i}", b.first, b.second, b.winner) for b in battles for i in "ab"
+        JudgedBattle(f"{b.question}{i}", b.first, b.second, b.winner) for b in battles for i in "ab"
     ]
-    names = [Battle(b.question[:-1], *_renamed(b), b.winner) for b in copies]
+    names = [JudgedBattle(b.question[:-1], *_renamed(b), b.winner) for b in copies]
     alone, clustered = fit_ratings(BattleTable(copies)), fit_ratings(BattleTable(names))
 
     assert clustered.errors.mean() > 1.3 * alone.errors.mean()
 
 
-def _renamed(battle: Battle) -> tuple[str, str]:
+def _renamed(battle: JudgedBattle) -> tuple[str, str]:
     """Twins of the models in every second copy, so that a question has no battle twice."""
     suffix = "" if battle.question.endswith("a") else "'"
     return (battle.first + suffix, battle.second) if suffix else (battle.first, battle.second)
@@ -119,7 +119,7 @@ def _renamed(battle: Battle) -> tuple[str, str]:
 def test_a_model_that_wins_everything_stays_within_bounds() -> None:
     """Its rating is finite and the highest, and the fit says how."""
     battles = [
-        Battle(f"q{i}{a}{b}", a, b, "A" if a == "best" else WINNERS[i % 4])
+        JudgedBattle(f"q{i}{a}{b}", a, b, "A" if a == "best" else WINNERS[i % 4])
         for i in range(8)
         for a, b in combinations(["best", "x", "y"], 2)
     ]
@@ -135,7 +135,7 @@ def test_a_model_that_wins_everything_stays_within_bounds() -> None:
 def test_without_ties_or_with_ties_alone(model: PairModel, kinds: tuple[str, str]) -> None:
     """The tie parameter stays finite, and the errors with it."""
     battles = [
-        Battle(f"q{i}{a}{b}", a, b, kinds[(i + ord(a)) % 3 == 0])  # type: ignore[arg-type]
+        JudgedBattle(f"q{i}{a}{b}", a, b, kinds[(i + ord(a)) % 3 == 0])  # type: ignore[arg-type]
         for i in range(9)
         for a, b in combinations("abc", 2)
     ]
@@ -149,9 +149,9 @@ def test_without_ties_or_with_ties_alone(model: PairModel, kinds: tuple[str, str
 def test_groups_that_never_met() -> None:
     """They are named."""
     battles = [
-        Battle("q", "a", "b", "A"),
-        Battle("r", "b", "a", "A"),
-        Battle("q", "c", "d", "B"),
+        JudgedBattle("q", "a", "b", "A"),
+        JudgedBattle("r", "b", "a", "A"),
+        JudgedBattle("q", "c", "d", "B"),
     ]
     with pytest.raises(ValueError, match="c, d never met a or a model that did"):
         fit_ratings(BattleTable(battles))
@@ -163,7 +163,7 @@ def test_groups_that_never_met() -> None:
 def test_a_judge_that_always_leans_to_one_side(side: str, winners: tuple[str, str]) -> None:
     """It says nothing of the models, and that is an error."""
     battles = [
-        Battle(f"q{i}", *pair, winners[i % 2])  # type: ignore[arg-type]
+        JudgedBattle(f"q{i}", *pair, winners[i % 2])  # type: ignore[arg-type]
         for i, pair in enumerate(combinations("abcd", 2))
     ]
     with pytest.raises(ValueError, match=f"leaned to the {side} answer in all 6 battles"):

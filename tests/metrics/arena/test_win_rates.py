@@ -9,11 +9,11 @@ from hypothesis import given
 
 from pytest_cepbench.metrics.arena import (
     TIE_POLICIES,
-    Battle,
     BattleRecord,
     BattleTable,
     Forfeit,
     ForfeitPolicy,
+    JudgedBattle,
     battle_records,
     order_by_win_rate,
     pairwise_win_rates,
@@ -21,11 +21,11 @@ from pytest_cepbench.metrics.arena import (
 from tests.metrics.arena.panels import panels, swap
 
 PANEL = [
-    Battle("q1", "a", "b", "A"),
-    Battle("q2", "a", "b", "Tie(A)"),
-    Battle("q3", "b", "a", "Tie(A)"),
-    Battle("q4", "b", "a", "A"),
-    Battle("q5", "a", "c", "B"),
+    JudgedBattle("q1", "a", "b", "A"),
+    JudgedBattle("q2", "a", "b", "Tie(A)"),
+    JudgedBattle("q3", "b", "a", "Tie(A)"),
+    JudgedBattle("q4", "b", "a", "A"),
+    JudgedBattle("q5", "a", "c", "B"),
 ]
 
 
@@ -45,14 +45,14 @@ def test_policies() -> None:
 
 def test_a_model_with_ties_alone_has_no_rate_without_them() -> None:
     """None, not 0: nothing was decided."""
-    record = battle_records(BattleTable([Battle("q", "a", "b", "Tie(B)")]))["a"]
+    record = battle_records(BattleTable([JudgedBattle("q", "a", "b", "Tie(B)")]))["a"]
 
     assert record.win_rate("without_ties") is None
     assert [record.win_rate(p) for p in ("fdt", "ties_as_zero", "ties_as_half")] == [0, 0, 0.5]
 
 
 @given(panels())
-def test_rates_average_one_half(battles: list[Battle]) -> None:
+def test_rates_average_one_half(battles: list[JudgedBattle]) -> None:
     """What one model wins another loses: weighted by battles, forced and half rates average 1/2."""
     records = battle_records(BattleTable(battles)).values()
     total = sum(record.battles for record in records)
@@ -62,7 +62,7 @@ def test_rates_average_one_half(battles: list[Battle]) -> None:
 
 
 @given(panels())
-def test_order_and_sequence_do_not_matter(battles: list[Battle]) -> None:
+def test_order_and_sequence_do_not_matter(battles: list[JudgedBattle]) -> None:
     """Exchanged sides and another order of the file give the same records."""
     records = battle_records(BattleTable(battles))
     assert battle_records(BattleTable(swap(battles))) == records
@@ -72,7 +72,7 @@ def test_order_and_sequence_do_not_matter(battles: list[Battle]) -> None:
 def test_both_orders_count_once() -> None:
     """A battle judged in both orders is one battle, half of each verdict."""
     record = battle_records(
-        BattleTable([Battle("q", "a", "b", "A"), Battle("q", "b", "a", "Tie(A)")])
+        BattleTable([JudgedBattle("q", "a", "b", "A"), JudgedBattle("q", "b", "a", "Tie(A)")])
     )["a"]
 
     assert record == BattleRecord(wins=0.5, ties_against=0.5)
@@ -91,7 +91,7 @@ def test_forfeits(
     policy: ForfeitPolicy, absent: BattleRecord, opponent: BattleRecord | None
 ) -> None:
     """A missing answer loses; its opponent, which has no other battle, wins where it is credited."""
-    battles = [Battle("q1", "a", "b", "A"), Battle("q2", "a", "b", "B")]
+    battles = [JudgedBattle("q1", "a", "b", "A"), JudgedBattle("q2", "a", "b", "B")]
     records = battle_records(BattleTable(battles), [Forfeit("q3", "a", "c")], policy)
 
     assert records["a"] == absent
@@ -112,9 +112,9 @@ def test_pairwise() -> None:
 def test_order() -> None:
     """The best first, equal ones by name, models without a rate last."""
     battles = [
-        Battle("q", "d", "c", "A"),
-        Battle("q", "b", "a", "Tie(A)"),
-        Battle("r", "b", "e", "A"),
+        JudgedBattle("q", "d", "c", "A"),
+        JudgedBattle("q", "b", "a", "Tie(A)"),
+        JudgedBattle("r", "b", "e", "A"),
     ]
     records = battle_records(BattleTable(battles))
 

@@ -12,9 +12,9 @@ from pytest_cepbench.metrics.arena import (
     ELO,
     TIE_POLICIES,
     WINNERS,
-    Battle,
     BattleTable,
     Forfeit,
+    JudgedBattle,
     PairModel,
     agreement,
     battle_records,
@@ -44,17 +44,17 @@ def panel(judge: str) -> BattleTable:
     for (first, second), counts in load(f"opening_{judge}", words=2).rows.items():
         for winner, count in zip(WINNERS, counts.astype(int).tolist(), strict=True):
             battles += [
-                Battle(f"{first}/{second}/{winner}/{i}", first, second, winner)
+                JudgedBattle(f"{first}/{second}/{winner}/{i}", first, second, winner)
                 for i in range(count)
             ]
     return BattleTable(battles)
 
 
-def released(judge: str) -> list[Battle]:
+def released(judge: str) -> list[JudgedBattle]:
     """A judge's verdicts as they were released."""
     records = json.loads((RELEASED / f"{judge}_verdicts.json").read_text("utf-8"))
     return [
-        Battle(r["data_id"], r["model_A"]["name"], r["model_B"]["name"], r["winner"])
+        JudgedBattle(r["data_id"], r["model_A"]["name"], r["model_B"]["name"], r["winner"])
         for r in records
     ]
 
