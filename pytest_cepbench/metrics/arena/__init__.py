@@ -1,5 +1,6 @@
 """The arena of OpenING: battles, win rates, agreement of judges, ratings, roulette matching."""
 
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.metrics.arena.agreement import (
     Agreement,
     Share,
@@ -9,7 +10,7 @@ from pytest_cepbench.metrics.arena.agreement import (
     krippendorff_alpha,
     shared_battles,
 )
-from pytest_cepbench.metrics.arena.battles import WINNERS, BattleTable, JudgedBattle, Winner
+from pytest_cepbench.metrics.arena.battles import BattleTable, JudgedBattle
 from pytest_cepbench.metrics.arena.pair_models import (
     ELO,
     PAIR_MODELS,

@@ -8,12 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.metrics.arena.battles import (
-    WINNERS,
     FloatArray,
     IntArray,
     JudgedBattle,
-    Winner,
 )
 
 Reading = Literal["fdt", "three_way", "decided"]
