@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import JudgedBattle, Pairing
+from pytest_cepbench.metrics.arena import (
+    ELO,
+    BattleTable,
+    JudgedBattle,
+    Pairing,
+    fit_ratings,
+)
 from pytest_cepbench.studies.arena import compare_judges, make_leaderboard
 from tests.metrics.arena.panels import simulate
 
@@ -21,6 +27,11 @@ def test_standings() -> None:
 
     assert [standing.model for standing in board.standings] == ["m00", "m01", "m02"]
     assert [(s.rank_low, s.rank_high) for s in board.standings] == [(1, 1), (2, 2), (3, 3)]
+    fit = fit_ratings(BattleTable(PANEL))
+    elo = {
+        m: (r * ELO, e * ELO) for m, r, e in zip(fit.models, fit.ratings, fit.errors, strict=True)
+    }
+    assert {s.model: (s.rating, s.error) for s in board.standings} == elo
     assert sum(standing.rating for standing in board.standings) == pytest.approx(0, abs=1e-6)
     assert all(len(standing.win_rates) == 4 for standing in board.standings)
     assert (board.verdicts, board.questions) == (300, 100)

@@ -92,8 +92,9 @@ def fit_ratings(
     """Fit a model of pairs by maximum likelihood.
 
     order_effect: False holds delta at 0, for verdicts that were asked in both orders.
-    Raises ValueError where some models never met the others, directly or through further ones, and
-    where the judge leaned to the same side in every battle, which says nothing of the models.
+    Raises ValueError where some models never met the others, directly or through further ones, where
+    the judge leaned to the same side in every battle, which says nothing of the models, and where
+    the battles leave open whether the order of the answers or the models made a difference.
     """
     _check_sides(table)
     from scipy.optimize import minimize
@@ -104,10 +105,7 @@ def fit_ratings(
         problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
     )
     fitted: FloatArray = result.x
-    information = np.linalg.inv(problem.hessian(fitted))
-    clusters = np.zeros((int(table.questions.max()) + 1, problem.size))
-    np.add.at(clusters, table.questions, problem.scores(fitted))
-    covariance = information @ (clusters.T @ clusters) @ information
+    covariance = _covariance(problem, table, fitted)
     contrasts = problem.contrasts
     count = contrasts.shape[1]
     ratings = contrasts @ fitted[:count]
@@ -124,10 +122,29 @@ def fit_ratings(
     )
 
 
+def _covariance(problem: _Problem, table: BattleTable, fitted: FloatArray) -> FloatArray:
+    """(P, P) of the parameters: the sandwich, clustered by question.
+
+    It means nothing with fewer questions than parameters. Below twice as many the battles of a
+    question count as copies of one another, which errs on the careful side.
+    """
+    inverse: FloatArray = np.linalg.inv(problem.hessian(fitted))
+    sizes = np.bincount(table.questions, weights=table.weights)
+    count = len(sizes)
+    if count < 2 * problem.size:
+        return inverse * max(float(sizes.max()), 1.0)
+    scores = np.zeros((count, problem.size))
+    np.add.at(scores, table.questions, problem.scores(fitted))
+    sandwich: FloatArray = inverse @ (scores.T @ scores) @ inverse
+    return sandwich
+
+
 class _Problem:
     """The likelihood of a table. Parameters: M - 1 contrasts of ratings, delta, log of the tie."""
 
     def __init__(self, table: BattleTable, model: PairModel, *, order_effect: bool) -> None:
+        ties = np.isin(table.grades, (1, 2))
+        self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
         size = len(table.models)
         self.contrasts = _contrasts(size)
         signs = np.zeros((len(table), size))
@@ -137,12 +154,16 @@ class _Problem:
         if order_effect:
             columns.append(np.ones((len(table), 1)))
         self.design = np.hstack(columns)
+        if order_effect and np.linalg.matrix_rank(self.design) < self.design.shape[1]:
+            msg = (
+                "the order of the answers cannot be told from the level of the models: show the "
+                "same models in the other order too"
+            )
+            raise ValueError(msg)
         self.size = self.design.shape[1] + 1
         self.weights = table.weights
         self.grades = table.grades
         self.family = _davidson if model == "davidson" else _thresholds(model)
-        ties = np.isin(table.grades, (1, 2))
-        self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
 
     def _terms(self, parameters: FloatArray) -> _Terms:
         return self.family(self.design @ parameters[:-1], float(parameters[-1]), self.grades)
@@ -274,7 +295,7 @@ def _scaled(derivative: FloatArray, factor: FloatArray) -> FloatArray:
 
 def _check_sides(table: BattleTable) -> None:
     to_first = table.grades < 2
-    if len(table) > 1 and (to_first.all() or not to_first.any()):
+    if to_first.all() or not to_first.any():
         side = "first" if to_first.all() else "second"
         msg = (
             f"the judge leaned to the {side} answer in all {len(table)} battles: that says nothing "

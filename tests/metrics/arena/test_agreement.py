@@ -118,6 +118,8 @@ def test_harmonic_mean() -> None:
     ]
 
     assert agreement(shared, "fdt", ["c"]).harmonic_mean == pytest.approx(2 / 3)
+    assert agreement(shared, "fdt").harmonic_mean is None
+    assert agreement(shared, "fdt", ["a"]).harmonic_mean is None
     wrong = [(battle, WINNERS[3]) for battle, _ in shared]
     assert agreement(wrong, "fdt", ["c"]).harmonic_mean == 0
 

@@ -52,7 +52,8 @@ def test_derivatives(model: PairModel, *, undefeated: bool) -> None:
 def test_probabilities_add_up(model: PairModel) -> None:
     """The likelihoods of all verdicts of one battle sum to 1; ties of either kind count once."""
     verdicts = [0, 1, 2, 3] if model == "ordered" else [0, 1, 3]
-    problem = _Problem(BattleTable([JudgedBattle("q", "a", "b", "A")]), model, order_effect=True)
+    table = BattleTable([JudgedBattle("q", "a", "b", "A")])
+    problem = _Problem(table, model, order_effect=False)
     x = np.linspace(-3, 3, 7)
     total = sum(np.exp(problem.family(x, -0.4, np.full(7, verdict)).value) for verdict in verdicts)
 
@@ -110,6 +111,15 @@ def test_clusters_widen_the_errors() -> None:
     assert clustered.errors.mean() > 1.3 * alone.errors.mean()
 
 
+def test_few_questions_do_not_make_ratings_sure() -> None:
+    """Verdicts on one question tell little, however many: no error shrinks towards 0."""
+    battles = simulate(TRUTH, 8, np.random.default_rng(6), per_question=8)
+    many = simulate(TRUTH, 800, np.random.default_rng(6), per_question=8)
+
+    few_errors = fit_ratings(BattleTable(battles)).errors
+    assert few_errors.min() > 10 * fit_ratings(BattleTable(many)).errors.max()
+
+
 def _renamed(battle: JudgedBattle) -> tuple[str, str]:
     """Twins of the models in every second copy, so that a question has no battle twice."""
     suffix = "" if battle.question.endswith("a") else "'"
@@ -155,6 +165,14 @@ def test_groups_that_never_met() -> None:
     ]
     with pytest.raises(ValueError, match="c, d never met a or a model that did"):
         fit_ratings(BattleTable(battles))
+
+
+def test_one_order_alone() -> None:
+    """With the same model first in every battle, its level and the judge's habit are one number."""
+    battles = [JudgedBattle(f"q{i}", "a", "b", winner) for i, winner in enumerate(WINNERS)]
+    with pytest.raises(ValueError, match="cannot be told from the level of the models: show the"):
+        fit_ratings(BattleTable(battles))
+    assert fit_ratings(BattleTable(battles), order_effect=False).ratings == pytest.approx([0, 0])
 
 
 @pytest.mark.parametrize(
