@@ -45,7 +45,7 @@ def _count(*, small: bool = True, scheme: str = "", replay: object = None, **val
     models: Any = SimpleNamespace(
         runner=lambda _: SimpleNamespace(bound=SimpleNamespace(small=small))
     )
-    shards: Any = SimpleNamespace(needed=[(Path("suite.toml"), object(), None)])
+    shards: Any = SimpleNamespace(cases=[(Path("suite.toml"), object(), None)])
     return count_helpers(settings, suites, models, shards, lambda _: SimpleNamespace())  # type: ignore[arg-type,return-value]
 
 

@@ -52,7 +52,7 @@ def test_an_interrupt_by_the_engineer_is_passed_on(
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    shards = SimpleNamespace(help=interrupt)
+    shards = SimpleNamespace(compute_others=interrupt)
     monkeypatch.setattr(work_stealing, "prepared_shards", lambda _: shards)
     evaluator: Any = SimpleNamespace(stop=SimpleNamespace(is_set=lambda: stopped))
     if stopped:
@@ -69,6 +69,8 @@ def test_an_error_while_helping_is_left_to_the_case(monkeypatch: pytest.MonkeyPa
         msg = "the disk is full"
         raise OSError(msg)
 
-    monkeypatch.setattr(work_stealing, "prepared_shards", lambda _: SimpleNamespace(help=fail))
+    monkeypatch.setattr(
+        work_stealing, "prepared_shards", lambda _: SimpleNamespace(compute_others=fail)
+    )
     evaluator: Any = SimpleNamespace(stop=SimpleNamespace(is_set=lambda: False))
     help_others(evaluator)

@@ -170,7 +170,7 @@ def trainer(request):
         from pytest_cepbench.plugin.fixtures import EVALUATOR
 
         evaluator = request.config.stash[EVALUATOR]
-        for known in (evaluator.models.runners, evaluator.models._holdings, evaluator._runs):
+        for known in (evaluator.models.runners, evaluator.models._handles, evaluator._runs):
             known.clear()
         make_model.cache_clear()
         pathlib.Path("weights").write_text("B")
