@@ -71,7 +71,9 @@ def test_nothing_heavy_is_imported(
         modules = set(process["modules"])
         assert not modules & HEAVY
         assert modules >= FLOORS
+        # The package `models` alone, which has the names of the roles and imports nothing of ours.
         ours = {name for name in modules if name.startswith("pytest_cepbench.")}
+        ours -= {"pytest_cepbench.models"}
         assert {name.split(".")[1] for name in ours} <= {
             "plugin",
             "evaluation",
