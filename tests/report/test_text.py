@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
-from pytest_cepbench.report.case_table import range_shown
+from pytest_cepbench.report.case_table import figures_of, range_shown
 from pytest_cepbench.report.text import (
     explain,
     number,
@@ -290,3 +290,28 @@ def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
         ["image-first", "describer,", "generation", "1", "-0.5000", "-"],
         ["text-first", "describer,", "generation", "2", "+0.2500", "-"],
     ]
+
+
+def test_the_word_of_a_case() -> None:
+    """What became of it comes before its verdict: refused, then accepted."""
+    replace = msgspec.structs.replace
+
+    assert replace(FULL, verdict="held").word == "HELD"
+    assert replace(FULL, verdict="no-baseline", accepted=True).word == "ACCEPTED"
+    assert replace(FULL, accepted=True, refused="at chance").word == "REFUSED"
+    assert not replace(FULL, verdict="held", refused="at chance").passes
+
+
+def test_independent_units_are_named_where_they_are_fewer_than_samples() -> None:
+    """Not where every sample counts."""
+
+    def remark(units: int) -> str:
+        (line,) = [
+            line
+            for line in figures_of(msgspec.structs.replace(FULL, n=8, units=units))
+            if line.label == "n"
+        ]
+        return line.remark
+
+    assert remark(8) == ""
+    assert remark(2) == "2 independent units"
