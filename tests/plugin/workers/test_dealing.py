@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import execnet
@@ -42,11 +42,12 @@ for name, arguments in channel:
 class Run:
     """A scheduler with workers that have all collected the same tests.
 
-    gateways: the processes of the workers. workers: how many of them are there from the beginning.
+    gateways: the processes of the workers, asked for one by one.
+    workers: how many there are from the beginning.
     """
 
     def __init__(
-        self, gateways: list[execnet.Gateway], hints: tuple[CaseHint, ...], workers: int
+        self, gateways: Iterable[execnet.Gateway], hints: tuple[CaseHint, ...], workers: int
     ) -> None:
         self.reports: list[pytest.CollectReport] = []
         options = ("--noconftest", "-p", "no:cepbench", f"--tx={workers}*popen")
