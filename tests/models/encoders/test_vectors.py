@@ -47,7 +47,7 @@ def without_cls() -> Any:
 
 
 @dataclass
-class JointOutput(ModelOutput):
+class JointOutput(ModelOutput):  # type: ignore[misc] # transformers is not typed
     """What a dual encoder of other people's code returns."""
 
     image_embeds: Any = None

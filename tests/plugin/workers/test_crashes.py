@@ -65,7 +65,12 @@ def _replace(run: Run) -> WorkerController:
 def _settle(log: CrashLog, node: WorkerController, sched: object) -> Any:
     """Xdist's report of the test, after the log has decided about it."""
     report: Any = pytest.TestReport(
-        NODEID, ("test_a.py", None, "test_a.py"), {}, "failed", "worker crashed", "???"
+        NODEID,
+        ("test_a.py", None, "test_a.py"),
+        {},
+        "failed",
+        "worker crashed",
+        "???",  # type: ignore[arg-type] # the word that xdist gives
     )
     report.node = node
     log.settle(NODEID, report, sched)
