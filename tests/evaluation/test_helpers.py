@@ -114,7 +114,6 @@ def test_large_models_have_none(tmp_path: Path) -> None:
 
     assert _count(tmp_path, encoder(f"{step}?device=cpu")) == 3
     assert _count(tmp_path, encoder(f"{step}?device=cuda")) == 0
-    assert _count(tmp_path, encoder("python:tests.studies.toy:ColorEncoder")) == 0
 
 
 def test_replays_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
