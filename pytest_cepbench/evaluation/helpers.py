@@ -85,13 +85,15 @@ def count_helpers(
     """
     if settings.helpers is not None:
         return settings.helpers
-    memory = free_memory()
-    most = min(usable_cores(), MOST_PROCESSES) - 1
-    if memory is not None:
-        most = min(most, memory // _MEMORY)
-    # A number of threads that the engineer set means this process. Uploads are the slower part of a
-    # run that publishes.
-    if most < 1 or threads_set_by_user() or settings.publish or settings.residency == "swap":
+    cores, memory = usable_cores(), free_memory()
+    # Inputs are counted last: that takes a look at every step of the run. A number of threads that
+    # the engineer set means this process. Uploads are the slower part of a run that publishes.
+    if (
+        helpers_that_pay(cores, memory, sys.maxsize) == 0
+        or threads_set_by_user()
+        or settings.publish
+        or settings.residency == "swap"
+    ):
         return 0
     cases: dict[Path, list[tuple[Case, int | None]]] = {}
     for path, case, samples in shards.cases:
@@ -99,14 +101,27 @@ def count_helpers(
     try:
         if not all(_is_small(suites, models, path) for path in cases):
             return 0
-        missing = sum(
+        inputs = sum(
             need.inputs
             for path, needed in cases.items()
             for need in forecast(suite_run(path), needed).needs
         )
     except CepError:  # the case that meets it reports it
         return 0
-    return most if missing >= _WORTH else 0
+    return helpers_that_pay(cores, memory, inputs)
+
+
+def helpers_that_pay(cores: int, memory: int | None, inputs: int) -> int:
+    """How many helper processes save more time than they cost, where models are small: 0 to 3.
+
+    cores: that this process may keep busy; one of them is its own.
+    memory: free bytes; None where the system does not say.
+    inputs: that models are still to be given in this run.
+    """
+    if inputs < _WORTH:
+        return 0
+    most = min(cores, MOST_PROCESSES) - 1
+    return most if memory is None else min(most, memory // _MEMORY)
 
 
 def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:

@@ -4,13 +4,48 @@ from __future__ import annotations
 
 import signal
 import time
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from pytest_cepbench.evaluation import work_stealing
+from pytest_cepbench.evaluation.case_evaluation import prepared_shards
+from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.run_context import STOP, RunContext, write_message
+from pytest_cepbench.evaluation.settings import read_settings
 from pytest_cepbench.evaluation.work_stealing import help_others, interrupted
+from pytest_cepbench.suites.gate_config import Overrides
+from tests.studies.toy import TOY, write_suite
+
+
+class Describer:
+    """A model that tests interrupt in its calls: `before` comes first in each."""
+
+    fingerprint = "interrupted/1"
+    seeded = False
+
+    def before(self) -> None:
+        """Nothing."""
+
+    def describe(self, images: Sequence[Image.Image], _: str, __: Sequence[int]) -> list[str]:
+        """The same for every image."""
+        self.before()
+        return ["a red circle"] * len(images)
+
+
+@contextmanager
+def _helping(folder: Path) -> Iterator[Evaluator]:
+    """A process of a run of the toy suite's cases, which `Describer` grows."""
+    describer = "python:tests.evaluation.test_work_stealing:Describer"
+    path = write_suite(folder, TOY.replace('describer = "shapes:"', f'describer = "{describer}"'))
+    evaluator = Evaluator(RunContext(read_settings({}, {}, folder), workers=2, worker="gw0"))
+    cases = evaluator.suites.get(path).cases
+    evaluator.assign({case.id: (path, case, Overrides()) for case in cases})
+    yield evaluator
+    evaluator.close()
 
 
 def test_work_is_interrupted_when_it_should_stop() -> None:
@@ -43,34 +78,47 @@ def test_interrupts_that_a_shell_has_ignored_stay_ignored(monkeypatch: pytest.Mo
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("stopped", [True, False])
 def test_an_interrupt_by_the_engineer_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One by the run itself ends the help, and no more."""
+    """Ctrl-C in the middle of a model's call."""
+    monkeypatch.setattr(Describer, "before", lambda _: signal.raise_signal(signal.SIGINT))
 
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    shards = SimpleNamespace(compute_others=interrupt)
-    monkeypatch.setattr(work_stealing, "prepared_shards", lambda _: shards)
-    evaluator: Any = SimpleNamespace(stop=SimpleNamespace(is_set=lambda: stopped))
-    if stopped:
-        help_others(evaluator)
-        return
-    with pytest.raises(KeyboardInterrupt):
+    with _helping(tmp_path) as evaluator, pytest.raises(KeyboardInterrupt):
         help_others(evaluator)
 
 
-def test_an_error_while_helping_is_left_to_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_by_the_run_ends_the_help_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller says so in the middle of a model's call."""
+    monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)
+    begun: list[float] = []
+
+    with _helping(tmp_path) as evaluator:
+
+        def stop(_: object) -> None:
+            begun.append(time.monotonic())
+            write_message(evaluator.context.make_folder(), STOP, "")
+            time.sleep(30)
+
+        monkeypatch.setattr(Describer, "before", stop)
+        help_others(evaluator)
+
+    assert len(begun) == 1
+    assert time.monotonic() - begun[0] < 20
+
+
+def test_an_error_while_helping_is_left_to_the_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The process that judges the case meets it too, and reports it."""
 
-    def fail() -> None:
-        msg = "the disk is full"
-        raise OSError(msg)
+    def read_fingerprint(_: object) -> str:
+        return (tmp_path / "no-such-file").read_text()
 
-    monkeypatch.setattr(
-        work_stealing, "prepared_shards", lambda _: SimpleNamespace(compute_others=fail)
-    )
-    evaluator: Any = SimpleNamespace(stop=SimpleNamespace(is_set=lambda: False))
-    help_others(evaluator)
+    monkeypatch.setattr(Describer, "fingerprint", property(read_fingerprint))
+    with _helping(tmp_path) as evaluator:
+        help_others(evaluator)
+        with pytest.raises(FileNotFoundError):
+            prepared_shards(evaluator).compute_others()

@@ -1,10 +1,10 @@
-"""Tokenizers against the weights beside them, without a checkpoint."""
+"""Tokenizers against the weights beside them: tiny ones of transformers, without a checkpoint."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,23 +22,41 @@ from pytest_cepbench.models.tokenizer_checks import (
 FOLDER = Path("checkpoints/step-8")
 
 
-def knows(rows: int, **more: int) -> Any:
-    """A model whose table of embeddings has so many rows."""
-    table = SimpleNamespace(num_embeddings=rows, **more)
-    return SimpleNamespace(get_input_embeddings=lambda: table)
+def knows(rows: int, added: int = 0) -> Any:
+    """A model whose table of embeddings has so many rows. added: rows of a table of added tokens."""
+    from transformers import GPT2Config, GPT2Model
+    from transformers.models.idefics.modeling_idefics import IdeficsDecoupledEmbedding
+
+    sizes = {"n_embd": 2, "n_layer": 1, "n_head": 1, "n_positions": 1}
+    tokens = {"bos_token_id": None, "eos_token_id": None}
+    model = GPT2Model(GPT2Config(vocab_size=rows, **sizes, **tokens))
+    if added:
+        model.set_input_embeddings(IdeficsDecoupledEmbedding(rows, added, 2))
+    return model
 
 
-def has(*ids: int) -> Any:
-    """A tokenizer with tokens of these ids."""
-    return SimpleNamespace(get_vocab=lambda: {f"<{i}>": i for i in ids})
+def has(*ids: int, **named: int) -> Any:
+    """A tokenizer with tokens of these ids. named: other tokens, by name."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {f"<{i}>": i for i in ids} | {f"<{name}>": i for name, i in named.items()}
+    words = models.WordLevel(vocabulary, unk_token=min(vocabulary))
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words))
 
 
-class Unsaid:
-    """A vision backbone of transformers: it has no embeddings of tokens, and raises."""
+def backbone() -> Any:
+    """A network of convolutions: transformers has it raise where it is asked for embeddings."""
+    from transformers import ConvNextConfig, ConvNextModel
 
-    def get_input_embeddings(self) -> None:
-        """As PreTrainedModel does."""
-        raise NotImplementedError
+    return ConvNextModel(ConvNextConfig(hidden_sizes=[2], depths=[1], num_stages=1))
+
+
+def layer() -> Any:
+    """A network of torch, which has no such method."""
+    from torch.nn import Linear
+
+    return Linear(1, 1)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "spiece.model"])
@@ -55,6 +73,7 @@ def test_a_tokenizer_of_bytes_needs_no_vocabulary(tmp_path: Path) -> None:
     check_vocabulary(tmp_path, "ByT5Tokenizer")
 
 
+@pytest.mark.models
 def test_tokens_that_the_weights_do_not_know_are_refused() -> None:
     """The last row is known, the next one is not; the message names the first token beyond."""
     check_tokens(FOLDER, has(0, 9), knows(10))
@@ -64,24 +83,28 @@ def test_tokens_that_the_weights_do_not_know_are_refused() -> None:
         check_tokens(FOLDER, has(12, 11, 10), knows(10))
 
 
+@pytest.mark.models
 def test_tokens_that_are_never_looked_up_may_lie_beyond() -> None:
     """Several models keep the token of an image outside the table."""
     check_tokens(FOLDER, has(0, 10), knows(10), apart={10})
 
 
+@pytest.mark.models
 def test_a_table_of_added_tokens_counts() -> None:
     """Idefics keeps added tokens in a table of their own."""
-    assert embedded_tokens(knows(10, num_additional_embeddings=2)) == 12
-    check_tokens(FOLDER, has(11), knows(10, num_additional_embeddings=2))
+    assert embedded_tokens(knows(10, added=2)) == 12
+    check_tokens(FOLDER, has(11), knows(10, added=2))
 
 
-@pytest.mark.parametrize("model", [Unsaid(), object()], ids=["raises", "has no such method"])
-def test_a_model_that_does_not_say_is_not_judged(model: object) -> None:
+@pytest.mark.models
+@pytest.mark.parametrize("make", [backbone, layer])
+def test_a_model_that_does_not_say_is_not_judged(make: Callable[[], Any]) -> None:
     """It may know any token."""
-    assert embedded_tokens(model) is None
-    check_tokens(FOLDER, has(10**6), model)
+    assert embedded_tokens(make()) is None
+    check_tokens(FOLDER, has(10**6), make())
 
 
+@pytest.mark.models
 @pytest.mark.parametrize(
     ("written", "config", "fits"),
     [
@@ -96,7 +119,12 @@ def test_processor_and_model_agree_on_the_images_token(
     written: int | None, config: dict[str, int], fits: bool
 ) -> None:
     """Another token leaves the image no place, or the place of a word; who says none is not judged."""
-    processor, model_config = SimpleNamespace(image_token_id=written), SimpleNamespace(**config)
+    from transformers import CLIPImageProcessor, LlavaProcessor, PretrainedConfig
+
+    processor = CLIPImageProcessor()
+    if written is not None:
+        processor = LlavaProcessor(image_processor=processor, tokenizer=has(image=written))
+    model_config = PretrainedConfig(**config)
     if fits:
         check_image_token(FOLDER, processor, model_config)
     else:
@@ -104,8 +132,11 @@ def test_processor_and_model_agree_on_the_images_token(
             check_image_token(FOLDER, processor, model_config)
 
 
+@pytest.mark.models
 def test_media_tokens_are_those_the_configuration_names() -> None:
     """Ids of images, videos and sounds, whatever the family calls them; not sizes or words."""
+    from transformers import PretrainedConfig
+
     settings = {
         "image_token_id": 5,
         "vision_start_token_id": 6,
@@ -114,7 +145,7 @@ def test_media_tokens_are_those_the_configuration_names() -> None:
         "eos_token_id": 2,
         "audio_token_id": None,
     }
-    assert media_tokens(SimpleNamespace(to_dict=lambda: settings)) == {5, 6, 7}
+    assert media_tokens(PretrainedConfig(**settings)) == {5, 6, 7}
 
 
 def test_cut_texts_are_warned_of_once() -> None:

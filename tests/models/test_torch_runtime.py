@@ -1,14 +1,15 @@
-"""Where and in which precision a model runs, told without torch."""
+"""Where and in which precision a model runs; mostly known without torch."""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
-from importlib import metadata
-from types import SimpleNamespace
-from typing import ClassVar
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,56 +105,63 @@ def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch, name: str
     assert threads_set_by_user()
 
 
-def test_threads_are_set_when_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    """The library, whose number of threads is put back."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield torch
+    torch.set_num_threads(before)
+
+
+@pytest.mark.models
+def test_threads_are_set_when_torch_is_there(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
     """Asking imports no torch, which rule-based models never need; the last number counts, once."""
-
-    class FakeTorch:
-        numbers: ClassVar[list[int]] = []
-        set_num_threads = numbers.append
-
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    set_threads(3)
-    set_threads(2)
+    torch.set_num_threads(1)
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        set_threads(3)
+        set_threads(2)
+        set_threads(None)
+        assert "torch" not in sys.modules
+    assert torch.get_num_threads() == 1
     set_threads(None)
-    assert "torch" not in sys.modules
-    monkeypatch.setitem(sys.modules, "torch", FakeTorch)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
     set_threads(None)
-    set_threads(None)
-    assert FakeTorch.numbers == [2]
+    assert torch.get_num_threads() == 1
     set_threads(5)
-    assert FakeTorch.numbers == [2, 5]
+    assert torch.get_num_threads() == 5
 
 
 GIB = 1 << 30
 
 
-def fake_cuda(batch: int = 0, free: int = 0, reserved: int = 0) -> SimpleNamespace:
-    """torch.cuda with one device of 10 GiB: 2 GiB are the model's, a batch takes `batch` more."""
-    return SimpleNamespace(
-        is_available=lambda: True,
-        device_count=lambda: 1,
-        reset_peak_memory_stats=lambda _device: None,
-        memory_allocated=lambda _device: 2 * GIB,
-        max_memory_allocated=lambda _device: 2 * GIB + batch,
-        mem_get_info=lambda _device: (free, 10 * GIB),
-        memory_reserved=lambda _device: reserved,
-    )
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, torch: Any) -> dict[str, int]:
+    """A device of 10 GiB, as torch sees it: 2 GiB are the model's, a batch takes `batch` more."""
+    device = {"batch": 0, "free": 0, "reserved": 0, "emptied": 0}
+
+    def empty_cache() -> None:
+        device["emptied"] += 1
+
+    answers = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "reset_peak_memory_stats": lambda _: None,
+        "memory_allocated": lambda _: 2 * GIB,
+        "max_memory_allocated": lambda _: 2 * GIB + device["batch"],
+        "mem_get_info": lambda _: (device["free"], 10 * GIB),
+        "memory_reserved": lambda _: device["reserved"],
+        "empty_cache": empty_cache,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    return device
 
 
-def fake_torch(monkeypatch: pytest.MonkeyPatch, cuda: object) -> None:
-    """A torch with this `cuda` and no MPS."""
-    mps = SimpleNamespace(is_available=lambda: False)
-    backends = SimpleNamespace(mps=mps)
-    torch = SimpleNamespace(
-        cuda=cuda, backends=backends, __version__="2.9", OutOfMemoryError=OutOfMemoryError
-    )
-    monkeypatch.setitem(sys.modules, "torch", torch)
-
-
-class OutOfMemoryError(RuntimeError):
-    """As torch names it."""
-
-
+@pytest.mark.models
 @pytest.mark.parametrize(
     ("batch", "free", "reserved", "fits"),
     [
@@ -163,10 +171,10 @@ class OutOfMemoryError(RuntimeError):
     ],
 )
 def test_a_batch_may_double_where_nine_tenths_hold_it(
-    monkeypatch: pytest.MonkeyPatch, batch: int, free: int, reserved: int, fits: bool
+    gpu: dict[str, int], batch: int, free: int, reserved: int, *, fits: bool
 ) -> None:
     """The model's memory counts once, the batch's twice, against what torch has and can get."""
-    fake_torch(monkeypatch, fake_cuda(batch, free, reserved))
+    gpu.update(batch=batch, free=free, reserved=reserved)
     memory = device_memory("cuda:0")
     assert memory is not None
     memory.watch()
@@ -179,18 +187,21 @@ def test_a_processor_does_not_tell_its_memory() -> None:
     assert device_memory("mps") is None
 
 
-def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.models
+@pytest.mark.usefixtures("gpu")
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
     """Before any weights are read, and with the way out."""
-    fake_torch(monkeypatch, fake_cuda())
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    version = re.escape(torch.__version__)
     check_device("cpu")
     check_device("cuda")
     check_device("cuda:0")
     with pytest.raises(ModelError, match=r"'cuda:1': torch sees 1 device\(s\), from cuda:0"):
         check_device("cuda:1")
-    with pytest.raises(ModelError, match=r"'mps': torch 2\.9 cannot use it here"):
+    with pytest.raises(ModelError, match=rf"'mps': torch {version} cannot use it here"):
         check_device("mps")
-    fake_torch(monkeypatch, SimpleNamespace(is_available=lambda: False))
-    with pytest.raises(ModelError, match=r"'cuda': torch 2\.9 sees no accelerator"):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ModelError, match=rf"'cuda': torch {version} sees no accelerator"):
         check_device("cuda")
 
 
@@ -198,39 +209,43 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
     ("error", "expected"),
     [
         (MemoryError(), True),
-        (OutOfMemoryError("CUDA error"), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
         (RuntimeError("shapes do not match"), False),
         (ValueError("out of memory"), False),
     ],
 )
-def test_what_half_a_batch_may_mend_is_told_from_the_rest(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bool
+def test_what_half_a_batch_may_mend_differs_from_the_rest(
+    error: Exception, *, expected: bool
 ) -> None:
     """Libraries report memory in several ways; another error would fail at any size."""
-    fake_torch(monkeypatch, fake_cuda())
     assert is_out_of_memory(error) is expected
 
 
-def test_released_memory_goes_back_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.models
+def test_torchs_own_error_is_one_of_memory(torch: Any) -> None:
+    """Whatever it says."""
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA error"))
+
+
+@pytest.mark.models
+def test_released_memory_goes_back_to_the_device(
+    monkeypatch: pytest.MonkeyPatch, gpu: dict[str, int]
+) -> None:
     """Where there is a device, and torch was imported at all."""
-    cuda, emptied = fake_cuda(), []
-    cuda.empty_cache = lambda: emptied.append(True)
-    fake_torch(monkeypatch, cuda)
     release_memory()
-    assert emptied == [True]
+    assert gpu["emptied"] == 1
     monkeypatch.delitem(sys.modules, "torch")
     release_memory()
+    assert gpu["emptied"] == 1
 
 
-def test_versions_are_those_of_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_those_of_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A library that is absent is left out."""
-
-    def version(name: str) -> str:
-        if name != "timm":
-            raise metadata.PackageNotFoundError(name)
-        return "1.0"
-
-    monkeypatch.setattr(metadata, "version", version)
+    installed = tmp_path / "timm-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: timm\nVersion: 1.0\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert library_versions() == {"timm": "1.0"}

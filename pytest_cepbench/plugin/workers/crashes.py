@@ -109,8 +109,11 @@ def _how(node: Any, error: object) -> str:
             code = process.wait(_PATIENCE)
         except TimeoutExpired:
             code = None
-    if code is None:
-        return str(error)
+    return str(error) if code is None else explain_exit(code)
+
+
+def explain_exit(code: int) -> str:
+    """How a process ended, in words. code: its exit code, or minus the signal that killed it."""
     if code >= 0:
         return f"it exited with code {code}"
     name = Signals(-code).name if -code in set(Signals) else "unknown"

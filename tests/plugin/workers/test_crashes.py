@@ -3,71 +3,98 @@
 from __future__ import annotations
 
 import signal
-from types import SimpleNamespace
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
+import execnet
 import pytest
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from pytest_cepbench.plugin.ledger import RETRIED, Ledger
-from pytest_cepbench.plugin.workers import crashes
-from pytest_cepbench.plugin.workers.crashes import CrashLog
+from pytest_cepbench.plugin.workers.crashes import CrashLog, explain_exit
+from pytest_cepbench.plugin.workers.scheduler import CaseHint
 from pytest_cepbench.report import CaseResult
+from tests.plugin.workers.test_dealing import Run, received
 
-NODEID = "test_toy.py::test_drift[color-gc]"
-
-
-class _Sched:
-    """Takes tests that are to run again."""
-
-    def __init__(self) -> None:
-        self.again: list[str] = []
-
-    def mark_test_pending(self, nodeid: str) -> None:
-        """As xdist's schedulers."""
-        self.again.append(nodeid)
+NODEID = "test_a.py::test[0]"
+"""The only test of the run."""
 
 
 @pytest.fixture
-def sched(monkeypatch: pytest.MonkeyPatch) -> _Sched:
-    """A scheduler that can deal a test again."""
-    monkeypatch.setattr(crashes, "_retries", lambda sched: isinstance(sched, _Sched))
-    return _Sched()
+def group() -> Iterator[execnet.Group]:
+    """The processes of a test."""
+    group = execnet.Group()
+    yield group
+    group.terminate(timeout=5)
 
 
-def _node(name: str, code: int | None = -9) -> Any:
-    popen = None if code is None else SimpleNamespace(wait=lambda _: code)
-    return SimpleNamespace(gateway=SimpleNamespace(id=name, _io=SimpleNamespace(popen=popen)))
+@pytest.fixture
+def run(group: execnet.Group) -> Iterator[Run]:
+    """A run whose only worker has begun its only test."""
+    gateways = (group.makegateway(f"popen//id=gw{number}") for number in count())
+    run = Run(gateways, (CaseHint("unit", "suite"),), workers=1).begin()
+    run.begins(0)
+    yield run
+    run.close()
 
 
-def _log(*workers: str, expected: str = NODEID) -> CrashLog:
+def _log(expected: str = NODEID) -> CrashLog:
     log = CrashLog(Ledger())
     log.ledger.expect({expected: "toy/color/gc"})
-    for worker in workers:
-        log.note(_node(worker), "Not properly terminated")
     return log
 
 
-def _settle(log: CrashLog, worker: str, sched: object) -> Any:
+def _die(log: CrashLog, node: WorkerController, code: str = "os.kill(os.getpid(), 9)") -> None:
+    """The process of a worker ends, which xdist tells the log."""
+    channel = node.gateway.remote_exec(f"import os; {code}")
+    with pytest.raises(EOFError):
+        channel.receive(timeout=20)
+    log.note(node, "Not properly terminated")
+
+
+def _replace(run: Run) -> WorkerController:
+    """Another worker, as xdist starts one when a worker died; it is dealt what is left."""
+    node = run.add_node()
+    run.sched.add_node_collection(node, run.tests)
+    run.sched.schedule()
+    return node
+
+
+def _settle(log: CrashLog, node: WorkerController, sched: object) -> Any:
     """Xdist's report of the test, after the log has decided about it."""
-    report: Any = SimpleNamespace(
-        node=_node(worker), when="???", outcome="failed", longrepr="worker crashed"
+    report: Any = pytest.TestReport(
+        NODEID,
+        ("test_a.py", None, "test_a.py"),
+        {},
+        "failed",
+        "worker crashed",
+        "???",  # type: ignore[arg-type] # the word that xdist gives
     )
+    report.node = node
     log.settle(NODEID, report, sched)
     return report
 
 
-def test_a_case_is_judged_again_once(sched: _Sched) -> None:
+def test_a_case_is_judged_again_once(run: Run) -> None:
     """The first death over a case is infrastructure; a second one makes the run incomplete."""
-    log = _log("gw0", "gw1")
-    first = _settle(log, "gw0", sched)
-
-    assert (first.outcome, first.cepbench) == ("rerun", RETRIED)
-    assert (sched.again, log.retried, log.ledger.failures) == ([NODEID], {NODEID}, [])
+    log = _log()
+    (first,) = run.workers
+    _die(log, first)
+    assert run.sched.remove_node(first) == NODEID
+    report = _settle(log, first, run.sched)
+    assert (report.outcome, report.cepbench) == ("rerun", RETRIED)
+    assert (log.retried, log.ledger.failures) == ({NODEID}, [])
     assert log.lines()[0].endswith(f"while it judged {NODEID}; not judged again")
 
-    second = _settle(log, "gw1", sched)
-    assert second.outcome == "failed"
-    assert sched.again == [NODEID]
+    second = _replace(run)
+    assert received(second) == [0]
+    run.begins(0)
+    _die(log, second)
+    assert run.sched.remove_node(second) == NODEID
+    assert _settle(log, second, run.sched).outcome == "failed"
+    assert received(_replace(run)) == []
     assert log.ledger.failures == [
         f"{NODEID} was not judged: a worker died over it, and one before it"
     ]
@@ -77,21 +104,25 @@ def test_a_case_is_judged_again_once(sched: _Sched) -> None:
     ]
 
 
-def test_a_scheduler_that_deals_no_test_again_leaves_the_run_incomplete(sched: _Sched) -> None:
+def test_a_scheduler_that_deals_no_test_again_leaves_the_run_incomplete(run: Run) -> None:
     """One of xdist's own that the engineer chose."""
-    log = _log("gw0")
+    log = _log()
+    (node,) = run.workers
+    _die(log, node)
 
-    assert _settle(log, "gw0", object()).outcome == "failed"
+    assert _settle(log, node, LoadScopeScheduling(run.config)).outcome == "failed"
     assert log.ledger.failures == [f"{NODEID} was not judged: a worker died over it"]
-    assert sched.again == []
+    assert log.retried == set()
 
 
-def test_a_case_that_was_judged_before_the_death_counts(sched: _Sched) -> None:
+def test_a_case_that_was_judged_before_the_death_counts(run: Run) -> None:
     """Only the end of its teardown is missing."""
-    log = _log("gw0")
+    log = _log()
+    (node,) = run.workers
+    _die(log, node)
     result = CaseResult(NODEID, "toy", "color", "gc", "GC@2", "held", 0.01)
     log.ledger.results.append(result)
-    report = _settle(log, "gw0", sched)
+    report = _settle(log, node, run.sched)
 
     assert (report.when, report.outcome, report.longrepr) == ("teardown", "passed", None)
     (line,) = log.lines()
@@ -99,27 +130,50 @@ def test_a_case_that_was_judged_before_the_death_counts(sched: _Sched) -> None:
     assert line.endswith(f" after it had judged {NODEID}; nothing was lost")
 
 
-def test_a_test_that_is_no_case_fails(sched: _Sched) -> None:
+def test_a_test_that_is_no_case_fails(run: Run) -> None:
     """As ever under xdist."""
-    log = _log("gw0", expected="test_toy.py::test_other")
+    log = _log(expected="test_toy.py::test_other")
+    (node,) = run.workers
+    _die(log, node)
 
-    assert _settle(log, "gw0", sched).outcome == "failed"
+    assert _settle(log, node, run.sched).outcome == "failed"
     assert log.lines()[0].endswith(f"while it ran {NODEID}, which counts as failed")
 
 
-def test_a_death_between_tests_loses_nothing() -> None:
-    """No test was begun."""
-    assert _log("gw3").lines()[0].endswith(" between tests; nothing was lost")
-
-
-def test_an_interrupted_worker_makes_the_run_incomplete(sched: _Sched) -> None:
+def test_an_interrupted_worker_makes_the_run_incomplete(run: Run) -> None:
     """It is no death, and its test is not judged again."""
     log = _log()
-    log.note(_node("gw0"), "keyboard-interrupt")
+    (node,) = run.workers
+    log.note(node, "keyboard-interrupt")
+    run.sched.remove_node(node)
 
     assert log.ledger.failures == ["worker gw0 was interrupted"]
-    assert _settle(log, "gw0", sched).outcome == "failed"
-    assert (log.lines(), sched.again) == ([], [])
+    assert _settle(log, node, run.sched).outcome == "failed"
+    assert log.lines() == []
+    assert received(_replace(run)) == []
+
+
+def test_a_death_between_tests_loses_nothing(run: Run) -> None:
+    """The system says how the process ended."""
+    log = _log()
+    _die(log, run.workers[0], "os._exit(3)")
+
+    assert log.lines() == [
+        "worker gw0 died (it exited with code 3) between tests; nothing was lost"
+    ]
+
+
+def test_of_a_process_elsewhere_xdist_says_how_it_ended(run: Run, group: execnet.Group) -> None:
+    """One that another process started has no exit code here."""
+    log = _log()
+    (first,) = run.workers
+    gateway = group.makegateway("popen//via=gw0//id=gw1")
+    node = WorkerController(first.nodemanager, gateway, run.config, lambda _: None)
+    log.note(node, "Not properly terminated")
+
+    assert log.lines() == [
+        "worker gw1 died (Not properly terminated) between tests; nothing was lost"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,12 +184,8 @@ def test_an_interrupted_worker_makes_the_run_incomplete(sched: _Sched) -> None:
         (-250, "killed by signal 250, unknown"),
         (0, "it exited with code 0"),
         (3, "it exited with code 3"),
-        (None, "Not properly terminated"),
     ],
 )
-def test_the_system_says_how_a_worker_ended(code: int | None, how: str) -> None:
-    """By the exit code of its process; xdist's own words where there is no process here."""
-    log = CrashLog(Ledger())
-    log.note(_node("gw0", code), "Not properly terminated")
-
-    assert log.lines() == [f"worker gw0 died ({how}) between tests; nothing was lost"]
+def test_the_system_says_how_a_worker_ended(code: int, how: str) -> None:
+    """By the exit code of its process."""
+    assert explain_exit(code) == how

@@ -1,13 +1,15 @@
-"""Which worker the scheduler deals which tests, with workers that only note what they are sent."""
+"""Which worker the scheduler deals which tests, with xdist's workers that only note what they are sent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
+import execnet
 import pytest
+from xdist.workermanage import NodeManager, WorkerController
 
+from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import read_settings
 from pytest_cepbench.plugin.workers.scheduler import (
@@ -20,38 +22,56 @@ from pytest_cepbench.plugin.workers.scheduler import (
     read_hints,
     write_hints,
 )
+from pytest_cepbench.suites.gate_config import Overrides
+from tests.plugin.scored_project import scored_suite
+from tests.suites.world import LOSSY, SUITE
 
 A, B = ("describer a",), ("describer b",)
 
-
-class Node:
-    """A worker. sent: indices that it was sent. done: whether it was told to finish."""
-
-    def __init__(self, name: str) -> None:
-        self.gateway = SimpleNamespace(id=name)
-        self.sent: list[int] = []
-        self.shutting_down = False
-
-    def send_runtest_some(self, indices: list[int]) -> None:
-        """Note them."""
-        self.sent += indices
-
-    def shutdown(self) -> None:
-        """Note it."""
-        self.shutting_down = True
+NOTING = """\
+received = []
+for name, arguments in channel:
+    if name == "report":
+        channel.send(received)
+    else:
+        received += arguments.get("indices", [])
+"""
+"""What a worker's process does in the place of pytest."""
 
 
 class Run:
-    """A scheduler with workers that have all collected the same tests."""
+    """A scheduler with workers that have all collected the same tests.
 
-    def __init__(self, *hints: CaseHint, workers: int = 2) -> None:
+    gateways: the processes of the workers, asked for one by one.
+    workers: how many there are from the beginning.
+    """
+
+    def __init__(
+        self, gateways: Iterable[execnet.Gateway], hints: tuple[CaseHint, ...], workers: int
+    ) -> None:
         self.reports: list[pytest.CollectReport] = []
-        config: Any = SimpleNamespace(getvalue=lambda _: [f"{workers}*popen"], hook=self)
+        options = ("--noconftest", "-p", "no:cepbench", f"--tx={workers}*popen")
+        self.config = pytest.Config.fromdictargs({}, list(options))
+        self.config.pluginmanager.register(self)
         self.tests = [f"test_a.py::test[{number}]" for number in range(len(hints))]
-        self.sched = CaseScheduling(config, lambda _: list(hints))
-        self.nodes = [Node(f"gw{number}") for number in range(workers)]
-        for node in self.nodes:
-            self.sched.add_node(node)
+        self.sched = CaseScheduling(self.config, lambda _: list(hints))
+        self._manager = NodeManager(self.config, [])
+        self._gateways = iter(gateways)
+        self.workers: list[WorkerController] = []
+        self.nodes = [self.add_node() for _ in range(workers)]
+
+    def add_node(self) -> WorkerController:
+        """Another worker."""
+        node = WorkerController(self._manager, next(self._gateways), self.config, lambda _: None)
+        node.channel = node.gateway.remote_exec(NOTING)
+        self.workers.append(node)
+        self.sched.add_node(node)
+        return node
+
+    def close(self) -> None:
+        """End what the workers' processes do."""
+        for node in self.workers:
+            node.channel.close()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """The hook, as the scheduler calls it."""
@@ -76,17 +96,49 @@ class Run:
 
     @property
     def sent(self) -> list[list[int]]:
-        """Indices that each worker was sent."""
-        return [node.sent for node in self.nodes]
+        """Indices that each worker received, those that came later last."""
+        return [received(node) for node in self.workers]
+
+
+def received(node: WorkerController) -> list[int]:
+    """Indices of the tests that a worker received."""
+    node.sendcommand("report")
+    indices: list[int] = node.channel.receive(timeout=20)
+    return indices
+
+
+@pytest.fixture(scope="module")
+def gateways() -> Iterator[list[execnet.Gateway]]:
+    """The processes of three workers."""
+    group = execnet.Group()
+    yield [group.makegateway(f"popen//id=gw{number}") for number in range(3)]
+    group.terminate(timeout=5)
+
+
+Deal = Callable[..., Run]
+
+
+@pytest.fixture
+def deal(gateways: list[execnet.Gateway]) -> Iterator[Deal]:
+    """Makes the run of tests with these hints."""
+    runs: list[Run] = []
+
+    def make(*hints: CaseHint, workers: int = 2) -> Run:
+        runs.append(Run(gateways, hints, workers))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.close()
 
 
 def _unit(name: str, cost: int = 1, models: tuple[str, ...] = A) -> CaseHint:
     return CaseHint(name, models[0] if models else "", models, cost=cost)
 
 
-def test_each_worker_has_a_unit_before_any_has_two() -> None:
+def test_each_worker_has_a_unit_before_any_has_two(deal: Deal) -> None:
     """Units stay whole, the longest first; one more test waits behind the one that runs."""
-    run = Run(_unit("x"), _unit("x"), _unit("y", 9), _unit("z", 5), _unit("w", 3)).begin()
+    run = deal(_unit("x"), _unit("x"), _unit("y", 9), _unit("z", 5), _unit("w", 3)).begin()
 
     assert run.sent == [[2, 4], [3, 0, 1]]
     assert not any(node.shutting_down for node in run.nodes)
@@ -94,10 +146,10 @@ def test_each_worker_has_a_unit_before_any_has_two() -> None:
     assert run.nodes[0].shutting_down  # nothing is left: its last test runs, then it helps
 
 
-def test_a_worker_goes_on_with_its_models() -> None:
+def test_a_worker_goes_on_with_its_models(deal: Deal) -> None:
     """Two suites for two workers: each keeps to one, and takes the other's only when it is alone."""
     hints = [_unit(f"a{n}", 1, A) for n in range(3)] + [_unit(f"b{n}", 1, B) for n in range(3)]
-    run = Run(*hints).begin()
+    run = deal(*hints).begin()
 
     assert run.sent == [[0, 1], [3, 4]]
     run.done(0, 0)
@@ -106,18 +158,18 @@ def test_a_worker_goes_on_with_its_models() -> None:
     assert run.sent[0] == [0, 1, 2, 5]
 
 
-def test_plain_tests_come_last() -> None:
+def test_plain_tests_come_last(deal: Deal) -> None:
     """They need no model, and fill what gaps there are."""
-    run = Run(_unit("plain", 100, ()), _unit("x", 1), _unit("y", 1), workers=1).begin()
+    run = deal(_unit("plain", 100, ()), _unit("x", 1), _unit("y", 1), workers=1).begin()
 
     assert run.sent == [[1, 2]]
     run.done(0, 1)
     assert run.sent == [[1, 2, 0]]
 
 
-def test_nothing_is_dealt_before_all_have_collected() -> None:
+def test_nothing_is_dealt_before_all_have_collected(deal: Deal) -> None:
     """A worker of whom xdist knows nothing yet gets no test, and none is pending or done."""
-    run = Run(_unit("x"), _unit("y"))
+    run = deal(_unit("x"), _unit("y"))
     run.sched.add_node_collection(run.nodes[0], run.tests)
 
     assert not run.sched.collection_is_completed
@@ -127,9 +179,9 @@ def test_nothing_is_dealt_before_all_have_collected() -> None:
     assert run.sent == [[], []]
 
 
-def test_the_run_is_over_when_every_test_is_done() -> None:
+def test_the_run_is_over_when_every_test_is_done(deal: Deal) -> None:
     """Finished while the last ones run, and nothing pending after them."""
-    run = Run(_unit("x"), _unit("y"), _unit("z")).begin()
+    run = deal(_unit("x"), _unit("y"), _unit("z")).begin()
 
     # Not finished while a worker holds a test that does not run yet.
     states = [(run.sched.has_pending, run.sched.tests_finished)]
@@ -140,28 +192,27 @@ def test_the_run_is_over_when_every_test_is_done() -> None:
     assert states == [(True, False), (True, True), (True, True), (False, True)]
 
 
-def test_a_dead_workers_tests_are_dealt_again() -> None:
+def test_a_dead_workers_tests_are_dealt_again(deal: Deal) -> None:
     """Those that it had not begun at once; the one that it had begun only on request, and first."""
-    run = Run(_unit("x"), _unit("y"), _unit("z"), _unit("w"), _unit("v")).begin()
+    run = deal(_unit("x"), _unit("y"), _unit("z"), _unit("w"), _unit("v")).begin()
     assert run.sent == [[0, 2], [1, 3]]
     run.begins(0)
 
     assert run.sched.remove_node(run.nodes[0]) == run.tests[0]
-    late = Node("gw2")
-    run.sched.add_node(late)
+    late = run.add_node()
     run.sched.add_node_collection(late, run.tests)
     run.sched.mark_test_pending(run.tests[0])
     run.sched.schedule()
 
-    assert late.sent == [0, 2]
+    assert received(late) == [0, 2]
     run.sched.mark_test_pending(run.tests[0])  # it waits already
     run.done(1, 1)
     assert run.sent[1] == [1, 3, 4]
 
 
-def test_a_worker_that_dies_between_tests_had_begun_none() -> None:
+def test_a_worker_that_dies_between_tests_had_begun_none(deal: Deal) -> None:
     """No test is to blame, and all that it held is dealt again."""
-    run = Run(_unit("x"), _unit("y"), _unit("z"), _unit("w")).begin()
+    run = deal(_unit("x"), _unit("y"), _unit("z"), _unit("w")).begin()
     assert run.sent == [[0, 2], [1, 3]]
 
     assert run.sched.remove_node(run.nodes[1]) is None
@@ -171,9 +222,9 @@ def test_a_worker_that_dies_between_tests_had_begun_none() -> None:
     assert run.sched.has_pending
 
 
-def test_workers_that_collected_other_tests_are_an_error() -> None:
+def test_workers_that_collected_other_tests_are_an_error(deal: Deal) -> None:
     """Nothing is dealt, and both workers are named."""
-    run = Run(_unit("x"), _unit("y"))
+    run = deal(_unit("x"), _unit("y"))
     first, second = run.nodes
     run.sched.add_node_collection(first, run.tests)
     run.sched.add_node_collection(second, run.tests[:1])
@@ -186,55 +237,49 @@ def test_workers_that_collected_other_tests_are_an_error() -> None:
     assert run.sent == [[], []]
 
 
-def test_a_worker_that_comes_later_with_other_tests_gets_none() -> None:
+def test_a_worker_that_comes_later_with_other_tests_gets_none(deal: Deal) -> None:
     """It is told to finish."""
-    run = Run(_unit("x"), _unit("y")).begin()
-    late = Node("gw2")
-    run.sched.add_node(late)
+    run = deal(_unit("x"), _unit("y")).begin()
+    late = run.add_node()
     run.sched.add_node_collection(late, ["test_a.py::other"])
     run.sched.remove_node(run.nodes[0])
 
     assert late.shutting_down
-    assert late.sent == []
+    assert received(late) == []
     assert len(run.reports) == 1
 
 
 def test_hints_come_from_the_worker_that_has_the_suites(tmp_path: Path) -> None:
     """Models, order, and the cost: samples, each once, times the length of their chains."""
-    samples = {"a": ["1", "2"], "b": ["2", "3"]}
-    roles = {"describer": SimpleNamespace(role="describer", spec="x")}
-    suite = SimpleNamespace(
-        dataset=SimpleNamespace(
-            in_category=lambda name: [SimpleNamespace(id=each) for each in samples[name]]
-        ),
-        suite=SimpleNamespace(table=SimpleNamespace(chain=SimpleNamespace(length=4))),
-        assignments=SimpleNamespace(roles=roles, under_test="describer", subject="x"),
+    evaluator = Evaluator(RunContext(read_settings({}, {}, tmp_path)))
+    groups = '[groups]\nboth = ["a", "b"]\n'
+    several, single = tmp_path / "several.toml", tmp_path / "single.toml"
+    several.write_text(f"{SUITE}{groups}[metrics.gc]\n")
+    single.write_text(scored_suite(n=3).replace("python:scored:", "python:tests.plugin.scored:"))
+    evaluator.assign(
+        {
+            f"test_{path.stem}.py::test[{case.id}]": (path, case, Overrides())
+            for path in (several, single)
+            for case in evaluator.suites.get(path).cases
+        }
     )
-    cases = {"a-gc": ("a",), "ab-gc": ("a", "b"), "overall-gc": ("a",)}
-    path = Path("suite.toml")
-    evaluator: Any = SimpleNamespace(
-        context=RunContext(read_settings({}, {}, tmp_path)),
-        suites=SimpleNamespace(get=lambda _: suite),
-        assigned={
-            f"test_a.py::test[{name}]": SimpleNamespace(
-                suite_file=path, case=SimpleNamespace(categories=categories)
-            )
-            for name, categories in cases.items()
-        },
-    )
-    verdict = "test_a.py::test[suite-verdict]"
-    write_hints(evaluator, {verdict: path})
+    verdict = "test_several.py::test[suite-verdict]"
+    write_hints(evaluator, {verdict: several})
 
     nodeids = [*evaluator.assigned, verdict, "test_plain.py::test_plain"]
-    *hints, plain = read_hints(evaluator.context.folder, nodeids)
-    assert {(hint.suite, hint.models) for hint in hints} == {("suite.toml", ("describer x",))}
-    assert [(hint.turn, hint.cost) for hint in hints] == [
-        (CATEGORY, 8),
-        (WHOLE, 12),
-        (WHOLE, 8),
-        (POOLED, 0),
-    ]
-    assert plain == guess_hint("test_plain.py::test_plain")
+    hints = dict(zip(nodeids, read_hints(evaluator.context.folder, nodeids), strict=True))
+    assert hints.pop("test_plain.py::test_plain") == guess_hint("test_plain.py::test_plain")
+    alone = hints.pop("test_single.py::test[overall-gc]")
+    assert (alone.suite, alone.turn, alone.cost) == (str(single), WHOLE, 6)
+    models = (f"describer {LOSSY}", "encoder shapes:", "generator shapes:")
+    assert {(hint.suite, hint.models) for hint in hints.values()} == {(str(several), models)}
+    assert {nodeid.partition("[")[2]: (hint.turn, hint.cost) for nodeid, hint in hints.items()} == {
+        "a-gc]": (CATEGORY, 40),
+        "b-gc]": (CATEGORY, 32),
+        "both-gc]": (WHOLE, 48),
+        "overall-gc]": (WHOLE, 48),
+        "suite-verdict]": (POOLED, 0),
+    }
 
 
 def test_hints_are_guessed_where_no_worker_could_write_them(tmp_path: Path) -> None:
