@@ -128,7 +128,7 @@ def _covariance(problem: _Problem, table: BattleTable, fitted: FloatArray) -> Fl
     It means nothing with fewer questions than parameters. Below twice as many the battles of a
     question count as copies of one another, which errs on the careful side.
     """
-    inverse: FloatArray = np.linalg.inv(problem.hessian(fitted))
+    inverse = np.asarray(np.linalg.inv(problem.hessian(fitted)), dtype=np.float64)
     sizes = np.bincount(table.questions, weights=table.weights)
     count = len(sizes)
     if count < 2 * problem.size:
