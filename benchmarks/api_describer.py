@@ -60,7 +60,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurement:
     """Medians over the repeats.
 
     seconds: of all images; first: the same with loading the client and the model. ratio: to the ideal.
@@ -109,18 +109,18 @@ def main() -> None:
     print(
         f"{'server':>8}{'side':>6}{'ideal':>8}{'seconds':>9}{'ratio':>7}{'first':>8}{'CPU':>7}{'retries':>9}"
     )
-    found = [_measure(setting, options) for setting in SETTINGS]
-    for one in found:
+    measured = [_measure(setting, options) for setting in SETTINGS]
+    for row in measured:
         print(
-            f"{one.name:>8}{one.side:>6}{one.ideal:>7.2f}s{one.seconds:>8.2f}s{one.ratio:>7.2f}"
-            f"{one.first:>7.2f}s{one.cpu:>6.2f}s{one.retries:>9.0f}"
+            f"{row.name:>8}{row.side:>6}{row.ideal:>7.2f}s{row.seconds:>8.2f}s{row.ratio:>7.2f}"
+            f"{row.first:>7.2f}s{row.cpu:>6.2f}s{row.retries:>9.0f}"
         )
     if options.json:
-        figures = {"machine": machine(), "found": [asdict(one) for one in found]}
+        figures = {"machine": machine(), "found": [asdict(row) for row in measured]}
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def _measure(setting: Setting, options: argparse.Namespace) -> Found:
+def _measure(setting: Setting, options: argparse.Namespace) -> Measurement:
     at_once = min(options.concurrency, setting.places or options.concurrency)
     ideal = -(-options.images // at_once) * options.seconds
     images = _images(options.images, setting.side)
@@ -139,15 +139,15 @@ def _measure(setting: Setting, options: argparse.Namespace) -> Found:
                 before = runner.tally.usage
                 started, busy = time.perf_counter(), time.process_time()
                 steps = [
-                    Step(runner.key(f"{repeat}", 0, "image", one.digest), 0, one.to_pil)
-                    for one in images
+                    Step(runner.key(f"{repeat}", 0, "image", image.digest), 0, image.to_pil)
+                    for image in images
                 ]
                 assert set(runner.describe(f"{repeat}", steps)()) == {"a red circle"}
                 spent.append(time.perf_counter() - started)
                 cpu.append(time.process_time() - busy)
                 retries.append((runner.tally.usage - before).retries)
     seconds = median(spent[1:])
-    return Found(
+    return Measurement(
         setting.name,
         setting.side,
         ideal,
@@ -204,7 +204,7 @@ async def _serve(seconds: float, places: int, faulty: bool) -> None:  # noqa: FB
         while head := await _head(reader):
             lines = head.split("\r\n")
             sizes = [
-                one.split(":")[1] for one in lines if one.lower().startswith("content-length:")
+                line.split(":")[1] for line in lines if line.lower().startswith("content-length:")
             ]
             await reader.readexactly(int(sizes[0]) if sizes else 0)
             status, more, body = await answer(lines[0].split()[0])

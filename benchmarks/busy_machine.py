@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="another checkout of this repository")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--busy-against", action="store_true", help="it too, beside the loop")
-    options, given = parser.parse_known_args()
+    options, more_options = parser.parse_known_args()
     for name in [name for name in os.environ if name.startswith(_THREADS)]:
         del os.environ[name]
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -63,20 +63,20 @@ def main() -> None:
             checkout = options.against.resolve()
             other = _copied(checkout, Path(temporary) / "other")
             places[other] = checkout
-            sides["other, idle"] = partial(_cold, other, checkout, given)
+            sides["other, idle"] = partial(_cold, other, checkout, more_options)
             if options.busy_against:
-                sides["other, busy"] = partial(_cold, other, checkout, given, busy=True)
-        sides["this, idle"] = partial(_cold, own, _REPOSITORY, given)
-        sides["this, busy"] = partial(_cold, own, _REPOSITORY, given, busy=True)
+                sides["other, busy"] = partial(_cold, other, checkout, more_options, busy=True)
+        sides["this, idle"] = partial(_cold, own, _REPOSITORY, more_options)
+        sides["this, busy"] = partial(_cold, own, _REPOSITORY, more_options, busy=True)
         compiled = Path(temporary) / "bytecode"
         compiled.mkdir()
         for place, checkout in places.items():
             (place / "bytecode").symlink_to(compiled)
-            _cold(place, checkout, [*_SHORT, *given])  # imports are compiled
-        found = in_turns(sides, options.repeats)
+            _cold(place, checkout, [*_SHORT, *more_options])  # imports are compiled
+        spent_by_side = in_turns(sides, options.repeats)
         moved = _largest_change(own)
     print(f"\n{'side':14}{'wall':>9}{'CPU':>9}   wall, each")
-    for name, runs in found.items():
+    for name, runs in spent_by_side.items():
         each = " ".join(f"{run.wall:.1f}" for run in runs)
         print(f"{name:14}{median_wall(runs):8.1f}s{median_cpu(runs):8.1f}s   {each}")
     for name, above, below in (
@@ -84,8 +84,8 @@ def main() -> None:
         ("this busy over this idle", "this, busy", "this, idle"),
         ("other busy over other idle", "other, busy", "other, idle"),
     ):
-        if above in found and below in found:
-            print(_ratio(name, found[above], found[below]))
+        if above in spent_by_side and below in spent_by_side:
+            print(_ratio(name, spent_by_side[above], spent_by_side[below]))
     print(f"largest change against a shipped baseline, in tolerances: {moved:.4f}")
 
 
@@ -103,11 +103,13 @@ def _copied(checkout: Path, place: Path) -> Path:
     return place
 
 
-def _cold(place: Path, checkout: Path, given: Sequence[str], *, busy: bool = False) -> Spent:
+def _cold(place: Path, checkout: Path, more_options: Sequence[str], *, busy: bool = False) -> Spent:
     """One run with nothing in its store."""
     shutil.rmtree(place / ".cepbench", ignore_errors=True)
     with _busy_loop() if busy else nullcontext():
-        return run_pytest(place, "suites/shapes", "-p", "no:xdist", *given, checkout=checkout)
+        return run_pytest(
+            place, "suites/shapes", "-p", "no:xdist", *more_options, checkout=checkout
+        )
 
 
 @contextmanager

@@ -197,8 +197,10 @@ def main() -> None:
     samples = seed_images(options.images)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        given = {role: getattr(options, role) for role in ("describer", "generator", "encoder")}
-        texts = given if all(given.values()) else tiny_checkpoints(folder)
+        checkpoints = {
+            role: getattr(options, role) for role in ("describer", "generator", "encoder")
+        }
+        texts = checkpoints if all(checkpoints.values()) else tiny_checkpoints(folder)
         specs = {role: parse_spec(text) for role, text in texts.items()}
         with Store(folder / "store") as store:
             roster = ModelPool(store, options.threads)

@@ -95,7 +95,7 @@ class Generator:
         """(16, 16, 3) uint8 for each text."""
         _spin(self._seconds, len(texts))
         fields = [np.frombuffer(bytes.fromhex(text), np.uint8).reshape(4, 4, 3) for text in texts]
-        return [_spread(one) for one in fields]
+        return [_spread(field) for field in fields]
 
 
 class Encoder:

@@ -123,13 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"--runs: a standard error needs at least 2 runs, got {options.runs}")
         settings = replace(settings, runs=options.runs)
     if options.power is not None:
-        _write(options.power, {"figures": _plain(told(power(settings)))})
+        _write(options.power, {"figures": _plain(reported(power(settings)))})
         return 0
     started = time.process_time()
     if options.measured:
         figures = [figure for path in options.measured for figure in _read(path)]
     else:
-        figures = list(told(measure(settings, options.part or PARTS, quick=options.quick)))
+        figures = list(reported(measure(settings, options.part or PARTS, quick=options.quick)))
     broken = [figure for figure in figures if figure.broken]
     tables = report(figures, _read(_EARLIER), settings)
     print("\n".join(f"## {head}\n\n{text}\n" for head, text in tables.items()))
@@ -174,7 +174,7 @@ def _write(path: Path, document: object) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def told(figures: Iterator[Figure]) -> Iterator[Figure]:
+def reported(figures: Iterator[Figure]) -> Iterator[Figure]:
     """The same figures; says on standard error where the measuring has got to."""
     last = None
     for figure in figures:

@@ -34,7 +34,7 @@ class Gated:
     """What a run said.
 
     code: pytest's exit code. verdict, value, difference: those of GC@3 over all scenes, None where
-    there is no number; "refused" where nothing was run. regressed: the cases that did. said: the
+    there is no number; "refused" where nothing was run. regressed: the cases that did. message: the
     error, where there is one, without the places of files.
     """
 
@@ -43,7 +43,7 @@ class Gated:
     value: float | None
     difference: float | None
     regressed: tuple[str, ...]
-    said: str
+    message: str
 
 
 class Bench:
@@ -75,15 +75,15 @@ class Bench:
         """Gate a checkpoint."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        said = io.StringIO()
+        output = io.StringIO()
         command = [self._tests, f"--model={model}", f"--cep-report={report}", *self._options]
         # The settings of this repository's own tests are no user's; assertions are not rewritten in
         # a process that has imported everything already.
         plain = ["-c", f"{self.folder / 'pytest.ini'}", "--assert=plain", "-p", "no:cacheprovider"]
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = pytest.main([*command, *options, *plain, "-p", "no:xdist"])
         if not report.exists():
-            first = said.getvalue().strip().partition("\n")[0].removeprefix("ERROR: ")
+            first = output.getvalue().strip().partition("\n")[0].removeprefix("ERROR: ")
             return Gated(int(code), "refused", None, None, (), _placeless(first, model))
         return _read(int(code), json.loads(report.read_bytes())["cases"], model)
 
@@ -114,12 +114,12 @@ def exact_captions(model: Path, samples: int) -> float | None:
         assert isinstance(describer, Describer)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            told = describer.describe(images, PROMPT, [0] * len(images))
+            texts = describer.describe(images, PROMPT, [0] * len(images))
     except Exception:  # noqa: BLE001 - whatever keeps a model from describing, the gate tells it
         return None
     right = [
-        sample_scene(one) == parse_caption(str(text))
-        for one, text in zip(scenes, told, strict=True)
+        sample_scene(scene) == parse_caption(str(text))
+        for scene, text in zip(scenes, texts, strict=True)
     ]
     return sum(right) / len(right)
 

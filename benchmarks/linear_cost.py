@@ -51,7 +51,7 @@ def main() -> None:
         for n, project in projects.items():
             sides[f"empty store {n}"] = partial(_cold, project)
             sides[f"full store {n}"] = partial(project.run, GATED)
-        found = in_turns(sides, options.repeats)
+        spent_by_side = in_turns(sides, options.repeats)
     print(
         f"\nmedians of {options.repeats} in turns; without the start: per sample, less {_START} samples"
     )
@@ -59,10 +59,10 @@ def main() -> None:
         f"{'':14}{'samples':>8}{'wall':>9}{'CPU':>9}{'CPU per sample':>16}{'without the start':>19}"
     )
     for store in ("empty store", "full store"):
-        start = median_cpu(found[f"{store} {_START}"])
+        start = median_cpu(spent_by_side[f"{store} {_START}"])
         rates = []
         for n in options.samples:
-            runs = found[f"{store} {n}"]
+            runs = spent_by_side[f"{store} {n}"]
             cpu = median_cpu(runs)
             rates.append((cpu - start) / (n - _START) * 1e3)
             print(

@@ -67,10 +67,10 @@ def main() -> None:
         )
         sides = {str(count): _sides(folder / str(count), count) for count in options.cases}
         every = {f"{count} {name}": run for count in sides for name, run in sides[count].items()}
-        found = in_turns(every, options.repeats)
+        spent_by_side = in_turns(every, options.repeats)
         plain = 0.0
         for name in sides[str(few)]:
-            low, high = (median_cpu(found[f"{count} {name}"]) for count in options.cases)
+            low, high = (median_cpu(spent_by_side[f"{count} {name}"]) for count in options.cases)
             cost = (high - low) / (many - few) * 1e3
             plain = plain or cost
             print(f"{name:36}{low:10.3f}s{high:10.3f}s{cost:13.2f}{cost - plain:12.2f}")
@@ -83,14 +83,14 @@ def _plain_run(folder: Path, repeats: int) -> None:
         "without": partial(run_pytest, plain, "-p", "no:cepbench"),
     }
     in_turns(sides, 1)  # what is compiled at first use
-    found = in_turns(sides, repeats)
+    spent_by_side = in_turns(sides, repeats)
     print(f"\na run without a cep test, medians of {repeats} in turns (ms)")
     print(f"{'':10}{'wall':>8}{'CPU':>8}")
-    for name, runs in found.items():
+    for name, runs in spent_by_side.items():
         print(f"{name:10}{median_wall(runs) * 1e3:8.1f}{median_cpu(runs) * 1e3:8.1f}")
-    pairs = list(zip(found["with"], found["without"], strict=True))
-    wall = statistics.median(one.wall - other.wall for one, other in pairs)
-    cpu = statistics.median(one.cpu - other.cpu for one, other in pairs)
+    pairs = list(zip(spent_by_side["with"], spent_by_side["without"], strict=True))
+    wall = statistics.median(plugged.wall - bare.wall for plugged, bare in pairs)
+    cpu = statistics.median(plugged.cpu - bare.cpu for plugged, bare in pairs)
     print(f"{'added':10}{wall * 1e3:8.1f}{cpu * 1e3:8.1f}   (medians of the pairs' differences)")
 
 
@@ -100,11 +100,11 @@ def _sides(folder: Path, count: int) -> Sides:
     tests = _plain_tests(folder / "plain", _PARAMETRIZED.format(count=count))
     same = accepted(folder / "same", 8, {f"m{k:04}": 'kind = "sim"' for k in range(count)})
     own = accepted(folder / "own", 4 * count, {"sim": ""}, categories=count)
-    found: dict[str, Callable[[], Spent]] = {"plain parametrized tests": partial(run_pytest, tests)}
+    sides: dict[str, Callable[[], Spent]] = {"plain parametrized tests": partial(run_pytest, tests)}
     for name, project in (("same eight samples", same), ("four samples each", own)):
         for gate in _GATES:
-            found[f"{name}, {gate}"] = partial(project.run, GATED, f"--cep-gate={gate}")
-    return found
+            sides[f"{name}, {gate}"] = partial(project.run, GATED, f"--cep-gate={gate}")
+    return sides
 
 
 def _plain_tests(folder: Path, text: str) -> Path:

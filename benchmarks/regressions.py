@@ -68,8 +68,8 @@ def variants(names: Sequence[str]) -> list[tuple[str, float | None]]:
         return [(name, float(amount) if amount else None) for name, _, amount in split]
     return [
         (name, amount)
-        for name, one in REGRESSIONS.items()
-        for amount in (one.amount, *MORE_AMOUNTS.get(name, ()))
+        for name, regression in REGRESSIONS.items()
+        for amount in (regression.amount, *MORE_AMOUNTS.get(name, ()))
     ]
 
 
@@ -108,11 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             copy = Path(folder) / (name if amount is None else f"{name}-{amount:g}")
             regress(name, options.of, copy, amount)
             gated = bench.gate(copy)
-            found = row(name, amount, exact_captions(copy, options.samples), gated)
-            rows[name in DAMAGES].append(found)
-            if gated.said:
-                errors.append((f"`{name}`", gated.said))
-            print(*found, sep=" | ", file=sys.stderr, flush=True)
+            cells = row(name, amount, exact_captions(copy, options.samples), gated)
+            rows[name in DAMAGES].append(cells)
+            if gated.message:
+                errors.append((f"`{name}`", gated.message))
+            print(*cells, sep=" | ", file=sys.stderr, flush=True)
     how = (
         f"`{shlex.join(['python', 'benchmarks/regressions.py', *sys.argv[1:]])}`: "
         f"{time.perf_counter() - started:.0f} s on {os.cpu_count()} cores of {platform.machine()}, "

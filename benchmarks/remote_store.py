@@ -78,8 +78,8 @@ def read(store: Store, samples: int) -> tuple[float, float]:
     for start in range(0, samples, _SHARD):
         shard = range(start, min(start + _SHARD, samples))
         for step in _STEPS:
-            found = store.get(key_of(f"{step} {sample}") for sample in shard)
-            assert len(found) == len(shard), f"{len(found)} of {len(shard)}"
+            stored = store.get(key_of(f"{step} {sample}") for sample in shard)
+            assert len(stored) == len(shard), f"{len(stored)} of {len(shard)}"
     results = time.perf_counter() - started
     digests = [drawing(sample).digest for sample in range(samples)]
     started = time.perf_counter()
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1284)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--delay", type=float, default=0.03, help="of the slow line, in seconds")
-    given = parser.parse_args()
+    options = parser.parse_args()
     count = 0
 
     def prefix(start: str) -> Callable[[Path], Location]:
@@ -132,26 +132,26 @@ def main() -> None:
     sides: dict[str, Callable[[Path, int], Any]] = {
         "local layer": local_layer,
         "objects in a folder": published(lambda home: home / "objects"),
-        f"objects, {given.delay * 1000:.0f} ms away": published(prefix("slow://lib")),
+        f"objects, {options.delay * 1000:.0f} ms away": published(prefix("slow://lib")),
         "S3 server on this machine": published(prefix(f"s3://{BUCKET}")),
     }
     seconds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in sides}
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     with serving() as server:
         os.environ.update(server.environment())
-        for _ in range(given.runs):
+        for _ in range(options.runs):
             for name, side in sides.items():
-                SlowFileSystem.delay = given.delay
+                SlowFileSystem.delay = options.delay
                 with tempfile.TemporaryDirectory() as folder:
                     home = Path(folder)
                     with (
-                        side(home, given.samples) as (written, place),
+                        side(home, options.samples) as (written, place),
                         Store(home / "own", (place,)) as store,
                     ):
-                        results, images = read(store, given.samples)
+                        results, images = read(store, options.samples)
                 seconds[name].append((written, results, images))
                 SlowFileSystem.reset()
-    print(f"{given.samples:,} samples, ms for each\n")
+    print(f"{options.samples:,} samples, ms for each\n")
     print("| shared store | write | to local | read results | to local | images | to local |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     medians = {
@@ -161,7 +161,7 @@ def main() -> None:
     base = medians["local layer"]
     for name, row in medians.items():
         cells = (
-            f"{1000 * s / given.samples:.2f} | {s / local:.1f}"
+            f"{1000 * s / options.samples:.2f} | {s / local:.1f}"
             for s, local in zip(row, base, strict=True)
         )
         print(f"| {name} | {' | '.join(cells)} |")

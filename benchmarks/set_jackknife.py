@@ -135,13 +135,13 @@ def compare(metric: str, n: int, blocks: int, mix: Features, options: argparse.N
     without, jackknife = [], []
     for _ in range(options.repeats):
         without.append(timed(partial(alone, x, y))[0])
-        seconds, found = timed(partial(whole, x, y, labels, blocks))
+        seconds, values = timed(partial(whole, x, y, labels, blocks))
         jackknife.append(seconds)
     plain, differs = None, None
     # Past one block of 1000 a kernel distance of fewer samples has other blocks of its own.
     if n <= options.plain_up_to and not (metric == "kid" and n > 1000):
         plain, expected = timed(partial(one_by_one, alone, x, y, labels, blocks))
-        differs = float(np.abs(np.array(found) - expected).max() / expected[0])
+        differs = float(np.abs(np.array(values) - expected).max() / expected[0])
     fast, slow = statistics.median(without), statistics.median(jackknife)
     return Row(
         metric=metric,

@@ -89,11 +89,11 @@ def work(folder: Path, worker: int, workers: int, each: int, line: Connection) -
             other = names_of(
                 moments.randrange(workers), moments.randrange(start + 1) // _BATCH * _BATCH
             )
-            found = store.get(key_of(name) for name in other)
+            stored = store.get(key_of(name) for name in other)
             wrong += sum(
-                not same(found[key_of(name)], result_of(name))
+                not same(stored[key_of(name)], result_of(name))
                 for name in other
-                if key_of(name) in found
+                if key_of(name) in stored
             )
         line.send(wrong)
 
@@ -131,8 +131,8 @@ def check(folder: Path, workers: int, each: int) -> None:
             for start in range(0, each, _BATCH)
             for name in names_of(worker, start)
         }
-        found = store.get(key_of(name) for name in names)
-        lost = [name for name in names if not same(found.get(key_of(name), ""), result_of(name))]
+        stored = store.get(key_of(name) for name in names)
+        lost = [name for name in names if not same(stored.get(key_of(name), ""), result_of(name))]
         assert not lost, f"{len(lost)} of {len(names)} results are lost, such as {lost[0]!r}"
         assert len(store) == len(names)
         assert store.damage == []
@@ -177,12 +177,12 @@ def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
     for life in range(times):
         first = b"begin\n" if life % 2 else b"image "
         with lines_of(folder, life, first, moments.random() * _LONGEST_LIFE) as lines:
-            said = [line.partition(" ") for line in lines]
-        results += [name for kind, _, name in said if kind == "result"]
-        images += [name for kind, _, name in said if kind == "image"]
+            words = [line.partition(" ") for line in lines]
+        results += [name for kind, _, name in words if kind == "result"]
+        images += [name for kind, _, name in words if kind == "image"]
     with Store(folder) as store:
-        found = store.get(key_of(name) for name in results)
-        lost = [name for name in results if not same(found.get(key_of(name), ""), result_of(name))]
+        stored = store.get(key_of(name) for name in results)
+        lost = [name for name in results if not same(stored.get(key_of(name), ""), result_of(name))]
         assert not lost, f"{len(lost)} confirmed results are lost, such as {lost[0]!r}"
         gone = [digest for digest in images if store.get_image(digest) is None]
         assert not gone, f"{len(gone)} confirmed images are lost"
@@ -192,7 +192,7 @@ def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
 
 @contextmanager
 def lines_of(folder: Path, life: int, first: bytes, seconds: float) -> Iterator[list[str]]:
-    """What a writer said until it was killed; the kill may have cut the last line in two.
+    """What a writer printed until it was killed; the kill may have cut the last line in two.
 
     first: its seconds are counted from this word on, so that a busy machine does not end every
         life before it has confirmed an image.
@@ -201,23 +201,23 @@ def lines_of(folder: Path, life: int, first: bytes, seconds: float) -> Iterator[
     process = _CONTEXT.Process(target=write_for_ever, args=(folder, life, there))
     process.start()
     there.close()
-    said = b""
-    while first not in said:
+    output = b""
+    while first not in output:
         part = os.read(here.fileno(), 65536)
         assert part, "the writer ended by itself"
-        said += part
+        output += part
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         if here.poll(left):
-            said += os.read(here.fileno(), 65536)
+            output += os.read(here.fileno(), 65536)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert process.exitcode == -signal.SIGKILL, f"the writer ended by itself: {process.exitcode}"
     while part := os.read(here.fileno(), 65536):
-        said += part
+        output += part
     here.close()
-    yield said.decode().split("\n")[:-1]
+    yield output.decode().split("\n")[:-1]
 
 
 def main() -> None:
@@ -227,22 +227,22 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--kills", type=int, default=200)
-    given = parser.parse_args()
+    options = parser.parse_args()
     _CONTEXT.set_forkserver_preload(["pytest_cepbench.store"])
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    sides: dict[int, list[float]] = {1: [], given.workers: []}
-    for _ in range(given.runs):
+    sides: dict[int, list[float]] = {1: [], options.workers: []}
+    for _ in range(options.runs):
         for workers, seconds in sides.items():
             with tempfile.TemporaryDirectory() as folder:
-                seconds.append(together(Path(folder), workers, given.entries))
+                seconds.append(together(Path(folder), workers, options.entries))
     print("| processes | median s | entries/s | rate to one | lost |\n|---:|---:|---:|---:|---:|")
     alone = statistics.median(sides[1])
     for workers, seconds in sides.items():
         median = statistics.median(seconds)
-        rate = f"{given.entries / median:,.0f}"
+        rate = f"{options.entries / median:,.0f}"
         print(f"| {workers} | {median:.2f} | {rate} | {alone / median:.2f} | 0 |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        deaths = killed(Path(folder), given.kills)
+        deaths = killed(Path(folder), options.kills)
     print("\n| killed | results confirmed | images confirmed | lost |\n|---:|---:|---:|---:|")
     print(f"| {deaths.killed} | {deaths.results:,} | {deaths.images:,} | 0 |")
 

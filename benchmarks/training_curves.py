@@ -65,14 +65,14 @@ def measure(
 ) -> tuple[list[Series], dict[Pair, list[Played]]]:
     """Both series, and what every pair of them did in each suite. jobs: processes that play."""
     series = find_series(folder, (0, -1) if quick else None)
-    pairs = dict.fromkeys((*(pair for one in series for pair in one.pairs), perfect_pair()))
+    pairs = dict.fromkeys((*(pair for each in series for pair in each.pairs), perfect_pair()))
     work = [(pair, suites, store, sampling) for pair in pairs]
     if jobs == 1:
-        found = [_play(*one) for one in work]
+        played = [_play(*job) for job in work]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(_play, *zip(*work, strict=True)))
-    return series, dict(zip(pairs, found, strict=True))
+            played = list(pool.map(_play, *zip(*work, strict=True)))
+    return series, dict(zip(pairs, played, strict=True))
 
 
 def _play(pair: Pair, suites: Path, folder: Path, sampling: Sampling) -> list[Played]:
@@ -95,10 +95,10 @@ def document(
         machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         versions={name: version(name) for name in _PACKAGES},
         seconds=0.0,
-        samples={one.suite: len(one.samples) for one in perfect},
+        samples={run.suite: len(run.samples) for run in perfect},
         draws=sampling.draws,
         confidence=CONFIDENCE,
-        series=tuple(make_series(one, played, perfect) for one in series),
+        series=tuple(make_series(each, played, perfect) for each in series),
     )
 
 
@@ -120,16 +120,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sampling = QUICK if options.quick else Sampling()
     if options.samples is not None:
         sampling = replace(sampling, samples=options.samples)
-    given = sys.argv[1:] if arguments is None else arguments
-    command = shlex.join(["python", "benchmarks/training_curves.py", *given])
+    words = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "benchmarks/training_curves.py", *words])
     try:
-        found = read(options.json) if options.read else _measured(options, sampling, command)
+        figures = read(options.json) if options.read else _measured(options, sampling, command)
     except (CepError, ValueError, OSError) as error:
         print(f"training_curves: {error}", file=sys.stderr)
         return 2
-    print(report(found))
+    print(report(figures))
     if options.write:
-        _write(found, options)
+        _write(figures, options)
     return 0
 
 
@@ -139,19 +139,19 @@ def _measured(options: argparse.Namespace, sampling: Sampling, command: str) -> 
         options.checkpoints, options.suites, options.store, sampling, options.jobs,
         quick=options.quick,
     )  # fmt: skip
-    found = document(series, played, sampling, command)
-    return replace(found, seconds=round(time.perf_counter() - started, 1))
+    figures = document(series, played, sampling, command)
+    return replace(figures, seconds=round(time.perf_counter() - started, 1))
 
 
-def _write(found: Document, options: argparse.Namespace) -> None:
+def _write(figures: Document, options: argparse.Namespace) -> None:
     """The page and its plots belong to the shipped figures: figures kept elsewhere leave them alone."""
     if not options.read:
-        write(found, options.json)
+        write(figures, options.json)
     if options.json.resolve() == RESULTS:
         from benchmarks.curves.plots import draw_all
 
-        PAGE.write_text(fill_in(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        draw_all(found, PLOTS)
+        PAGE.write_text(fill_in(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+        draw_all(figures, PLOTS)
 
 
 if __name__ == "__main__":

@@ -43,9 +43,9 @@ def main() -> None:
     parser.add_argument("--milliseconds", type=float, default=20.0, help="of a model, for an image")
     parser.add_argument("--workers", type=int, nargs=2, default=[1, 2])
     parser.add_argument("--repeats", type=int, default=5)
-    options, given = parser.parse_known_args()
+    options, models = parser.parse_known_args()
     spin = f"spin={options.milliseconds / 1000}"
-    models = given or [
+    models = models or [
         f"--model={_MODELS}:Describer?step=1&{spin}",
         f"--generator={_MODELS}:Generator?{spin}",
     ]
@@ -59,20 +59,20 @@ def main() -> None:
         project.suite(project.root / "images", {"sim": ""})
         inside: dict[str, list[float]] = {f"-n {count}": [] for count in options.workers}
         sides = {name: partial(_cold, project, name, models, inside[name]) for name in inside}
-        found = in_turns(sides, options.repeats)
+        spent_by_side = in_turns(sides, options.repeats)
     print(f"\nmedians of {options.repeats} in turns")
     print(f"{'workers':10}{'wall':>9}{'CPU':>9}{'in models':>12}{'wall, each':>30}")
-    for name, runs in found.items():
+    for name, runs in spent_by_side.items():
         models_seconds = sorted(inside[name])[len(inside[name]) // 2]
         each = " ".join(f"{run.wall:.1f}" for run in runs)
         print(
             f"{name:10}{median_wall(runs):8.2f}s{median_cpu(runs):8.2f}s{models_seconds:11.2f}s"
             f"{each:>30}"
         )
-    one, two = found.values()
-    ratios = [a.wall / b.wall for a, b in zip(one, two, strict=True)]
+    first, second = spent_by_side.values()
+    ratios = [a.wall / b.wall for a, b in zip(first, second, strict=True)]
     print(
-        f"ratio of medians {median_wall(one) / median_wall(two):.2f} "
+        f"ratio of medians {median_wall(first) / median_wall(second):.2f} "
         f"(pair by pair: {min(ratios):.2f} to {max(ratios):.2f})"
     )
 

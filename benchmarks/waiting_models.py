@@ -41,12 +41,12 @@ class Describer(cheap_models.Describer):
             begun = self._log / f"begun-{os.getpid()}-{began:.6f}"
             begun.write_text(str(len(images)))
         time.sleep(self._wait * len(images))
-        told = super().describe(images, prompt, seeds)
+        texts = super().describe(images, prompt, seeds)
         if self._log is not None:
             with (self._log / f"done-{os.getpid()}").open("a") as lines:
                 lines.write(f"{began} {time.time()} {len(images)}\n")
             begun.unlink()
-        return told
+        return texts
 
 
 class Generator(cheap_models.Generator):
@@ -61,8 +61,8 @@ class Generator(cheap_models.Generator):
         """(side, side, 3) uint8 for each text."""
         factor = self._side // 16
         return [
-            one.repeat(factor, axis=0).repeat(factor, axis=1) ^ _noise(self._side)
-            for one in super().generate(texts, seeds)
+            image.repeat(factor, axis=0).repeat(factor, axis=1) ^ _noise(self._side)
+            for image in super().generate(texts, seeds)
         ]
 
 

@@ -58,18 +58,18 @@ def _measure(
         str(n): accepted(folder / str(n), n, metrics, categories=_CATEGORIES) for n in counts
     }
     runs = {n: partial(project.run, GATED) for n, project in projects.items()}
-    found = in_turns(runs, options.repeats)
+    spent_by_side = in_turns(runs, options.repeats)
     cases = len(projects[str(counts[0])].report()["cases"])
     print(f"\n{name}: {cases} cases, medians of {options.repeats} in turns")
     print(f"{'samples':>8}{'wall':>9}{'CPU':>9}{'peak':>10}{'loads':>7}{'inputs':>8}{'hits':>8}")
-    for n, spent in found.items():
+    for n, spent in spent_by_side.items():
         effort = projects[n].effort()
         print(
             f"{n:>8}{median_wall(spent):8.2f}s{median_cpu(spent):8.2f}s{median_peak(spent):7.0f} MB"
             f"{effort['loads']:7}{effort['inputs']:8}{effort['hits']:8}"
         )
     few, many = min(counts), max(counts)
-    grown = median_peak(found[str(many)]) - median_peak(found[str(few)])
+    grown = median_peak(spent_by_side[str(many)]) - median_peak(spent_by_side[str(few)])
     vectors = 2 * (many - few) * DIMENSION * 4 / 2**20
     print(f"peak grows by {grown:.0f} MB from {few} to {many}; their vectors take {vectors:.0f} MB")
 

@@ -101,8 +101,8 @@ class Project:
 
     def effort(self) -> dict[str, Any]:
         """What all processes of the latest run did: `loads`, `inputs`, `hits`, `model_seconds`."""
-        found: dict[str, Any] = self.report()["effort"]
-        return found
+        effort: dict[str, Any] = self.report()["effort"]
+        return effort
 
 
 def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> Spent:
@@ -162,12 +162,12 @@ def accepted(
 
 def in_turns(sides: Mapping[str, Callable[[], Spent]], repeats: int) -> dict[str, list[Spent]]:
     """Every side so many times, taking turns, so that a busy machine slows all of them."""
-    found: dict[str, list[Spent]] = {name: [] for name in sides}
+    spent: dict[str, list[Spent]] = {name: [] for name in sides}
     for repeat in range(repeats):
         ordered = list(sides.items())
         for name, run in ordered if repeat % 2 == 0 else reversed(ordered):
-            found[name].append(run())
-    return found
+            spent[name].append(run())
+    return spent
 
 
 def median_wall(runs: Sequence[Spent]) -> float:

@@ -71,18 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="put the table into the page")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
-    found: dict[str, tuple[tuple[int, ...], float | None, Gated]] = {}
+    results: dict[str, tuple[tuple[int, ...], float | None, Gated]] = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), TESTS, options.samples, options.generator, options.encoder)
         bench.accept(options.of)
         for name, shape in names_of(options.of):
             if options.only in name:
                 copy = zeroed(options.of, name, Path(folder) / name)
-                found[name] = shape, exact_captions(copy, options.samples), bench.gate(copy)
-                print(*row(name, *found[name]), sep=" | ", file=sys.stderr, flush=True)
-    rows = [row(name, *one) for name, one in found.items()]
+                results[name] = shape, exact_captions(copy, options.samples), bench.gate(copy)
+                print(*row(name, *results[name]), sep=" | ", file=sys.stderr, flush=True)
+    rows = [row(name, *result) for name, result in results.items()]
     text = (
-        f"{summary(found)}\n\n{table(HEAD, rows)}\n"
+        f"{summary(results)}\n\n{table(HEAD, rows)}\n"
         f"`{shlex.join(['python', 'benchmarks/zeroed_tensors.py', *sys.argv[1:]])}`: "
         f"{time.perf_counter() - started:.0f} s on {os.cpu_count()} cores of {platform.machine()}, "
         f"{options.samples} samples of each category.\n"
@@ -105,12 +105,12 @@ def row(
     )
 
 
-def summary(found: dict[str, tuple[tuple[int, ...], float | None, Gated]]) -> str:
+def summary(results: dict[str, tuple[tuple[int, ...], float | None, Gated]]) -> str:
     """How many there are of each verdict, matrices and vectors apart."""
     lines = []
     for what, wide in (("matrices", True), ("vectors", False)):
         verdicts = Counter(
-            gated.verdict for shape, _, gated in found.values() if (len(shape) > 1) is wide
+            gated.verdict for shape, _, gated in results.values() if (len(shape) > 1) is wide
         )
         counted = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
         lines.append(f"Of {verdicts.total()} {what}: {counted or 'none'}.")

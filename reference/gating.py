@@ -43,7 +43,7 @@ class Verdict:
     """What the gate says of a checkpoint.
 
     code: pytest's exit code. value: of the gated number, None where there is none. accepted: the last
-    accepted checkpoint. report: the HTML page. said: what was printed.
+    accepted checkpoint. report: the HTML page. output: what was printed.
     """
 
     checkpoint: Path
@@ -52,7 +52,7 @@ class Verdict:
     value: float | None
     accepted: Path | None
     report: Path
-    said: str
+    output: str
 
     @property
     def stops(self) -> bool:
@@ -63,7 +63,7 @@ class Verdict:
     def story(self) -> str:
         """For the person who finds the training stopped."""
         return (
-            f"{self.said}\n"
+            f"{self.output}\n"
             f"{self.checkpoint}: {self.outcome}, the training stops here\n"
             f"last accepted checkpoint: {self.accepted or 'none'}\n"
             f"report: {self.report if self.report.exists() else 'none was written'}"
@@ -105,9 +105,9 @@ class Gate:
         )
         cases = json.loads(report.read_bytes())["cases"] if report.exists() else []
         outcome = _outcome(ended.returncode, {case["verdict"] for case in cases}, first=first)
-        said = ended.stdout
+        output = ended.stdout
         if outcome is Outcome.ACCEPTED and not first:
-            said += self._accept(report)
+            output += self._accept(report)
         if outcome is Outcome.ACCEPTED:
             self._note.write_text(str(checkpoint))
         return Verdict(
@@ -117,13 +117,13 @@ class Gate:
             cases[0]["value"] if cases else None,
             self.accepted,
             report.with_suffix(".html"),
-            said,
+            output,
         )
 
     def _accept(self, report: Path) -> str:
         """Take what was just measured as the new baseline; the first one stays as the anchor.
 
-        Raises RuntimeError with what was said where the baseline could not be written.
+        Raises RuntimeError with what was printed where the baseline could not be written.
         """
         why = f"{report.stem} passed the gate of its training"
         ended = self._run(

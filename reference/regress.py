@@ -99,8 +99,8 @@ def merge_lora(copy: Copy) -> None:
         scenes = draw_scenes(rng, _BATCH)
         pictures = draw_pictures(scenes, rng)
         pictures += _NOISE * rng.standard_normal(pictures.shape, dtype=np.float32)
-        said, _ = trainer.losses(trainer.batch(scenes, pictures))
-        optimizer.step(step, said)
+        caption_loss, _ = trainer.losses(trainer.batch(scenes, pictures))
+        optimizer.step(step, caption_loss)
     for layer in adapted.modules():
         if isinstance(layer, LoraLayer):
             layer.set_scale("default", copy.amount)
@@ -258,9 +258,9 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="say what there is")
     options = parser.parse_args()
     if options.list:
-        for name, one in REGRESSIONS.items():
-            amount = "" if one.amount is None else f" ({one.amount:g})"
-            print(f"{name:20} {one.about}{amount}")
+        for name, regression in REGRESSIONS.items():
+            amount = "" if regression.amount is None else f" ({regression.amount:g})"
+            print(f"{name:20} {regression.about}{amount}")
         return
     if None in (options.name, options.of, options.out):
         parser.error("give the name of a regression, --of and --out; --list says what there is")

@@ -99,8 +99,8 @@ class Trainer:
         """Contrastive loss both ways, with other captions that fit no picture; patches' hidden states."""
         with half_precision(self.device):
             seen, hidden = self.encode_pictures(pictures)
-            told = self.encode_texts([*texts, *others])
-        scores = self.model.logit_scale.exp().clamp(max=_SHARPEST) * seen @ told.T
+            texts_seen = self.encode_texts([*texts, *others])
+        scores = self.model.logit_scale.exp().clamp(max=_SHARPEST) * seen @ texts_seen.T
         own = torch.arange(len(texts), device=self.device)
         cross_entropy = torch.nn.functional.cross_entropy
         both = cross_entropy(scores, own) + cross_entropy(scores[:, : len(texts)].T, own)
@@ -116,13 +116,13 @@ class Trainer:
         self.model.eval()
         scenes = draw_scenes(rng, _HELD_OUT)
         seen = self._encode_all(draw_pictures(scenes, rng))
-        told = self.encode_texts(captions(scenes))
+        texts_seen = self.encode_texts(captions(scenes))
         own = torch.arange(len(scenes), device=self.device)
         few = scenes[:_CHANGED]
         again = self._encode_all(draw_pictures(few, rng))
         changed = self._encode_all(draw_pictures([change_one_thing(s, rng) for s in few], rng))
         self.model.train()
-        scores = seen @ told.T
+        scores = seen @ texts_seen.T
         first = seen[:_CHANGED]
         return {
             "text_of_picture": float((scores.argmax(1) == own).float().mean()),

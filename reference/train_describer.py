@@ -172,8 +172,8 @@ class Trainer:
 
     def batch(self, scenes: Sequence[Scene], pictures: FloatArray) -> Batch:
         """The scenes as the model is shown them."""
-        told = self.processor.tokenizer(captions(scenes), add_special_tokens=False).input_ids
-        rows = [[*self._prompt, *words, self._end] for words in told]
+        caption_ids = self.processor.tokenizer(captions(scenes), add_special_tokens=False).input_ids
+        rows = [[*self._prompt, *words, self._end] for words in caption_ids]
         longest = max(map(len, rows))
         ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
         mask = (ids != 0).long()
@@ -190,14 +190,14 @@ class Trainer:
             lambda _, __, output: hidden.update(vision=output.last_hidden_state)
         )
         with half_precision(self.device):
-            said = self.model(
+            output = self.model(
                 input_ids=batch.ids, attention_mask=batch.mask, pixel_values=batch.pixels
             )
             helped = self.helper.loss(hidden["vision"], batch.patches)
         hook.remove()
         start = len(self._prompt)
         caption_loss = torch.nn.functional.cross_entropy(
-            said.logits[:, start - 1 : -1].float().flatten(0, 1),
+            output.logits[:, start - 1 : -1].float().flatten(0, 1),
             batch.targets[:, start:].flatten(),
             ignore_index=_IGNORED,
         )
@@ -209,12 +209,12 @@ class Trainer:
         self.model.eval()
         pixels = (torch.from_numpy(pictures) * 2 - 1).to(self.device)
         ids = torch.tensor([self._prompt] * len(pictures), device=self.device)
-        said = self.model.generate(
+        output = self.model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=pixels
         )
         self.model.train()
         words: list[str] = self.processor.tokenizer.batch_decode(
-            said[:, ids.shape[1] :], skip_special_tokens=True
+            output[:, ids.shape[1] :], skip_special_tokens=True
         )
         return words
 
@@ -281,14 +281,14 @@ def main() -> None:
         pictures = draw_pictures(scenes, rng)
         if rng.random() < 0.5:
             pictures += _NOISE * rng.standard_normal(pictures.shape, dtype=np.float32)
-        said, helped = trainer.losses(trainer.batch(scenes, pictures))
+        caption_loss, helped = trainer.losses(trainer.batch(scenes, pictures))
         spoiled = options.spoil_at is not None and step >= options.spoil_at
-        optimizer.step(step, said + _HELP * helped, SPOILED if spoiled else 1.0)
+        optimizer.step(step, caption_loss + _HELP * helped, SPOILED if spoiled else 1.0)
         if step % 25 == 0:
-            log("loss", step, caption=said.item(), patches=helped.item())
+            log("loss", step, caption=caption_loss.item(), patches=helped.item())
         if step in options.save or step == options.steps:
-            told = [parse_caption(text) for text in trainer.describe(shown)]
-            log("quality", step, exact=exact_share(unseen, told))
+            described = [parse_caption(text) for text in trainer.describe(shown)]
+            log("quality", step, exact=exact_share(unseen, described))
             folder = options.out / f"describer-step{step}"
             save_half(folder, trainer.model, trainer.processor)
             if gate:

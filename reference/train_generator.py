@@ -70,12 +70,16 @@ class ObjectHelper(torch.nn.Module):
         """Cross entropy, summed over the four questions. hidden: (n, 32, width) of the captions."""
         rows, places, labels = [], [], []
         for row, scene in enumerate(scenes):
-            for number, one in enumerate(scene.objects):
+            for number, thing in enumerate(scene.objects):
                 rows.append(row)
                 # <start> two shapes : small red circle top left , ...: six tokens each, with the comma.
                 places.append(4 + 6 * number + 4)
-                look = (SIZES.index(one.size), COLORS.index(one.color), SHAPES.index(one.shape))
-                labels.append((one.cell, *look))
+                look = (
+                    SIZES.index(thing.size),
+                    COLORS.index(thing.color),
+                    SHAPES.index(thing.shape),
+                )
+                labels.append((thing.cell, *look))
         answers = self.answers(hidden[rows, places]).float().split(self.ANSWERS, dim=-1)
         truth = torch.tensor(labels, device=hidden.device)
         losses = [
@@ -175,9 +179,9 @@ class Trainer:
     def losses(self, lessons: Lessons, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss of the prediction of velocities, and of the helper."""
         latents, number = lessons.latents[chosen], len(chosen)
-        told = torch.rand(number) >= _UNTOLD
+        captioned = torch.rand(number) >= _UNTOLD
         ids = lessons.ids[chosen].clone()
-        ids[~told] = self.tokens([""])
+        ids[~captioned] = self.tokens([""])
         noise = torch.randn(latents.shape).to(self.device)
         times = torch.randint(0, 1000, (number,))
         again = torch.rand(number) < 0.4
@@ -188,8 +192,8 @@ class Trainer:
             hidden = self.text_encoder(ids).last_hidden_state
             guess = self.unet(mixed, times, encoder_hidden_states=hidden).sample
         squared = ((guess.float() - velocity) ** 2).mean()
-        kept = [lessons.scenes[i] for i in chosen[told].tolist()]
-        return squared, self.helper.loss(hidden[told], kept)
+        kept = [lessons.scenes[i] for i in chosen[captioned].tolist()]
+        return squared, self.helper.loss(hidden[captioned], kept)
 
     def follow(self) -> None:
         """Move the averaged parameters towards the present ones."""

@@ -98,12 +98,12 @@ class Log:
 
     def __call__(self, event: str, step: int, **values: Any) -> None:
         """Values that are floats are rounded to four digits."""
-        told = {k: round(v, 4) if isinstance(v, float) else v for k, v in values.items()}
+        figures = {k: round(v, 4) if isinstance(v, float) else v for k, v in values.items()}
         spent = {
             "seconds": round(time.monotonic() - self._start),
             "cpu_seconds": round(time.process_time() - self._cpu),
         }
-        line = json.dumps({"event": event, "step": step, **told, **spent})
+        line = json.dumps({"event": event, "step": step, **figures, **spent})
         with self._path.open("a", encoding="utf-8") as file:
             print(line, file=file)
         print(line, flush=True)

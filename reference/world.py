@@ -71,12 +71,12 @@ def patch_labels(scenes: Sequence[Scene]) -> IntArray:
     """(n, 64, 4): shape, color, size and cell of what each patch shows, counted from 1; 0: nothing."""
     labels = np.zeros((len(scenes), PATCHES, len(KINDS)), dtype=np.int64)
     for row, scene in zip(labels, scenes, strict=True):
-        for one in scene.objects:
-            row[_patches_of(one.cell, one.size)] = (
-                1 + SHAPES.index(one.shape),
-                1 + COLORS.index(one.color),
-                1 + SIZES.index(one.size),
-                1 + one.cell,
+        for thing in scene.objects:
+            row[_patches_of(thing.cell, thing.size)] = (
+                1 + SHAPES.index(thing.shape),
+                1 + COLORS.index(thing.color),
+                1 + SIZES.index(thing.size),
+                1 + thing.cell,
             )
     return labels
 
@@ -85,14 +85,14 @@ def change_one_thing(scene: Scene, rng: np.random.Generator) -> Scene:
     """The scene with one object moved, resized, recolored, reshaped, taken away or put there."""
     objects = list(scene.objects)
     where = int(rng.integers(len(objects)))
-    one = objects.pop(where)
+    changed = objects.pop(where)
     change = int(rng.integers(5))
     free = sorted(set(range(CELLS)) - {each.cell for each in scene.objects})
     if change == 4 and objects and (len(objects) == MAX_OBJECTS - 1 or rng.random() < 0.5):
         return Scene(tuple(objects))
     if change == 4:
-        return Scene((*objects, one, SceneObject(_one_of(free, rng), *_one_of(LOOKS, rng))))
-    cell, size, color, shape = one.cell, one.size, one.color, one.shape
+        return Scene((*objects, changed, SceneObject(_one_of(free, rng), *_one_of(LOOKS, rng))))
+    cell, size, color, shape = changed.cell, changed.size, changed.color, changed.shape
     if change == 0:
         cell = _one_of(free, rng)
     elif change == 1:
@@ -104,9 +104,11 @@ def change_one_thing(scene: Scene, rng: np.random.Generator) -> Scene:
     return Scene((*objects, SceneObject(cell, size, color, shape)))
 
 
-def exact_share(true: Sequence[Scene], told: Sequence[Scene]) -> float:
+def exact_share(true: Sequence[Scene], described: Sequence[Scene]) -> float:
     """The share of scenes that were told without any mistake, in [0, 1]."""
-    return float(np.mean([one == other for one, other in zip(true, told, strict=True)]))
+    return float(
+        np.mean([scene == description for scene, description in zip(true, described, strict=True)])
+    )
 
 
 @cache

@@ -11,7 +11,7 @@ DEPTH, DIGITS = 100_000, 5_000
 
 
 def a_pipe(path: Path) -> None:
-    """Nobody writes into it: to open it for reading waits for ever."""
+    """Has no writer: to open it for reading waits for ever."""
     os.mkfifo(path)
 
 
@@ -28,11 +28,11 @@ def a_link_to_a_pipe(path: Path) -> None:
 
 def a_socket(path: Path) -> None:
     """Cannot be opened at all."""
-    with socket.socket(socket.AF_UNIX) as one:
+    with socket.socket(socket.AF_UNIX) as listener:
         here = Path.cwd()
         os.chdir(path.parent)  # names of sockets are short
         try:
-            one.bind(path.name)
+            listener.bind(path.name)
         finally:
             os.chdir(here)
 

@@ -49,12 +49,12 @@ def falls(steps: Sequence[int], values: Array, replicates: Array) -> tuple[Fall,
     values: (m,) and replicates: (m, B), turned so that higher is better. Each pair has its own
     interval, for itself: with 21 pairs, one fall by chance is no surprise.
     """
-    found = []
+    fallen = []
     for i, j in combinations(range(len(steps)), 2):
         change = estimate(values[j] - values[i], replicates[j] - replicates[i])
         if change.high is not None and change.high < 0:
-            found.append(Fall(steps[i], steps[j], change))
-    return tuple(found)
+            fallen.append(Fall(steps[i], steps[j], change))
+    return tuple(fallen)
 
 
 def saturation(
@@ -75,10 +75,10 @@ def saturation(
     return first
 
 
-def _covers_zero(one: Estimate) -> bool:
-    if one.low is None or one.high is None:
+def _covers_zero(change: Estimate) -> bool:
+    if change.low is None or change.high is None:
         return True
-    return one.low <= 0 <= one.high
+    return change.low <= 0 <= change.high
 
 
 def kendall(first: Array, second: Array) -> Array:
@@ -116,8 +116,8 @@ def _orders(count: int) -> npt.NDArray[np.intp]:
     if count <= MOST_COUNTED:
         return np.array(list(permutations(range(count))), dtype=np.intp)
     rng = np.random.Generator(np.random.PCG64(count))
-    given = np.arange(count)
-    return np.stack([given, *(rng.permutation(count) for _ in range(_RANDOM_ORDERS))])
+    in_order = np.arange(count)
+    return np.stack([in_order, *(rng.permutation(count) for _ in range(_RANDOM_ORDERS))])
 
 
 def disordered(steps: Sequence[int], first: Array, second: Array) -> tuple[tuple[int, int], ...]:
@@ -138,7 +138,7 @@ def concordance(scores: Array, truth: Array, draws: Draws) -> Estimate | None:
     if not untied.any():
         return None
     agrees = untied * 0.5 * (1 + better * np.sign(_settled(scores[:, None] - scores[None, :])))
-    weights = np.stack([np.bincount(one, minlength=len(scores)) for one in draws]).astype(float)
+    weights = np.stack([np.bincount(row, minlength=len(scores)) for row in draws]).astype(float)
     pairs = ((weights @ untied) * weights).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         drawn = ((weights @ agrees) * weights).sum(axis=1) / pairs

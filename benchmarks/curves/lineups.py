@@ -52,8 +52,8 @@ def find_series(folder: Path, only: Sequence[int] | None = None) -> list[Series]
     only: positions in each series to keep, such as (0, -1); all when None.
     Raises ValueError where a series has fewer than two checkpoints.
     """
-    found = {role: _steps(folder, role) for role in ROLES}
-    best = {role: max(found[role]) for role in ROLES}
+    steps_of = {role: _steps(folder, role) for role in ROLES}
+    best = {role: max(steps_of[role]) for role in ROLES}
 
     def pair(describer: int, generator: int) -> Pair:
         return Pair(
@@ -63,8 +63,8 @@ def find_series(folder: Path, only: Sequence[int] | None = None) -> list[Series]
         )
 
     kept = {
-        role: steps if only is None else sorted({steps[one] for one in only})
-        for role, steps in found.items()
+        role: steps if only is None else sorted({steps[position] for position in only})
+        for role, steps in steps_of.items()
     }
     describers = tuple(pair(step, best["generator"]) for step in kept["describer"])
     generators = tuple(pair(best["describer"], step) for step in kept["generator"])
@@ -81,7 +81,7 @@ def perfect_pair() -> Pair:
 
 def _steps(folder: Path, role: Role) -> list[int]:
     names = re.compile(rf"{role}-step(\d+)")
-    matches = [names.fullmatch(one.name) for one in folder.iterdir()] if folder.is_dir() else []
+    matches = [names.fullmatch(entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
     steps = sorted(int(match[1]) for match in matches if match)
     if len(steps) < 2:
         msg = (

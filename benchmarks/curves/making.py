@@ -71,7 +71,7 @@ def make_series(
         truths=tuple(truths),
         kept=tuple(kept),
         beside=tuple(beside),
-        stopped=tuple(sum(one.stopped for one in played[pair]) for pair in series.pairs),
+        stopped=tuple(sum(run.stopped for run in played[pair]) for pair in series.pairs),
     )
 
 
@@ -87,8 +87,8 @@ def _course(
     series: Series, runs: Sequence[Played], metrics: Sequence[Metric], perfect: float | None
 ) -> Course:
     first = metrics[0]
-    values = np.array([np.nan if one.value is None else one.value for one in metrics])
-    column = _Column(values, np.stack([one.drawn for one in metrics]))
+    values = np.array([np.nan if metric.value is None else metric.value for metric in metrics])
+    column = _Column(values, np.stack([metric.drawn for metric in metrics]))
     truths = {
         OWN: _truth(runs, _own(series.role, first.reach), EXACT),
         EXACT: _truth(runs, first.reach, EXACT),
@@ -99,7 +99,7 @@ def _course(
         course,
         higher_is_better=first.higher_is_better,
         tolerance=first.tolerance,
-        why={step: one.why for step, one in zip(series.steps, metrics, strict=True) if one.why},
+        why={step: metric.why for step, metric in zip(series.steps, metrics, strict=True) if metric.why},
         within={
             aspect: tuple(_within(run, metric, aspect) for run, metric in zip(runs, metrics, strict=True))
             for aspect in (EXACT, OBJECTS)
@@ -112,7 +112,7 @@ def _course(
 
 def _truths(series: Series, runs: Sequence[Played], best: Played) -> Iterator[Course]:
     """The truth by itself: where the model under test first acts, and at the chains' ends."""
-    end: Reach = tuple((start, found.shape[1] - 1) for start, found in best.truth.items())
+    end: Reach = tuple((start, kept.shape[1] - 1) for start, kept in best.truth.items())
     looked = [(OWN, _own(series.role, end), EXACT), *((aspect, end, aspect) for aspect in ASPECTS)]
     for name, reach, aspect in looked:
         column = _truth(runs, reach, aspect)
@@ -190,8 +190,8 @@ def _of_each(run: Played, reach: Reach, aspect: str) -> Array:
 
 def _kept(runs: Sequence[Played], best: Played, start: str) -> Kept:
     def rows(run: Played, aspect: int) -> tuple[float, ...]:
-        (found,) = (one for name, one in run.truth.items() if name == start)
-        return tuple(map(rounded, found[:, :, aspect].mean(axis=0)))
+        (kept,) = (kept_of_start for name, kept_of_start in run.truth.items() if name == start)
+        return tuple(map(rounded, kept[:, :, aspect].mean(axis=0)))
 
     return Kept(
         suite=best.suite,
@@ -224,4 +224,4 @@ def _beside(steps: Sequence[int], runs: Sequence[Played]) -> Iterator[Beside]:
 
 
 def _whole(points: tuple[Estimate | None, ...]) -> tuple[Estimate, ...]:
-    return tuple(one for one in points if one is not None)
+    return tuple(point for point in points if point is not None)

@@ -105,7 +105,7 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     dataset = load_data(suite, {}, sampling.samples)
     run = SuiteRun(suite, dataset, assignments, measures, roster)
     samples = dataset.samples
-    draws = draw([one.categories[0] for one in samples], sampling.draws, sampling.seed)
+    draws = draw([sample.categories[0] for sample in samples], sampling.draws, sampling.seed)
     metrics: list[Metric] = []
     for case in list_cases(measures, suite.name, dataset, suite.table.groups):
         measure = measures[case.key.metric]
@@ -117,7 +117,7 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     chains = {start: list(run.chain_data.chains(start, samples).values()) for start in suite.plans}
     return Played(
         suite=suite.name,
-        samples=tuple(one.id for one in samples),
+        samples=tuple(sample.id for sample in samples),
         draws=draws,
         metrics=tuple(metrics),
         truth={
@@ -148,7 +148,9 @@ def _metric(suite: Suite, run: SuiteRun, case: Case, measure: Measure, draws: Dr
         higher_is_better=measure.higher_is_better,
         tolerance=claim_of(suite, case.key, Overrides()).policy.tolerance,
         reach=tuple(
-            dict.fromkeys((one.plan.start, one.generations[-1]) for one in required_features)
+            dict.fromkeys(
+                (feature.plan.start, feature.generations[-1]) for feature in required_features
+            )
         ),
         value=measured.value,
         drawn=drawn,
@@ -162,25 +164,25 @@ def _distances(measure: SetMeasure, run: SuiteRun, draws: Draws) -> Array:
     samples, start = run.dataset.samples, measure.plan.start
 
     def features(generation: int) -> Array:
-        found = run.chain_data.features(start, measure.encoder, generation, samples)
-        return _rows(samples, (pair for shard in found for pair in shard))
+        shards = run.chain_data.features(start, measure.encoder, generation, samples)
+        return _rows(samples, (pair for shard in shards for pair in shard))
 
     starts = features(0)
     images = [features(2 * t) for t in range(first, measure.at + 1)]
     distance = kernel_distance if measure.kind == "kid" else frechet_distance
-    found = np.full(len(draws), np.nan)
+    distances = np.full(len(draws), np.nan)
     for number, drawn in enumerate(draws):
         sets = [_there(rows[drawn]) for rows in (starts, *images)]
         if min(map(len, sets)) >= _FEWEST:
-            values = np.array([distance(sets[0], one) for one in sets[1:]])
-            found[number] = gc_fid_at_t(values)  # of a single distance, the distance itself
-    return found
+            values = np.array([distance(sets[0], rows) for rows in sets[1:]])
+            distances[number] = gc_fid_at_t(values)  # of a single distance, the distance itself
+    return distances
 
 
-def _rows(samples: Sequence[Sample], found: Iterator[tuple[Chain, Vector | Failure]]) -> Array:
+def _rows(samples: Sequence[Sample], features: Iterator[tuple[Chain, Vector | Failure]]) -> Array:
     """(n, D) features in the order of the samples, NaN where a chain has none."""
     of_each = {
-        chain.sample.id: vector for chain, vector in found if not isinstance(vector, Failure)
+        chain.sample.id: vector for chain, vector in features if not isinstance(vector, Failure)
     }
     width = len(next(iter(of_each.values()), np.zeros(1)))
     rows = np.full((len(samples), width), np.nan)

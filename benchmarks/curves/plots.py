@@ -1,6 +1,6 @@
 """The plots of the page: curves of both series, and metrics against the truth. Needs matplotlib.
 
-Files are the same for the same figures: no date, no random names, no decimals that nobody sees. They
+Files are the same for the same figures: no date, no random names, no decimals too small to be seen. They
 bring a light ground of their own, so that a page shows them alike in light and in dark.
 """
 
@@ -73,8 +73,8 @@ def draw_all(document: Document, folder: Path) -> list[Path]:
     with mpl.rc_context(_STYLE):
         return [
             *(
-                _save(_curves(one), folder / f"curves-{one.role}s.svg", mark)
-                for one in document.series
+                _save(_curves(figures), folder / f"curves-{figures.role}s.svg", mark)
+                for figures in document.series
             ),
             _save(_against_truth(document), folder / "curves-truth.svg", mark),
         ]
@@ -91,7 +91,7 @@ def _save(figure: Any, path: Path, mark: str) -> Path:
 
 
 def _shortened(text: str) -> str:
-    """A drawing without what nobody sees: far decimals, indents, unused names, styles said again."""
+    """A drawing without what is not seen: far decimals, indents, unused names, repeated styles."""
     text = _DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", text)
     text = re.sub(r' transform="rotate\(-0 [^"]*"|^\s+|\s+$', "", text, flags=re.MULTILINE)
     used = set(re.findall(r"#([\w.]+)", text))
@@ -113,10 +113,10 @@ def _curves(series: SeriesFigures) -> Any:
     _lines(next(panels), series, "MCD by mapping", [
         (name, course) for name in _MAPPINGS for course in _named(series.courses, [f"mcd {name}"])
     ])  # fmt: skip
-    whole = [one for one in series.truths if one.suite == series.truths[0].suite]
-    own = [(one.suite, one) for one in series.truths if one.name == "own"]
-    ends = [(one.suite, one) for one in series.truths if one.name == "exact"]
-    kept = [(one.name, one) for one in whole if one.name not in ("own", "exact")]
+    whole = [course for course in series.truths if course.suite == series.truths[0].suite]
+    own = [(course.suite, course) for course in series.truths if course.name == "own"]
+    ends = [(course.suite, course) for course in series.truths if course.name == "exact"]
+    kept = [(course.name, course) for course in whole if course.name not in ("own", "exact")]
     _lines(next(panels), series, f"truth: exact where the {series.role} first acts", own)
     _lines(next(panels), series, "truth: exact at the end", ends)
     _lines(next(panels), series, f"truth: F1 at the end, {whole[0].suite}", kept)
@@ -174,7 +174,7 @@ def _frame(axes: Axes, series: SeriesFigures, title: str) -> None:
 def _course(
     axes: Axes, steps: Sequence[int], points: Sequence[Estimate | None], **looks: Any
 ) -> None:
-    there = [(step, one) for step, one in zip(steps, points, strict=True) if one is not None]
+    there = [(step, point) for step, point in zip(steps, points, strict=True) if point is not None]
     usual: dict[str, Any] = {
         "linewidth": 1.3,
         "markersize": 3.5,
@@ -184,8 +184,8 @@ def _course(
     }
     axes.errorbar(
         [step for step, _ in there],
-        [one.value for _, one in there],
-        yerr=_bars([one for _, one in there]),
+        [point.value for _, point in there],
+        yerr=_bars([point for _, point in there]),
         **(usual | looks),
     )
 
@@ -215,9 +215,9 @@ def _scatter(axes: Axes, series: SeriesFigures, course: Course) -> None:
         for kept, point in zip(course.kept["objects"], course.points, strict=True)
         if point is not None
     ]
-    across, up = [one for one, _ in both], [one for _, one in both]
+    across, up = [point for point, _ in both], [point for _, point in both]
     axes.errorbar(
-        [one.value for one in across], [one.value for one in up],
+        [point.value for point in across], [point.value for point in up],
         xerr=_bars(across), yerr=_bars(up),
         color=color, marker=mark, markersize=4, linewidth=0.7, elinewidth=0.9, label=f"{series.role}s",
     )  # fmt: skip
@@ -226,12 +226,12 @@ def _scatter(axes: Axes, series: SeriesFigures, course: Course) -> None:
 def _bars(points: Sequence[Estimate]) -> list[list[float]]:
     """Lengths down and up, as errorbar takes them; none below 0, which rounding could give."""
     return [
-        [0.0 if one.low is None else max(0.0, one.value - one.low) for one in points],
-        [0.0 if one.high is None else max(0.0, one.high - one.value) for one in points],
+        [0.0 if point.low is None else max(0.0, point.value - point.low) for point in points],
+        [0.0 if point.high is None else max(0.0, point.high - point.value) for point in points],
     ]
 
 
 def _named(courses: Sequence[Course], names: Sequence[str]) -> Iterator[Course]:
     """The courses of these names, in the order of the names; failures and twins are not among them."""
     for name in names:
-        yield from (one for one in courses if one.name == name)
+        yield from (course for course in courses if course.name == name)

@@ -19,11 +19,11 @@ _SHOWN = ("exact", "objects", "cell", "shape", "color", "size")
 
 def all_tables(document: Document) -> dict[str, str]:
     """Name -> table: one of the run, the others of each series."""
-    found = {"run": _run(document)}
+    tables = {"run": _run(document)}
     for series in document.series:
         made = {name: make(series) for name, make in _OF_A_SERIES.items()}
-        found |= {f"{series.role}-{name}": text for name, text in made.items()}
-    return found
+        tables |= {f"{series.role}-{name}": text for name, text in made.items()}
+    return tables
 
 
 def report(document: Document) -> str:
@@ -71,8 +71,8 @@ def _other(series: SeriesFigures) -> str:
 def _values(series: SeriesFigures) -> str:
     heads = ["", *map(str, series.steps), "perfect pair"]
     rows = [
-        [one.label, *map(_with_half, one.points), _number(one.perfect)]
-        for one in (*_measured(series), *_own_truths(series))
+        [course.label, *map(_with_half, course.points), _number(course.perfect)]
+        for course in (*_measured(series), *_own_truths(series))
     ]
     return _table(heads, rows)
 
@@ -80,23 +80,23 @@ def _values(series: SeriesFigures) -> str:
 def _own_truths(series: SeriesFigures) -> Iterator[Course]:
     """The truth of the whole chains of each suite, named for a reader."""
     names = {"own": "exact scenes, first acting", "exact": "exact scenes, end", "objects": "object F1, end"}  # fmt: skip
-    for one in series.truths:
-        if one.name in names:
-            yield replace(one, label=f"*{one.suite}: {names[one.name]}*")
+    for course in series.truths:
+        if course.name in names:
+            yield replace(course, label=f"*{course.suite}: {names[course.name]}*")
 
 
 def _says(series: SeriesFigures) -> str:
     heads = ("", "better is", "in order", "falls beyond noise", "level from step", "order differs from the truth's")  # fmt: skip
     rows = [
         (
-            one.label,
-            "higher" if one.higher_is_better else "lower",
-            NONE if one.ordered is None else ("yes" if one.ordered else "no"),
-            NONE if one.ordered is None else ("; ".join(map(_fall, one.falls)) or "none"),
-            _level(one, series.steps),
-            "; ".join(f"{a}, {b}" for a, b in one.disordered) or NONE,
+            course.label,
+            "higher" if course.higher_is_better else "lower",
+            NONE if course.ordered is None else ("yes" if course.ordered else "no"),
+            NONE if course.ordered is None else ("; ".join(map(_fall, course.falls)) or "none"),
+            _level(course, series.steps),
+            "; ".join(f"{a}, {b}" for a, b in course.disordered) or NONE,
         )
-        for one in (*_measured(series), *_own_truths(series))
+        for course in (*_measured(series), *_own_truths(series))
     ]
     return _table(heads, rows)
 
@@ -109,23 +109,27 @@ def _level(course: Course, steps: Sequence[int]) -> str:
     return "all" if course.saturates == steps[0] else str(course.saturates)
 
 
-def _fall(one: Fall) -> str:
-    return f"{one.earlier} to {one.later} ({one.change.value:+.3f})"
+def _fall(fall: Fall) -> str:
+    return f"{fall.earlier} to {fall.later} ({fall.change.value:+.3f})"
 
 
 def _taus(series: SeriesFigures) -> str:
     heads = ("", "with the step", "exact, first acting", "exact, last read", "object F1, last read", "last read")  # fmt: skip
     rows = [
-        (one.label, *(_tau(one.tau.get(n)) for n in ("step", "own", "exact", "objects")), one.reach)
-        for one in _measured(series)
+        (
+            course.label,
+            *(_tau(course.tau.get(n)) for n in ("step", "own", "exact", "objects")),
+            course.reach,
+        )
+        for course in _measured(series)
     ]
     return _table(heads, rows)
 
 
-def _tau(one: Tau | None) -> str:
-    if one is None:
+def _tau(tau: Tau | None) -> str:
+    if tau is None:
         return NONE
-    return f"{one.value:.2f} {_ends(one.low, one.high)}, {_p(one.p)}"
+    return f"{tau.value:.2f} {_ends(tau.low, tau.high)}, {_p(tau.p)}"
 
 
 def _p(p: float) -> str:
@@ -137,9 +141,9 @@ def _p(p: float) -> str:
 def _within(aspect: str) -> Callable[[SeriesFigures], str]:
     def make(series: SeriesFigures) -> str:
         rows = [
-            [one.label, *map(_with_ends, one.within[aspect])]
-            for one in _measured(series)
-            if aspect in one.within and any(one.within[aspect])
+            [course.label, *map(_with_ends, course.within[aspect])]
+            for course in _measured(series)
+            if aspect in course.within and any(course.within[aspect])
         ]
         return _table(["", *map(str, series.steps)], rows)
 
@@ -150,29 +154,29 @@ def _beside(series: SeriesFigures) -> str:
     heads = ["step", "GC@3", *_SHOWN, f"chains with GC@3 of {HIGH:g} or more", "of these, scene not kept", "least object F1 of these"]  # fmt: skip
     rows = [
         [
-            str(one.step),
-            _with_half(one.score),
-            *(_with_half(one.kept[aspect]) for aspect in _SHOWN),
-            str(one.high),
-            str(one.lost),
-            _number(one.worst),
+            str(figures.step),
+            _with_half(figures.score),
+            *(_with_half(figures.kept[aspect]) for aspect in _SHOWN),
+            str(figures.high),
+            str(figures.lost),
+            _number(figures.worst),
         ]
-        for one in series.beside
+        for figures in series.beside
     ]
     return _table(heads, rows)
 
 
 def _kept(series: SeriesFigures) -> str:
-    longest = max(len(rows[0]) for one in series.kept for rows in one.aspects.values())
+    longest = max(len(rows[0]) for kept in series.kept for rows in kept.aspects.values())
     heads = ["chains", "step", *(f"{generation}" for generation in range(longest))]
-    rows = [row for one in series.kept for row in _kept_rows(one, series.steps, longest)]
+    rows = [row for kept in series.kept for row in _kept_rows(kept, series.steps, longest)]
     return _table(heads, rows)
 
 
-def _kept_rows(one: Kept, steps: Sequence[int], longest: int) -> Iterator[list[str]]:
-    for step, shares in zip(steps, one.aspects["exact"], strict=True):
+def _kept_rows(kept: Kept, steps: Sequence[int], longest: int) -> Iterator[list[str]]:
+    for step, shares in zip(steps, kept.aspects["exact"], strict=True):
         cells = [f"{100 * share:.0f}" for share in shares]
-        name = f"{one.suite}, {one.start}-first, n = {one.samples}"
+        name = f"{kept.suite}, {kept.start}-first, n = {kept.samples}"
         yield [name, str(step), *cells, *[""] * (longest - len(cells))]
 
 
@@ -189,21 +193,21 @@ _OF_A_SERIES: Mapping[str, Callable[[SeriesFigures], str]] = {
 
 def _measured(series: SeriesFigures) -> Iterator[Course]:
     """Courses with a number for some checkpoint; a rate of failures that is always 0 says nothing."""
-    for one in series.courses:
-        values = [point.value for point in one.points if point is not None]
-        if values and not (one.name == "failures" and not any(values)):
-            yield one
+    for course in series.courses:
+        values = [point.value for point in course.points if point is not None]
+        if values and not (course.name == "failures" and not any(values)):
+            yield course
 
 
-def _with_half(one: Estimate | None) -> str:
+def _with_half(point: Estimate | None) -> str:
     """With half the width of the interval."""
-    if one is None or one.low is None or one.high is None:
-        return NONE if one is None else _number(one.value)
-    return f"{_number(one.value)} ± {_number((one.high - one.low) / 2)}"
+    if point is None or point.low is None or point.high is None:
+        return NONE if point is None else _number(point.value)
+    return f"{_number(point.value)} ± {_number((point.high - point.low) / 2)}"
 
 
-def _with_ends(one: Estimate | None) -> str:
-    return NONE if one is None else f"{one.value:.2f} {_ends(one.low, one.high)}"
+def _with_ends(point: Estimate | None) -> str:
+    return NONE if point is None else f"{point.value:.2f} {_ends(point.low, point.high)}"
 
 
 def _ends(low: float | None, high: float | None) -> str:

@@ -22,11 +22,11 @@ from pytest_cepbench.store import Store
 Array = npt.NDArray[np.float64]
 
 _SEEN: dict[str, Callable[[SceneObject], Hashable]] = {
-    "objects": lambda one: one,
-    "cell": lambda one: one.cell,
-    "shape": lambda one: (one.cell, one.shape),
-    "color": lambda one: (one.cell, one.color),
-    "size": lambda one: (one.cell, one.size),
+    "objects": lambda thing: thing,
+    "cell": lambda thing: thing.cell,
+    "shape": lambda thing: (thing.cell, thing.shape),
+    "color": lambda thing: (thing.cell, thing.color),
+    "size": lambda thing: (thing.cell, thing.size),
 }
 
 ASPECTS = ("exact", *_SEEN)
@@ -42,7 +42,7 @@ def kept(start: Scene, now: Scene) -> tuple[float, ...]:
     objects'.
     """
     shares = (
-        _f1({seen(one) for one in start.objects}, {seen(one) for one in now.objects})
+        _f1({seen(thing) for thing in start.objects}, {seen(thing) for thing in now.objects})
         for seen in _SEEN.values()
     )
     return (float(start == now), *shares)
@@ -53,14 +53,14 @@ def kept_by_chains(chains: Sequence[Chain], generations: int, store: Store) -> A
 
     Generation 0 is the start itself, read back. What a chain that stopped does not have is lost: 0.
     """
-    found = np.zeros((len(chains), generations + 1, len(ASPECTS)))
-    for row, chain in zip(found, chains, strict=True):
+    shares = np.zeros((len(chains), generations + 1, len(ASPECTS)))
+    for row, chain in zip(shares, chains, strict=True):
         start = sample_scene(chain.sample)
         for generation in range(generations + 1):
             now = _scene_at(chain, generation, store)
             if now is not None:
                 row[generation] = kept(start, now)
-    return found
+    return shares
 
 
 def _scene_at(chain: Chain, generation: int, store: Store) -> Scene | None:

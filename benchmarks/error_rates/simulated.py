@@ -107,8 +107,8 @@ def _errors(
     most = max(settings.cases)
     parts = []
     for before, now in draws(world, n, drift, most, settings):
-        found = found_at(Cases.of(world, before, now), settings.levels, tolerances, wanted)
-        parts.append({key: hits.reshape(-1, most) for key, hits in found.items()})
+        hits_by_key = found_at(Cases.of(world, before, now), settings.levels, tolerances, wanted)
+        parts.append({key: hits.reshape(-1, most) for key, hits in hits_by_key.items()})
     for tolerance in tolerances:
         for m, level in zip(settings.cases, settings.levels, strict=True):
             hits = np.concatenate([part[level, tolerance] for part in parts])
@@ -199,14 +199,14 @@ def looks(world: World, n: int, settings: Settings) -> Iterator[Figure]:
             drift = times * settings.tolerance
             # Promises are on whole runs; where the drift is larger one case of them is enough.
             cases = m if times < 2 else 1
-            found = [
+            parts = [
                 look_again(Cases.of(world, before, now), level, settings.tolerance)
                 for before, now in draws(world, n, drift, cases, settings)
             ]
             cell = Cell("more", world.name, n, m, drift, settings.tolerance)
-            yield cell.mean("samples used", np.concatenate([part.used for part in found]))
-            fails = np.concatenate([part.are(FAILS) for part in found]).reshape(-1, cases)
-            passes = np.concatenate([part.are(PASSES) for part in found]).reshape(-1, cases)
+            yield cell.mean("samples used", np.concatenate([part.used for part in parts]))
+            fails = np.concatenate([part.are(FAILS) for part in parts]).reshape(-1, cases)
+            passes = np.concatenate([part.are(PASSES) for part in parts]).reshape(-1, cases)
             if times == 0:
                 yield cell.rate("false failures", any_of_rows(fails), settings.alpha)
                 yield cell.rate("passed", passes.ravel())
@@ -229,10 +229,10 @@ def pooled(world: World, n: int, settings: Settings, m: int = 14) -> Iterator[Fi
                 before[:, :drifting], now[:, :drifting] = old[:, :drifting], new[:, :drifting]
                 cases = Cases.of(world, before, now)
                 for first in range(0, len(cases.values), m):
-                    found = found_by_holm(
+                    regressed = found_by_holm(
                         cases, range(first, first + m), settings.alpha, settings.tolerance
                     )
-                    seen = [case for case in found if case < first + drifting]
+                    seen = [case for case in regressed if case < first + drifting]
                     by_itself = [
                         cases.verdict(case, level, settings.tolerance) is Verdict.REGRESSED
                         for case in seen

@@ -133,10 +133,10 @@ def found_at(
             if not far[case]:
                 continue
             bounds = cases.bounds(case, level)
-            found = [t for t in tolerances if judged(bounds, t) in wanted]
-            for t in found:
+            decided = [t for t in tolerances if judged(bounds, t) in wanted]
+            for t in decided:
                 hits[level, t][case] = True
-            if found:
+            if decided:
                 again.append(case)
         left = again
     return hits

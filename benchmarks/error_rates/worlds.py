@@ -86,8 +86,8 @@ def _bounded(generator: np.random.Generator, shape: Shape, drift: float) -> tupl
 
     def scores() -> Array:
         up, down = (
-            one + generator.standard_gamma((1 - _ALIKE) * a, shape)
-            for one, a in zip(common, _BETA, strict=True)
+            shared + generator.standard_gamma((1 - _ALIKE) * a, shape)
+            for shared, a in zip(common, _BETA, strict=True)
         )
         return np.asarray(up / (up + down))
 

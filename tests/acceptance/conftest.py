@@ -24,10 +24,10 @@ Checkpoint = Callable[[str, str], str]
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of real photographs of several sizes and modes, in nested sub-folders."""
-    found = find_spec("skimage")
-    if found is None or found.origin is None:
+    spec = find_spec("skimage")
+    if spec is None or spec.origin is None:
         pytest.skip("the photographs come with scikit-image, which is not installed")
-    source = Path(found.origin).parent / "data"
+    source = Path(spec.origin).parent / "data"
     root = tmp_path_factory.mktemp("photos")
     for folder, names in PHOTOS.items():
         (root / folder).mkdir(parents=True)

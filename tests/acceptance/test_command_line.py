@@ -56,8 +56,8 @@ class CommandLine:
 
     def _report(self) -> dict[str, Any]:
         report = self.folder / ".cepbench" / "report.json"
-        found: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
-        return found
+        document: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
+        return document
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_checkpoint_that_draws_nan_never_passes(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         ("model.safetensors", "weights"),
         ("half", "model.safetensors"),
@@ -147,7 +147,7 @@ def test_checkpoint_that_draws_nan_never_passes(
     ],
 )
 def test_damaged_checkpoint_is_a_usage_error(
-    gate: CommandLine, checkpoint: Checkpoint, tmp_path: Path, spoil: str, said: str
+    gate: CommandLine, checkpoint: Checkpoint, tmp_path: Path, spoil: str, message: str
 ) -> None:
     """A folder without weights, with half of them, or with pickles alone stops the run at once."""
     spec = checkpoint("describer", "llava").partition("?")[0]
@@ -163,5 +163,5 @@ def test_damaged_checkpoint_is_a_usage_error(
     code, output, _ = gate(f"--model={folder}")
 
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert said in output
+    assert message in output
     assert "Traceback" not in output

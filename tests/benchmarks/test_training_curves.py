@@ -46,9 +46,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Document]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_curves, "find_series", lambda *_: ladder())
         patch.setattr(training_curves, "QUICK", Sampling(samples=3, draws=20))
-        given = ["--quick", "--write", "--suites", str(INSTRUMENT)]
+        flags = ["--quick", "--write", "--suites", str(INSTRUMENT)]
         places = ["--json", str(folder / "figures.json"), "--store", str(folder / "store")]
-        assert training_curves.main([*given, *places]) == 0
+        assert training_curves.main([*flags, *places]) == 0
     return folder, read(folder / "figures.json")
 
 

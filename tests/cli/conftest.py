@@ -58,8 +58,8 @@ class Home:
     def grid(self, name: str, metric: str = "gc") -> dict[str, Any]:
         """The table of one metric over the whole suite."""
         grids: list[dict[str, Any]] = self.document(name)["grids"]
-        (one,) = [g for g in grids if (g["metric"], g["part"]) == (metric, "overall")]
-        return one
+        (grid,) = [g for g in grids if (g["metric"], g["part"]) == (metric, "overall")]
+        return grid
 
 
 @pytest.fixture(scope="session")

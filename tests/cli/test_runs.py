@@ -30,8 +30,8 @@ def make_project(folder: Path, text: str = GATED) -> Path:
 
 def cases_of(report: Path) -> list[dict[str, Any]]:
     """The judged cases of a report."""
-    found: list[dict[str, Any]] = json.loads(report.read_text())["cases"]
-    return found
+    cases: list[dict[str, Any]] = json.loads(report.read_text())["cases"]
+    return cases
 
 
 @pytest.fixture(scope="session")

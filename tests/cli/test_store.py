@@ -157,7 +157,7 @@ def test_export_and_import(filled: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["stats", "--store=nowhere"], "no store at 'nowhere': give its folder with --store DIR"),
         (["verify", "--repair", "--store=nowhere"], "no store at 'nowhere'"),
@@ -171,7 +171,7 @@ def test_export_and_import(filled: Home) -> None:
         (["import", "nowhere"], "nothing at 'nowhere'"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], message: str) -> None:
     """Nothing is made, changed or deleted, although --delete is said."""
     Path("spoilt").mkdir()
     Path("spoilt/a.toml").write_text("<<<<<<<")
@@ -180,7 +180,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], sa
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cepbench: ")
     assert ended.err.count("\n") == 1
-    assert said in ended.err
+    assert message in ended.err
     after = contents(filled.path)
     assert {n for n in after if not n.endswith(("-shm", "-wal"))} == before.keys()
     assert {name: after[name] for name in before} == before
@@ -224,7 +224,7 @@ def test_push_verify_and_pull(filled: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "said"),
+    ("argv", "code", "message"),
     [
         (("pull", "nothing"), 1, "cepbench store pull 'nothing' holds no shared store"),
         (("push", "s3://k:hush@b/p"), 2, "cepbench store push s3://b/p: a URL may hold no user"),
@@ -233,11 +233,11 @@ def test_push_verify_and_pull(filled: Home) -> None:
     ],
 )
 def test_a_shared_store_that_cannot_be_used(
-    filled: Home, argv: tuple[str, ...], code: int, said: str
+    filled: Home, argv: tuple[str, ...], code: int, message: str
 ) -> None:
     """One line, and nothing is made."""
     ended = store(filled, *argv)
     assert (ended.code, ended.out) == (code, "")
-    assert said in ended.err
+    assert message in ended.err
     assert "hush" not in ended.err
     assert not Path("nothing").exists()

@@ -141,7 +141,7 @@ def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["seeds", "nowhere"], "no suite at 'nowhere'"),
         (["seeds", ".", "--metrics=gcc"], "unknown metric 'gcc'. Did you mean 'gc'?"),
@@ -156,7 +156,7 @@ def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
         (["seeds", "absent.toml"], "data set 'photos' is not here: give it with --cep-data photos"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], message: str) -> None:
     """Nothing is measured, no table is printed, no traceback either."""
     absent = TOY.replace('loader = "shapes"', 'loader = "folder"\nname = "photos"')
     absent = absent.replace("options = { samples_per_category = 2 }", "")
@@ -165,7 +165,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], said
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cepbench: ")
     assert ended.err.count("\n") == 1
-    assert said in ended.err
+    assert message in ended.err
     assert not (home.path / ".cepbench" / "studies").exists()
 
 

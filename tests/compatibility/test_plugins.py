@@ -233,8 +233,8 @@ def test_the_last_attempt_counts_after_an_error(
     ended = toy.run("-k", "crowded", *arguments, plugins=plugins)
     assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     assert ended.verdicts == ["held"]
-    (told,) = ended.report["infrastructure"]
-    assert "test_toy.py::test_drift[crowded-gc] ran again after an error (all 1 chains " in told
+    (message,) = ended.report["infrastructure"]
+    assert "test_toy.py::test_drift[crowded-gc] ran again after an error (all 1 chains " in message
     assert " 1 passed" in ended.output
 
 
@@ -245,8 +245,8 @@ def test_a_case_whose_worker_died_runs_again_once(toy: Toy) -> None:
     ended = toy.run("-k", "crowded", *arguments, "--model=shapes:", plugins=plugins)
     assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
     assert ended.verdicts == ["held"]
-    (told,) = ended.report["infrastructure"]
-    assert told.endswith("while it judged test_toy.py::test_drift[crowded-gc]; retried alone")
+    (message,) = ended.report["infrastructure"]
+    assert message.endswith("while it judged test_toy.py::test_drift[crowded-gc]; retried alone")
     assert " 1 passed" in ended.output
 
 

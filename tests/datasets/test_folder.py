@@ -151,7 +151,7 @@ def test_a_link_to_nowhere_is_not_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
-    """Its images would be missing and nobody told; here the path is too long for the system."""
+    """Its images would be missing without a message; here the path is too long for the system."""
     touch(tmp_path, "a.png")
     here = os.open(tmp_path, os.O_RDONLY)
     for _ in range(20):

@@ -34,7 +34,10 @@ PUBLISHED_DIGEST = "5c48e0813e812e3c373fa5c8ed07a8f0a483be30272b4427b0559c8048e6
 
 def as_file(prompts: tuple[WrittenPrompt, ...]) -> bytes:
     """The suite in the form in which GenEval publishes it."""
-    lines = [json.dumps({**prompt_metadata(one.prompt), "prompt": one.text}) for one in prompts]
+    lines = [
+        json.dumps({**prompt_metadata(written.prompt), "prompt": written.text})
+        for written in prompts
+    ]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -71,11 +74,11 @@ def test_the_published_file_is_the_one_that_was_digested() -> None:
 
 def test_the_published_suite_has_its_numbers() -> None:
     """553 prompts in the order of the tasks; two, three and four objects 26, 28 and 26 times."""
-    prompts = [one.prompt for one in write_prompts()]
-    assert list(Counter(one.task for one in prompts).items()) == list(
+    prompts = [written.prompt for written in write_prompts()]
+    assert list(Counter(prompt.task for prompt in prompts).items()) == list(
         zip(TASKS, (80, 99, 80, 94, 100, 100), strict=True)
     )
-    numbers = Counter(one.include[0].count for one in prompts if one.task == "counting")
+    numbers = Counter(prompt.include[0].count for prompt in prompts if prompt.task == "counting")
     assert numbers == {2: 26, 3: 28, 4: 26}
 
 
@@ -84,12 +87,12 @@ def test_the_published_suite_has_its_numbers() -> None:
 def test_suites_of_other_seeds_keep_the_rules(seed: int, number: int) -> None:
     """No prompt twice, no person with a color, two different classes, each task within its number."""
     written = write_prompts(seed, number)
-    assert len(set(written)) == len({one.text for one in written}) == len(written)
-    tasks = Counter(one.prompt.task for one in written)
+    assert len(set(written)) == len({each.text for each in written}) == len(written)
+    tasks = Counter(each.prompt.task for each in written)
     assert set(tasks) == set(TASKS)
     assert tasks.pop("single_object") == 80
     assert max(tasks.values()) <= number
-    for prompt in (one.prompt for one in written):
+    for prompt in (each.prompt for each in written):
         assert {clause.name for clause in prompt.include} <= set(OBJECTS)
         assert len({clause.name for clause in prompt.include}) == len(prompt.include)
         assert all(c.name != "person" and c.color in COLORS for c in prompt.include if c.color)
@@ -99,17 +102,17 @@ def test_suites_of_other_seeds_keep_the_rules(seed: int, number: int) -> None:
 @settings(max_examples=10)
 def test_the_words_say_what_the_clauses_ask(seed: int) -> None:
     """Every class, color and number is in the text; the subject of a position comes first."""
-    for one in write_prompts(seed, 10):
-        include = one.prompt.include
-        assert one.text.startswith("a photo of ")
+    for written in write_prompts(seed, 10):
+        include = written.prompt.include
+        assert written.text.startswith("a photo of ")
         for clause in include:
             words = f"{clause.color} {clause.name}" if clause.color else clause.name
-            assert words in one.text
-        if one.prompt.task == "position":
+            assert words in written.text
+        if written.prompt.task == "position":
             target, subject = include
             assert subject.position
             match = re.fullmatch(
-                f"a photo of an? (.+) {subject.position.relation} an? (.+)", one.text
+                f"a photo of an? (.+) {subject.position.relation} an? (.+)", written.text
             )
             assert match
             assert match.groups() == (subject.name, target.name)
@@ -117,7 +120,7 @@ def test_the_words_say_what_the_clauses_ask(seed: int) -> None:
 
 def test_other_seeds_give_other_prompts() -> None:
     """Hardly any pair of objects is shared."""
-    first, second = ({one.text for one in write_prompts(seed)} for seed in (43, 44))
+    first, second = ({written.text for written in write_prompts(seed)} for seed in (43, 44))
     assert len(first & second) < 553 - 350
 
 
@@ -169,5 +172,5 @@ def test_impossible_suites_are_refused(seed: int, number: int) -> None:
 
 def test_tasks_come_one_after_the_other() -> None:
     """Each task's prompts are together, whatever the number drawn."""
-    tasks = [one.prompt.task for one in write_prompts(7, 3)]
+    tasks = [written.prompt.task for written in write_prompts(7, 3)]
     assert sum(first != second for first, second in pairwise(tasks)) == 5

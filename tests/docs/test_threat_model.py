@@ -16,8 +16,8 @@ _ROW = re.compile(r"^\|(?!\s*-)(?P<cells>.+)\|$", re.MULTILINE)
 
 
 def _named() -> list[tuple[str, str | None]]:
-    found = _TEST.finditer(PAGE.read_text(encoding="utf-8"))
-    return sorted({(match["path"], match["name"]) for match in found}, key=str)
+    matches = _TEST.finditer(PAGE.read_text(encoding="utf-8"))
+    return sorted({(match["path"], match["name"]) for match in matches}, key=str)
 
 
 @pytest.mark.parametrize(("path", "name"), _named())

@@ -30,10 +30,10 @@ def test_figures_are_of_the_shipped_checkpoints() -> None:
 
     figures = read(RESULTS).series
 
-    for found, there in zip(figures, shipped, strict=True):
-        assert found.role == there.role
-        assert set(found.steps) >= set(there.steps)
-        assert found.fixed == there.fixed
+    for published, expected in zip(figures, shipped, strict=True):
+        assert published.role == expected.role
+        assert set(published.steps) >= set(expected.steps)
+        assert published.fixed == expected.fixed
 
 
 def test_plots_are_of_the_shipped_figures() -> None:

@@ -34,8 +34,8 @@ class GatedProject:
     def gate(self, options: dict[str, Any] | None = None, **knobs: Any) -> GateResult:
         """Gate a describer. options: of the gate. knobs: of `scored.Describer`; `snapshot_update` too."""
         update = knobs.pop("snapshot_update", False)
-        given = "&".join(f"{name}={value}" for name, value in knobs.items())
-        model = f"python:tests.plugin.scored:Describer{f'?{given}' if given else ''}"
+        query = "&".join(f"{name}={value}" for name, value in knobs.items())
+        model = f"python:tests.plugin.scored:Describer{f'?{query}' if query else ''}"
         return gate_checkpoint(
             self.path / "suite.toml",
             root=self.path,

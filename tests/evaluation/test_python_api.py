@@ -85,8 +85,8 @@ def test_it_gives_the_verdicts_and_numbers_of_pytest(
     project: Path, suites: str, selection: tuple[str, ...], model: str, options: Any, verdict: str
 ) -> None:
     """Every field of every case, and the exit code, whatever the verdict."""
-    given = [f"--cep-{name}={value}" for name, value in options.items()]
-    code, expected = by_pytest(project, *selection, f"--model={model}", *given)
+    arguments = [f"--cep-{name}={value}" for name, value in options.items()]
+    code, expected = by_pytest(project, *selection, f"--model={model}", *arguments)
 
     result = gate_checkpoint(suites, **{**GENERATOR, "model": model, **options})
 

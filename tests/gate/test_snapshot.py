@@ -1,4 +1,4 @@
-"""Where baselines lie, and how syrupy is told of them."""
+"""Where baselines lie, and how syrupy gets to know them."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_the_colors_given_decide(color: str) -> None:
     assert judge(RED_DOG, detected, colors).correct is (color == "red")
 
 
-def test_a_color_that_nobody_told_is_an_error() -> None:
+def test_a_missing_color_is_an_error() -> None:
     """It is not a wrong image, but an image that was not judged."""
     with pytest.raises(ValueError, match=r"the color of 'dog' at \(90.0, .*\) is needed"):
         judge(RED_DOG, {"dog": [seen("dog", 0.9)]}, {})

@@ -63,7 +63,7 @@ def test_several_blocks_each_lose_their_own(seed: int, n: int, block: int) -> No
 
 
 def test_parts_and_shards_change_no_bit_of_the_distance() -> None:
-    """A jackknife looks on: whoever asks for the whole gets what was always there."""
+    """The whole has the distance that it has without a jackknife, in however many pieces it comes."""
     x, y = pair(50, 50, 5)
     parts = np.arange(50) % 4
     whole = summed(x, y, (parts, parts), block=20)

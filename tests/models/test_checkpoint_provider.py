@@ -53,7 +53,7 @@ def test_a_pipeline_is_the_sum_of_its_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["shapes:", "python:some.where:make", "no/such", "unicom:nowhere"])
-def test_what_nobody_knows(text: str) -> None:
+def test_models_whose_size_is_not_known(text: str) -> None:
     """Built-in and user's models say nothing, and what is wrong is told where it is bound."""
     assert weights_bytes(parse_spec(text), "cpu") is None
 

@@ -25,14 +25,14 @@ def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("four")
 def test_all_are_there_by_their_uuids() -> None:
     """Where the caller says nothing, a UUID names a device whatever order CUDA counts in."""
-    found = visible_devices()
-    assert [one.token for one in found] == ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"]
-    assert found[3] == Device("GPU-dddd", A100, 1 * GIB, 80 * GIB, CUDA)
+    devices = visible_devices()
+    assert [device.token for device in devices] == ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"]
+    assert devices[3] == Device("GPU-dddd", A100, 1 * GIB, 80 * GIB, CUDA)
 
 
 @pytest.mark.usefixtures("four")
 @pytest.mark.parametrize(
-    ("said", "tokens", "free"),
+    ("listed", "tokens", "free"),
     [
         ("3,1", ["3", "1"], [1, 70]),
         ("GPU-dd, GPU-bbbb", ["GPU-dd", "GPU-bbbb"], [1, 70]),
@@ -43,13 +43,13 @@ def test_all_are_there_by_their_uuids() -> None:
     ],
 )
 def test_the_callers_list_is_obeyed(
-    monkeypatch: pytest.MonkeyPatch, said: str, tokens: list[str], free: list[int]
+    monkeypatch: pytest.MonkeyPatch, listed: str, tokens: list[str], free: list[int]
 ) -> None:
     """Tokens stay as they were written, in their order; CUDA stops at the first that is none."""
-    monkeypatch.setenv(CUDA, said)
-    found = visible_devices()
-    assert [one.token for one in found] == tokens
-    assert [one.free for one in found] == [amount * GIB for amount in free]
+    monkeypatch.setenv(CUDA, listed)
+    devices = visible_devices()
+    assert [device.token for device in devices] == tokens
+    assert [device.free for device in devices] == [amount * GIB for amount in free]
 
 
 @pytest.mark.usefixtures("four")
@@ -79,13 +79,13 @@ def test_instances_stand_for_a_divided_device(
         [("GPU-aaaa", A100, 70), ("GPU-bbbb", A100, 70)],
         divided={"GPU-bbbb": ["3g.40gb", "1g.10gb"]},
     )
-    assert [(one.token, one.name) for one in visible_devices()] == [
+    assert [(device.token, device.name) for device in visible_devices()] == [
         ("GPU-aaaa", A100),
         ("MIG-bbbb-0", f"{A100} MIG 3g.40gb"),
         ("MIG-bbbb-1", f"{A100} MIG 1g.10gb"),
     ]
     monkeypatch.setenv(CUDA, "MIG-bbbb-1")
-    assert [one.token for one in visible_devices()] == ["MIG-bbbb-1"]
+    assert [device.token for device in visible_devices()] == ["MIG-bbbb-1"]
 
 
 def test_an_index_on_a_mixed_machine_is_not_given_a_name(

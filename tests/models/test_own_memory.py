@@ -126,5 +126,5 @@ def _sums() -> list[float]:
 
     gc.collect()
     # Asking objects for their class makes some warn of themselves.
-    alive = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
-    return [one.detach().double().sum().item() for one in alive if not one.is_meta]
+    alive = [tensor for tensor in gc.get_objects() if issubclass(type(tensor), torch.Tensor)]
+    return [tensor.detach().double().sum().item() for tensor in alive if not tensor.is_meta]

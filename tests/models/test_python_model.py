@@ -186,7 +186,7 @@ def test_weights_tell_models_apart_also_where_the_name_is_long(
         binding(f"Captioner?fingerprint='my-captioner-version-3 {weights}'")
         for weights in ("c0ffee", "decade")
     ]
-    assert len({one.short_fingerprint for one in bound}) == 2
+    assert len({model.short_fingerprint for model in bound}) == 2
 
 
 def test_a_model_without_fingerprint_is_refused(binding: Callable[..., BoundRole]) -> None:

@@ -22,9 +22,9 @@ TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "voca
 
 def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
     """The header of a run needs the architecture; the choice of the role needs the roles."""
-    found = detect(parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA))))
-    assert (found.what, found.roles) == ("LlavaForConditionalGeneration", ("describer",))
-    assert found.because
+    detection = detect(parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA))))
+    assert (detection.what, detection.roles) == ("LlavaForConditionalGeneration", ("describer",))
+    assert detection.because
 
 
 def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
@@ -51,14 +51,16 @@ def test_a_wrong_role_is_refused_before_its_weights_are_looked_at(
         bind(spec, "describer", context)
 
 
-@pytest.mark.parametrize(("config", "said"), [(UNKNOWN, "no rule"), (TEXT_ONLY, "reads no images")])
+@pytest.mark.parametrize(
+    ("config", "reason"), [(UNKNOWN, "no rule"), (TEXT_ONLY, "reads no images")]
+)
 def test_a_model_without_role_says_how_to_override(
-    tmp_path: Path, context: BindContext, config: dict[str, object], said: str
+    tmp_path: Path, context: BindContext, config: dict[str, object], reason: str
 ) -> None:
     """Detection can be wrong: the message must say what was found and how to insist."""
     spec = parse_spec(str(write_checkpoint(tmp_path / "m", config)))
     with pytest.raises(
-        RoleError, match=rf"{said}.*--describer, or --model with --cep-role=describer"
+        RoleError, match=rf"{reason}.*--describer, or --model with --cep-role=describer"
     ):
         bind(spec, "describer", context)
 

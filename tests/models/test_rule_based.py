@@ -193,13 +193,15 @@ def test_the_detector_finds_what_was_drawn(dataset: Dataset) -> None:
     images = [load_seed_image(sample).to_pil() for sample in dataset.samples]
     asked = [["circle", "cross"], ["triangle", "square"]]
     queries = [asked[index % 2] for index in range(len(images))]
-    for sample, wanted, found in zip(
+    for sample, wanted, detections in zip(
         dataset.samples, queries, detector.detect(images, queries), strict=True
     ):
-        assert isinstance(found, Detections)
+        assert isinstance(detections, Detections)
         drawn = parse_caption(sample.text or "").objects
-        expected = [(one.shape, one.color, 1.0) for one in drawn if one.shape in wanted]
-        assert [(one.query, one.color, one.score) for one in found.found] == expected
+        expected = [(thing.shape, thing.color, 1.0) for thing in drawn if thing.shape in wanted]
+        assert [
+            (detection.query, detection.color, detection.score) for detection in detections.found
+        ] == expected
 
 
 def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
@@ -207,11 +209,12 @@ def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
     detector = cast("Detector", bound("shapes:", "detector").load())
     for sample in dataset.samples:
         image = load_seed_image(sample).to_pil().resize((192, 192))
-        (found,) = detector.detect([image], [SHAPES])
-        assert isinstance(found, Detections)
-        cells = [one.cell for one in parse_caption(sample.text or "").objects]
+        (detections,) = detector.detect([image], [SHAPES])
+        assert isinstance(detections, Detections)
+        cells = [thing.cell for thing in parse_caption(sample.text or "").objects]
         centers = [
-            ((one.box[0] + one.box[2]) / 2, (one.box[1] + one.box[3]) / 2) for one in found.found
+            ((detection.box[0] + detection.box[2]) / 2, (detection.box[1] + detection.box[3]) / 2)
+            for detection in detections.found
         ]
         assert [int(y // 64) * 3 + int(x // 64) for x, y in centers] == cells
 
@@ -227,18 +230,18 @@ def test_the_detector_knows_its_shapes_only(query: str) -> None:
 @pytest.mark.parametrize("role", SCHEMES["shapes"].roles)
 def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     """Bound to a role, the spec loads a model of that role with an identity of its own."""
-    one = bound("shapes:", role)
+    role_model = bound("shapes:", role)
     protocols = {
         "describer": Describer,
         "generator": Generator,
         "encoder": Encoder,
         "detector": Detector,
     }
-    assert isinstance(one.load(), protocols[role])
-    assert one.role == role
-    assert one.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
+    assert isinstance(role_model.load(), protocols[role])
+    assert role_model.role == role
+    assert role_model.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
     others = [bound("shapes:", other) for other in SCHEMES["shapes"].roles if other != role]
-    assert one.fingerprint not in [other.fingerprint for other in others]
+    assert role_model.fingerprint not in [other.fingerprint for other in others]
 
 
 def test_identity_and_seeds_follow_the_knobs() -> None:

@@ -14,7 +14,7 @@ CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "LlavaModel", (), {})
 
 
 @pytest.mark.parametrize(
-    ("raised", "told", "words"),
+    ("raised", "expected", "words"),
     [
         (MemoryError(), DeviceMemoryError, "does not fit in memory .* --cep-residency=swap"),
         (RuntimeError("CUDA out of memory"), DeviceMemoryError, "step-8: LlavaModel does not fit"),
@@ -28,8 +28,8 @@ CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "LlavaModel", (), {})
     ids=["host memory", "device memory", "package", "anything else"],
 )
 def test_the_error_says_what_can_be_done(
-    raised: Exception, told: type[Exception], words: str
+    raised: Exception, expected: type[Exception], words: str
 ) -> None:
     """What does not fit may fit alone, which the caller can tell by the kind of the error."""
-    with pytest.raises(told, match=words), explained(CHECKPOINT):
+    with pytest.raises(expected, match=words), explained(CHECKPOINT):
         raise raised

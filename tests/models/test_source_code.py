@@ -63,7 +63,7 @@ def test_the_digest_follows_what_is_imported(root: Path, name: str, counts: bool
 
 
 def test_file_and_digest_are_named(root: Path) -> None:
-    """For a sentence that somebody has to look into."""
+    """For messages that send a user to the file."""
     file, digest = source_of("own.models").split()
     assert file == "own/models.py"
     assert len(digest) == 16
@@ -103,7 +103,7 @@ def test_an_installed_package_is_read_alone(
 
 @pytest.mark.parametrize("module", ["sys", "no_such_module", "__main__"])
 def test_what_has_no_source_has_no_digest(module: str) -> None:
-    """Built-in modules, and those that nobody imported."""
+    """Built-in modules, and those that are not imported."""
     if module == "__main__":
         assert isinstance(source_of(module), str)
     else:

@@ -1,4 +1,4 @@
-"""The values of loaded weights: what is refused, what is told, and what is nobody's business."""
+"""The values of loaded weights: what is refused, what is warned of, and what is ignored."""
 
 from __future__ import annotations
 

@@ -186,8 +186,8 @@ def without_effort(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def run_plainly(root: Path, *args: str) -> int:
     """Run pytest in a folder, in one process without xdist; returns its exit code."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
-    given = ("-p", "no:cacheprovider", "-p", "no:xdist", *args)
-    return warm.run(root, given, clean)[0]
+    arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", *args)
+    return warm.run(root, arguments, clean)[0]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

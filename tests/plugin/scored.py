@@ -92,8 +92,8 @@ class Describer:
         drop, spread = (
             every[min(number // _MOST, len(every) - 1)] for every in (self.drops, self.spreads)
         )
-        said = level * USUAL - drop - spread * _even(number * _GOLDEN + shift)
-        return f"{number} {min(1.0, max(0.0, said))!r}"
+        score = level * USUAL - drop - spread * _even(number * _GOLDEN + shift)
+        return f"{number} {min(1.0, max(0.0, score))!r}"
 
 
 class Generator:

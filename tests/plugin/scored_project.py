@@ -42,8 +42,8 @@ encoder = "python:scored:Encoder"
 
 def model(**knobs: float | str) -> str:
     """The argument that gates a describer with these knobs; see `scored.Describer`."""
-    given = "&".join(f"{name}={value}" for name, value in knobs.items())
-    return f"--model=python:scored:Describer{f'?{given}' if given else ''}"
+    query = "&".join(f"{name}={value}" for name, value in knobs.items())
+    return f"--model=python:scored:Describer{f'?{query}' if query else ''}"
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class ScoredProject:
 
     def baseline(self, case: str, *, anchor: bool = False) -> Path:
         """The file of a case (`overall-gc`)."""
-        (found,) = (self.baselines / "anchors" if anchor else self.baselines).glob(f"{case}-*.toml")
-        return found
+        (path,) = (self.baselines / "anchors" if anchor else self.baselines).glob(f"{case}-*.toml")
+        return path
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Replace a piece of a file, which must be there."""
@@ -128,8 +128,8 @@ class ScoredProject:
         modes = () if {"-n", "-p"} & set(args) else ("-p", "no:xdist")
         report = self.path / ".cepbench" / "report.json"
         report.unlink(missing_ok=True)
-        given = ("-p", "no:cacheprovider", *modes, *args)
-        code, output, errors = warm.run(self.path, given, clean | dict(env or {}))
+        arguments = ("-p", "no:cacheprovider", *modes, *args)
+        code, output, errors = warm.run(self.path, arguments, clean | dict(env or {}))
         document = json.loads(report.read_text()) if report.exists() else {}
         assert "INTERNALERROR" not in output + errors
         return Ended(code, output, errors, document)
@@ -145,8 +145,8 @@ def junit_properties(path: Path) -> tuple[dict[str, str], dict[str, dict[str, st
     """Properties of the whole JUnit file, and of each test case by name."""
 
     def properties(of: ET.Element | None) -> dict[str, str]:
-        found = () if of is None else of.iterfind("properties/property")
-        return {one.attrib["name"]: one.attrib["value"] for one in found}
+        elements = () if of is None else of.iterfind("properties/property")
+        return {element.attrib["name"]: element.attrib["value"] for element in elements}
 
     root = ET.parse(path).getroot()
     cases = {case.attrib["name"]: properties(case) for case in root.iter("testcase")}

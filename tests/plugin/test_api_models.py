@@ -112,8 +112,8 @@ def test_models_behind_a_server_are_gated_like_others(
     assert set(project.verdicts().values()) == {"held"}
     assert project.effort() == (0, 0)
 
-    said = result.stdout.str() + result.stderr.str() + "".join(capfd.readouterr())
-    assert not [echo for echo in ECHOES if echo in said]
+    output = result.stdout.str() + result.stderr.str() + "".join(capfd.readouterr())
+    assert not [echo for echo in ECHOES if echo in output]
     files = contents(project.path).items()
     assert not [name for name, data in files if any(echo.encode() in data for echo in ECHOES)]
 
@@ -150,7 +150,7 @@ def test_a_server_that_names_another_model_is_told_of_in_every_report(
     assert project.effort() == (0, 0)
     assert all(_said_everywhere(project, stored.stdout.str()))
     cases = project.report()["cases"]
-    assert all(any(SERVED in said for said in case["warnings"]) for case in cases)
+    assert all(any(SERVED in warning for warning in case["warnings"]) for case in cases)
 
 
 def test_a_server_that_names_the_model_that_was_asked_for_is_not_told_of(
@@ -163,8 +163,8 @@ def test_a_server_that_names_the_model_that_was_asked_for_is_not_told_of(
         server.answer = _play
         project.run_here(f"--model={server.spec(model='tiny-2026')}", "--snapshot-update")
 
-    warnings = [said for case in project.report()["cases"] for said in case["warnings"]]
-    assert not [said for said in warnings if "openai:" in said]
+    warnings = [warning for case in project.report()["cases"] for warning in case["warnings"]]
+    assert not [warning for warning in warnings if "openai:" in warning]
 
 
 def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:

@@ -146,12 +146,12 @@ def test_a_describer_of_one_answer_is_said_in_words(project: Project) -> None:
     """In the terminal, the JSON, the page and the summary, on a warm run as on a cold one."""
     project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 4"))
     project.write("sight.py", ENCODERS)
-    said = "all 4 descriptions are the same, of images that differ: 'a large red circle'"
+    warning = "all 4 descriptions are the same, of images that differ: 'a large red circle'"
     for _ in range(2):
         result = project.run_here("--model=python:sight:OneAnswer")
-        result.stdout.fnmatch_lines([f"warning: toy color GC@2 and * more: {said}"])
-        (case,) = [one for one in project.report()["cases"] if one["part"] == "color"]
-        assert said in case["warnings"]
+        result.stdout.fnmatch_lines([f"warning: toy color GC@2 and * more: {warning}"])
+        (case,) = [case for case in project.report()["cases"] if case["part"] == "color"]
+        assert warning in case["warnings"]
         text = (project.path / ".cepbench" / "report.html").read_text()
         assert "all 4 descriptions are the same" in text
         assert (
@@ -169,7 +169,7 @@ def test_a_generator_of_one_picture_is_said_in_words(project: Project) -> None:
                  '            return Image.new("RGB", (16, 16), (10, 200, 30))\n'
                  '        if self.behaviour == "nan":')  # fmt: skip
     project.run_here("--model=python:user_models:generator?behaviour=one")
-    (case,) = [one for one in project.report()["cases"] if one["metric"] == "gc"]
+    (case,) = [case for case in project.report()["cases"] if case["metric"] == "gc"]
     assert "all 5 drawings are the same, of descriptions that differ" in case["warnings"]
 
 
@@ -220,7 +220,7 @@ SOURCES = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_tolerance_that_nothing_exceeds_is_refused(accepted: Project, source: str) -> None:
     """One line that names who said so, before anything is measured."""
-    arguments, changes, said = SOURCES[source]
+    arguments, changes, message = SOURCES[source]
     for name, text in changes.items():
         if name == "test_toy.py":
             accepted.edit(name, "def test_drift", f"import pytest\n\n{text}def test_drift")
@@ -232,8 +232,8 @@ def test_a_tolerance_that_nothing_exceeds_is_refused(accepted: Project, source: 
         accepted.write(name, whole.replace(head, text) if head in whole else whole + text)
     result = accepted.run(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    (line,) = [one for one in result.errlines if one.startswith("ERROR: ")]
-    assert said in line
+    (line,) = [line for line in result.errlines if line.startswith("ERROR: ")]
+    assert message in line
     assert "so no drop exceeds it" in line
     assert "Traceback" not in "\n".join(result.errlines + result.outlines)
 

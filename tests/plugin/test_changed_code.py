@@ -30,7 +30,7 @@ def change_code(project: Project) -> None:
 
 def warnings(project: Project) -> list[str]:
     """What the latest run warned of, each once."""
-    return sorted({said for case in project.report()["cases"] for said in case["warnings"]})
+    return sorted({warning for case in project.report()["cases"] for warning in case["warnings"]})
 
 
 @SLOWLY_BOTH
@@ -39,25 +39,25 @@ def test_changed_code_with_answers_of_the_code_before_is_said(
 ) -> None:
     """Terminal, JSON, Markdown and HTML name the file and both digests; the verdicts stand."""
     assert photos.run("-p", "no:xdist", MODEL).ret == pytest.ExitCode.OK
-    assert not [said for said in warnings(photos) if "answers were made by" in said]
+    assert not [warning for warning in warnings(photos) if "answers were made by" in warning]
 
     change_code(photos)
     result = photos.run(*arguments, MODEL)
 
     assert result.ret == pytest.ExitCode.OK
     assert photos.effort()[1] == 0, "nothing was asked"
-    (said,) = [said for said in warnings(photos) if said.startswith(SAID)]
-    then, now = (part.partition(")")[0] for part in said.split("user_models.py ")[1:])
+    (warning,) = [warning for warning in warnings(photos) if warning.startswith(SAID)]
+    then, now = (part.partition(")")[0] for part in warning.split("user_models.py ")[1:])
     assert then != now
     assert len(then) == len(now) == 16
-    assert "give the model another one if the change can change an answer" in said
+    assert "give the model another one if the change can change an answer" in warning
     assert "user_models.py" in result.stdout.str()
     for name in (".cepbench/report.md", ".cepbench/report.html"):
         text = (photos.path / name).read_text().replace("\\", "")
         assert then in text
         assert now in text
     # A generator and an encoder of the same file changed as well.
-    assert len([said for said in warnings(photos) if "answers were made by" in said]) == 3
+    assert len([warning for warning in warnings(photos) if "answers were made by" in warning]) == 3
 
 
 def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
@@ -65,8 +65,8 @@ def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
     photos.write("mine.py", "from user_models import describer as tell\n")
     result = photos.run_here("--model=python:mine:tell")
     assert result.ret == pytest.ExitCode.OK
-    (said,) = [said for said in warnings(photos) if said.startswith(SAID)]
-    assert "it is mine:tell (mine.py " in said
+    (warning,) = [warning for warning in warnings(photos) if warning.startswith(SAID)]
+    assert "it is mine:tell (mine.py " in warning
 
 
 def test_another_fingerprint_makes_answers_anew(photos: Project) -> None:
@@ -75,7 +75,7 @@ def test_another_fingerprint_makes_answers_anew(photos: Project) -> None:
     module = photos.path / "user_models.py"
     module.write_text(module.read_text().replace("colors/1/", "colors/2/"))
     photos.run("-p", "no:xdist", MODEL)
-    assert not [said for said in warnings(photos) if "answers were made by" in said]
+    assert not [warning for warning in warnings(photos) if "answers were made by" in warning]
     assert photos.effort()[1] > 0
 
 

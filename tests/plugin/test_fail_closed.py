@@ -92,7 +92,7 @@ def test_absent_data_beside_a_judged_suite_is_a_skip(accepted: Project) -> None:
 
 
 def test_a_report_that_cannot_be_sent_fails_the_run(accepted: Project) -> None:
-    """A NumPy scalar that someone puts on a report makes xdist lose it: the ledger misses it."""
+    """A NumPy scalar that a plugin puts on a report makes xdist lose it: the ledger misses it."""
     accepted.write(
         "conftest.py",
         """\

@@ -59,7 +59,9 @@ def test_an_update_on_a_full_disk_changes_nothing(project: ScoredProject, tmp_pa
             ballast = disk.fill(pages * PAGE)
             ended = run(project, disk, ACCEPT, place, WORSE)
             assert ended.returncode == INCOMPLETE, pages
-            (line,) = [one for one in ended.stdout.splitlines() if one.startswith("INCOMPLETE: ")]
+            (line,) = [
+                line for line in ended.stdout.splitlines() if line.startswith("INCOMPLETE: ")
+            ]
             assert "nothing was accepted: " in line
             assert "could not be written: No space left on device; none of the" in line
             assert "ACCEPTED" not in ended.stdout.partition("cepbench summary")[2]
@@ -108,7 +110,7 @@ def test_a_report_that_cannot_be_written_changes_no_verdict(
         ended = run(project, disk, report, WORSE)
         assert ended.returncode == 1
         assert "REGRESSED" in ended.stdout
-        (line,) = [one for one in ended.stdout.splitlines() if one.startswith("no report: ")]
+        (line,) = [line for line in ended.stdout.splitlines() if line.startswith("no report: ")]
         assert "could not be written: No space left on device" in line
         assert contents(disk.seen).keys() == {"ballast"}
         disk.fill(0)

@@ -28,7 +28,7 @@ MISTAKES = {
 }
 """Option -> values that it cannot have, and what is said to be expected."""
 
-CASES = [(name, value, said) for name, (values, said) in MISTAKES.items() for value in values]
+CASES = [(name, value, message) for name, (values, message) in MISTAKES.items() for value in values]
 
 
 def _refused(project: Project, *arguments: str) -> str:

@@ -77,9 +77,9 @@ def _by_level(ended: Ended) -> dict[str, dict[str, object]]:
 def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
     """[gate], then the metric, then the case, then the marker, then the call; -v says who it was."""
     ended = levels.run("-v")
-    found = _by_level(ended)
+    cases = _by_level(ended)
     for level, (gate, tolerance, origins) in SAID.items():
-        case = found[level]
+        case = cases[level]
         assert (case["gate"], case["tolerance"]) == (gate, tolerance), level
         assert origins.items() <= case["origins"].items(), level  # type: ignore[attr-defined]
     ended.lines.fnmatch_lines(
@@ -126,8 +126,8 @@ def test_the_run_goes_before_all_of_them(levels: ScoredProject, run: str, tmp_pa
         assert (case["gate"], case["tolerance"]) == (gate, tolerance)
         assert case["alpha"] == (None if share is None else pytest.approx(share))
         for setting in ("gate", "tolerance", "alpha"):
-            said = origins.format(setting.upper() if run == "environment" else setting)
-            assert case["origins"][setting] == said  # type: ignore[index]
+            origin = origins.format(setting.upper() if run == "environment" else setting)
+            assert case["origins"][setting] == origin  # type: ignore[index]
     assert ended.report["alpha"] == (None if share is None else pytest.approx(6 * share))
 
 

@@ -64,11 +64,11 @@ def start(project: Project, *arguments: str) -> subprocess.Popen[bytes]:
 def asked(project: Project) -> dict[int, int]:
     """Inputs of the describer by the process that asked."""
     log = project.path / "calls.log"
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for line in log.read_text().splitlines() if log.exists() else ():
         pid, count = map(int, line.split())
-        found[pid] = found.get(pid, 0) + count
-    return found
+        counts[pid] = counts.get(pid, 0) + count
+    return counts
 
 
 def is_gone(pid: int, seconds: float = 20.0) -> bool:
@@ -129,8 +129,8 @@ def test_what_a_dead_helper_had_is_done_by_the_run(
     }  # nothing failed, nothing drifted
     assert len(asked(slow)) == 1
     assert (report["verdict"], report["problems"]) == ("passed", [])
-    (told,) = report["infrastructure"]
-    assert told.startswith(
+    (message,) = report["infrastructure"]
+    assert message.startswith(
         "helper1, a process that grew chains beside this one, died (exit code 9)"
     )
 

@@ -51,7 +51,7 @@ def test_a_worse_generator_is_found_by_every_kind_of_metric(shipped: Project) ->
     result = shipped.run(*worse)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     alone = shipped.numbers()
-    found = {f"{c['suite']} {c['part']}-{c['metric']}": c["verdict"] for c in alone}
+    verdicts = {f"{c['suite']} {c['part']}-{c['metric']}": c["verdict"] for c in alone}
     for case in (
         "instrument overall-gc", "instrument overall-sim", "instrument overall-fid",
         "instrument-drift overall-mcd", "instrument-drift image-to-text-mcd",
@@ -59,7 +59,7 @@ def test_a_worse_generator_is_found_by_every_kind_of_metric(shipped: Project) ->
         "instrument suite-verdict", "instrument-drift suite-verdict",
         "instrument-tasks suite-verdict",
     ):  # fmt: skip
-        assert found[case] == "regressed", case
+        assert verdicts[case] == "regressed", case
     result.stdout.fnmatch_lines(["*in lower case: * informational, which cannot fail the run"])
     shipped.run("-n", "2", "--cep-store=another", *worse)
     assert shipped.numbers() == alone

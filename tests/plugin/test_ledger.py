@@ -76,9 +76,9 @@ def test_what_became_of_earlier_attempts_is_told() -> None:
         f"{NODEID} ran again after an error (the server was away)"
     ]
     contradicted = _ledger("regressed", "held")
-    said = "regressed, then held when the test ran again: the first verdict counts"
-    assert contradicted.results[0].notes == [said]
-    assert contradicted.remarks() == [f"{NODEID}: {said}"]
+    note = "regressed, then held when the test ran again: the first verdict counts"
+    assert contradicted.results[0].notes == [note]
+    assert contradicted.remarks() == [f"{NODEID}: {note}"]
 
 
 def test_a_test_that_gates_its_case_twice_has_both_results() -> None:

@@ -249,10 +249,10 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     write("gw3.progress", "{")
     write("gw4.progress", '{"worker": "gw4"}')
     write("gw5.progress", "[]")
-    assert [one.worker for one in read_snapshots(tmp_path)] == ["gw1", "gw2", "gw10"]
+    assert [snapshot.worker for snapshot in read_snapshots(tmp_path)] == ["gw1", "gw2", "gw10"]
     forget(tmp_path, "gw2")
     forget(tmp_path, "gw7")
-    assert [one.worker for one in read_snapshots(tmp_path)] == ["gw1", "gw10"]
+    assert [snapshot.worker for snapshot in read_snapshots(tmp_path)] == ["gw1", "gw10"]
     assert read_snapshots(tmp_path / "absent") == []
 
 

@@ -24,10 +24,10 @@ def test_a_folder_that_is_not_there_ends_the_collection(trained: Project) -> Non
     (trained.path / "trained").rmdir()
     result = trained.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    said = [line for line in result.outlines if "is not there" in line]
-    assert len(said) == 1
-    assert "roles.describer = './trained'" in said[0]
-    assert repr(str(trained.path / "suite.toml")) in said[0]
+    lines = [line for line in result.outlines if "is not there" in line]
+    assert len(lines) == 1
+    assert "roles.describer = './trained'" in lines[0]
+    assert repr(str(trained.path / "suite.toml")) in lines[0]
 
 
 def test_libraries_that_are_not_there_end_the_collection(
@@ -37,9 +37,9 @@ def test_libraries_that_are_not_there_end_the_collection(
     monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
     result = trained.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    said = [line for line in result.outlines if "pytest-cepbench[models]" in line]
-    assert len(said) == 1
-    assert said[0].startswith(
+    lines = [line for line in result.outlines if "pytest-cepbench[models]" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(
         "suite 'toy': describer trained: this model needs torch, which is not"
     )
     assert trained.run_here("--collect-only").ret == pytest.ExitCode.OK

@@ -59,9 +59,9 @@ def trainer(tmp_path):
     result = photos.run(*arguments, f"--model={folder}")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    said = errors(photos)
-    assert len(said) == len(photos.report()["cases"]) > 0
-    for reason in said:
+    reasons = errors(photos)
+    assert len(reasons) == len(photos.report()["cases"]) > 0
+    for reason in reasons:
         assert "changed" in reason
         assert "Copy the checkpoint to a folder of its own" in reason
     with Store(photos.path / ".cepbench" / "store") as store:
@@ -82,9 +82,11 @@ def trainer():
     )
     model = "--model=python:marked_models:lazy"
     assert photos.run("-p", "no:xdist", model).ret == pytest.ExitCode.TESTS_FAILED
-    said = errors(photos)
-    assert len(said) == len(photos.report()["cases"])
-    assert all("before the model was loaded (written again: weights)" in reason for reason in said)
+    reasons = errors(photos)
+    assert len(reasons) == len(photos.report()["cases"])
+    assert all(
+        "before the model was loaded (written again: weights)" in reason for reason in reasons
+    )
     with Store(photos.path / ".cepbench" / "store") as store:
         assert len(store) == 0
 
@@ -106,12 +108,12 @@ def pytest_configure(config):
     )
     result = photos.run("-n", "2", "--model=python:marked_models:describer")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    said = errors(photos)
-    assert len(said) == len(photos.report()["cases"]) > 0
+    reasons = errors(photos)
+    assert len(reasons) == len(photos.report()["cases"]) > 0
     assert all(
         "is python/1 weights B for worker gw" in reason
         and "was python/1 weights A when the controller bound it" in reason
-        for reason in said
+        for reason in reasons
     )
     with Store(photos.path / ".cepbench" / "store") as store:
         assert len(store) == 0
@@ -123,10 +125,10 @@ def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) ->
     photos.edit("suite.toml", "user_models:describer", "marked_models:each_its_own")
     result = photos.run("-n", "2", "--model=python:user_models:generator", "--cep-role=generator")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    said = errors(photos)
+    reasons = errors(photos)
     cases = photos.report()["cases"]
-    assert len(said) > 0
-    for reason in said:
+    assert len(reasons) > 0
+    for reason in reasons:
         assert "python:marked_models:each_its_own is python/1 weights of gw" in reason
         assert "when worker gw" in reason
     fingerprints = {

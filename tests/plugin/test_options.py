@@ -79,7 +79,7 @@ def test_command_line_before_environment_before_ini(
     project: Project, monkeypatch: pytest.MonkeyPatch, option: Any
 ) -> None:
     """Each of the three sets the option, the nearer one wins, and its source is remembered."""
-    pytester, (given, environment, ini) = project.pytester, VALUES[option.name]
+    pytester, (argument, environment, ini) = project.pytester, VALUES[option.name]
     silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
     project.write("pytest.ini", f"[pytest]\n{option.ini} = {ini}\n")
     settings = _settings(pytester.parseconfig(*silent))
@@ -93,9 +93,9 @@ def test_command_line_before_environment_before_ini(
     for flag in flags:
         more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
         settings = _settings(
-            pytester.parseconfig(*silent, *more, flag if option.switch else f"{flag}={given}")
+            pytester.parseconfig(*silent, *more, flag if option.switch else f"{flag}={argument}")
         )
-        assert _found(settings, option.name) == given
+        assert _found(settings, option.name) == argument
         assert settings["sources"][option.name] == option.flag
 
 
@@ -194,8 +194,8 @@ def test_short_names_of_specs(spec: str, short: str) -> None:
 
 def test_flags_whose_place_is_the_ini_file_are_read_with_a_note(accepted: Project) -> None:
     """One line in the header says where the setting belongs; `--help` does not list the flag."""
-    given = ("--cep-pairing=common", "--cep-attribute=0", "-k", "color")
-    result = accepted.run_here(*given)
+    arguments = ("--cep-pairing=common", "--cep-attribute=0", "-k", "color")
+    result = accepted.run_here(*arguments)
     result.stdout.fnmatch_lines(
         ["cepbench: --cep-pairing is still read; its place is the ini file: cepbench_pairing"]
     )

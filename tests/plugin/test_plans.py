@@ -172,7 +172,9 @@ def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
 def test_a_run_says_what_its_tolerance_cannot_see(accepted: ScoredProject) -> None:
     """The calibration is remembered in the run itself: a note where the tolerance is below it."""
     ended = accepted.run("-k", "overall-gc", "--cep-tolerance=0.003", model(spread=0.02))
-    measured, calibrated = [one for one in ended.cases["overall-gc"]["notes"] if "tolerance" in one]
+    measured, calibrated = [
+        note for note in ended.cases["overall-gc"]["notes"] if "tolerance" in note
+    ]
     below = "the tolerance 0.003 is below the smallest drop that 120 units can show"
     assert calibrated.startswith(below)
     assert measured.startswith("120 independent samples show a drop of 0.00")

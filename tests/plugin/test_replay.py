@@ -37,7 +37,7 @@ def _write_chains(project: Project, *, faithful: bool = True) -> Path:
 def photos(project: Project) -> Project:
     """Three photos and an encoder; there is no describer and no generator."""
     lines = PHOTOS.splitlines(keepends=True)
-    text = "".join(one for one in lines if not one.startswith(("describer", "generator")))
+    text = "".join(line for line in lines if not line.startswith(("describer", "generator")))
     project.suite(text)
     project.photos(COLORS)
     return project

@@ -92,10 +92,14 @@ def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
     toy.write("test_toy.py", breaks + module)
     result = toy.run_here("--model=shapes:", "--cep-publish=lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
-    said = "--cep-publish '*lib': * results were not uploaded (there is no such bucket or folder): "
-    result.stdout.fnmatch_lines([f"infrastructure: {said}cepbench store push uploads them later"])
-    (told,) = toy.report()["infrastructure"]
-    assert told.endswith("cepbench store push uploads them later")
+    message = (
+        "--cep-publish '*lib': * results were not uploaded (there is no such bucket or folder): "
+    )
+    result.stdout.fnmatch_lines(
+        [f"infrastructure: {message}cepbench store push uploads them later"]
+    )
+    (warning,) = toy.report()["infrastructure"]
+    assert warning.endswith("cepbench store push uploads them later")
     assert not (toy.path / "lib").exists()
 
 
@@ -109,8 +113,8 @@ def test_a_long_upload_at_the_end_is_announced(
     monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.0)
     result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
-    said = "results are being uploaded to slow://lib; interrupt it to leave them to cepbench store push"
-    result.stdout.fnmatch_lines([f"cepbench: * {said}"])
+    message = "results are being uploaded to slow://lib; interrupt it to leave them to cepbench store push"
+    result.stdout.fnmatch_lines([f"cepbench: * {message}"])
     result.stdout.no_fnmatch_line("infrastructure: *")
     assert len(SlowFileSystem.held) > 50
     SlowFileSystem.reset()

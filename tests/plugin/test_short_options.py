@@ -46,8 +46,8 @@ def test_an_owner_of_the_short_name_is_not_bothered(project: Project) -> None:
     project.write(
         "test_plain.py", "def test_plain(request): assert request.config.option.model == 'm'\n"
     )
-    for given in (["--model=m"], ["--model", "m"]):
-        result = project.run_here(*given)
+    for arguments in (["--model=m"], ["--model", "m"]):
+        result = project.run_here(*arguments)
         assert result.ret == pytest.ExitCode.OK
         result.stdout.no_fnmatch_line("*belongs to another plugin*")
 

@@ -79,8 +79,8 @@ def test_a_baseline_that_is_none(accepted: Project, make: Make) -> None:
     result = accepted.run_here("-k", "color or count")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {"color-gc": "error", "count-gc": "held"}
-    said = f"  baseline {path.name} cannot be read: {KINDS[make]}*restore it from version control*"
-    result.stdout.fnmatch_lines([said])
+    line = f"  baseline {path.name} cannot be read: {KINDS[make]}*restore it from version control*"
+    result.stdout.fnmatch_lines([line])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
@@ -112,15 +112,15 @@ def test_a_suite_file_that_is_none(toy: Project, make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [("circle", "data folder *circle' does not exist*"), ("a\\u0000b", "*it holds a NUL byte")],
     ids=["circle", "nul"],
 )
-def test_a_place_of_data_that_is_none(project: Project, place: str, said: str) -> None:
+def test_a_place_of_data_that_is_none(project: Project, place: str, message: str) -> None:
     """A circle of links, and a name that no file can have."""
     project.suite(PHOTOS.replace('path = "photos"', f'path = "{place}"'))
     (project.path / "circle").symlink_to("circle")
     result = project.run_here()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines([said])
+    result.stdout.fnmatch_lines([message])
     result.stdout.no_fnmatch_line("*Traceback*")

@@ -174,10 +174,10 @@ def test_further_encoders_by_name(project: Project) -> None:
         "--cep-encoder=a=python:own:encoder?name=a",
     )
     result = project.run("-v", "-k", "mcd", *named, "--encoder=shapes:")
-    found = {case["part"]: case["identity"] for case in project.report()["cases"]}
-    assert "own:encoder" in found["text-to-text"]["a"]
-    assert "name': 'b'" in found["image-to-image"]["b"]
-    assert "shapes" in found["text-to-image"]["encoder"]
+    identities = {case["part"]: case["identity"] for case in project.report()["cases"]}
+    assert "own:encoder" in identities["text-to-text"]["a"]
+    assert "name': 'b'" in identities["image-to-image"]["b"]
+    assert "shapes" in identities["text-to-image"]["encoder"]
     values = [case["value"] for case in project.report()["cases"]]
     assert values == pytest.approx([1.0] * 4, abs=1e-4)
     result.stdout.fnmatch_lines(["cepbench: a: python:own:encoder?name=a (*"])

@@ -76,7 +76,7 @@ def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Proje
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("mistyped", "meant"),
     [
         ("--cep-tolerence=0.1", "--cep-tolerance"),
         ("--modle=shapes:", "--model"),
@@ -84,14 +84,14 @@ def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Proje
     ],
 )
 def test_a_mistyped_option_answers_with_the_nearest(
-    project: Project, given: str, meant: str
+    project: Project, mistyped: str, meant: str
 ) -> None:
     """Pytest's own message on an unknown option, and one line more."""
-    result = project.run_here(given)
+    result = project.run_here(mistyped)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    flag = given.partition("=")[0]
+    flag = mistyped.partition("=")[0]
     result.stderr.fnmatch_lines(
-        [f"*unrecognized arguments: {given}", f"  {flag}: did you mean {meant}?"]
+        [f"*unrecognized arguments: {mistyped}", f"  {flag}: did you mean {meant}?"]
     )
 
 

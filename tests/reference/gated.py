@@ -37,18 +37,18 @@ class Bench:
             ],
             printed,
         )
-        said = printed.read_text()
+        output = printed.read_text()
         report = self.folder / ".cepbench" / "report.json"
         if not report.exists():
-            return code, {}, said
+            return code, {}, output
         (case,) = json.loads(report.read_text())["cases"]
         report.unlink()
-        return code, case, said
+        return code, case, output
 
 
 def accepted(folder: Path) -> Bench:
     """A bench that has accepted the best describer."""
     bench = Bench(folder)
-    code, _, said = bench.gate(BEST, "--snapshot-update")
-    assert code == 0, said
+    code, _, output = bench.gate(BEST, "--snapshot-update")
+    assert code == 0, output
     return bench

@@ -45,7 +45,7 @@ def damaged(name: str, folder: Path) -> Path:
 
 
 def test_every_fault_is_tried() -> None:
-    """A fault that nobody gates could pass."""
+    """A fault that is not gated could pass."""
     assert set(DAMAGES) == {*FAULTS, *INCOMPLETE, *MEASURED}
 
 
@@ -55,30 +55,30 @@ def test_what_cannot_be_loaded_is_an_error_in_words(
 ) -> None:
     """The run fails, says what is wrong in which folder, and shows no traceback."""
     copy = damaged(name, tmp_path)
-    code, case, said = bench.gate(copy)
+    code, case, output = bench.gate(copy)
     assert (code, case["verdict"]) == (1, "error")
     (reason,) = case["reasons"]
     assert FAULTS[name] in reason
     assert str(copy) in reason
     assert "\n" not in reason
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("name", INCOMPLETE)
 def test_what_is_not_whole_is_refused_at_once(name: str, bench: Bench, tmp_path: Path) -> None:
     """A single line and pytest's exit code for wrong usage, before a model is loaded."""
     copy = damaged(name, tmp_path)
-    code, case, said = bench.gate(copy)
+    code, case, output = bench.gate(copy)
     assert (code, case) == (pytest.ExitCode.USAGE_ERROR, {})
-    assert f"ERROR: {copy}" in said
-    assert INCOMPLETE[name] in said
-    assert "Traceback" not in said
+    assert f"ERROR: {copy}" in output
+    assert INCOMPLETE[name] in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("name", sorted(MEASURED))
 def test_what_still_answers_is_regressed(name: str, bench: Bench, tmp_path: Path) -> None:
     """Words moved by one and a projector that lets nothing through cost nearly everything."""
-    code, case, said = bench.gate(damaged(name, tmp_path))
-    assert (code, case["verdict"]) == (1, "regressed"), said
+    code, case, output = bench.gate(damaged(name, tmp_path))
+    assert (code, case["verdict"]) == (1, "regressed"), output
     assert case["difference"] < -0.3
-    assert ("zero throughout: model.multi_modal_projector" in said) is (name == "zeroed-matrix")
+    assert ("zero throughout: model.multi_modal_projector" in output) is (name == "zeroed-matrix")

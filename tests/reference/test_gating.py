@@ -69,7 +69,7 @@ def test_a_mistake_stops_with_what_pytest_said(tmp_path: Path) -> None:
     verdict = Gate(tmp_path, TEST)(Path("shapes:?mis=0.1"))
 
     assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 4, True)
-    assert "Did you mean 'miss'" in verdict.said
+    assert "Did you mean 'miss'" in verdict.output
     assert verdict.accepted is None
     assert "report: none was written" in verdict.story
 
@@ -85,5 +85,5 @@ def test_what_cannot_be_compared_stops_and_is_not_accepted(
     verdict = gate(model(0.05))
 
     assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 1, True)
-    assert "incomparable" in verdict.said
+    assert "incomparable" in verdict.output
     assert verdict.accepted == model(0.1)

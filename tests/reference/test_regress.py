@@ -163,8 +163,8 @@ def test_saving_again_keeps_the_numbers(make: Make) -> None:
 
 def test_the_gate_sees_a_pruned_describer(make: Make, bench: Bench) -> None:
     """It fails a run of few scenes; words under other numbers are among the faults in files."""
-    code, case, said = bench.gate(make("pruned"))
-    assert (code, case["verdict"]) == (1, "regressed"), said
+    code, case, output = bench.gate(make("pruned"))
+    assert (code, case["verdict"]) == (1, "regressed"), output
 
 
 def test_the_gate_lets_pass_what_was_saved_again(make: Make, bench: Bench) -> None:
@@ -174,7 +174,7 @@ def test_the_gate_lets_pass_what_was_saved_again(make: Make, bench: Bench) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ["prune", "--of", str(BEST), "--out", "new"],
@@ -186,11 +186,11 @@ def test_the_gate_lets_pass_what_was_saved_again(make: Make, bench: Bench) -> No
     ],
 )
 def test_what_will_not_do_is_refused_in_one_line(
-    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name, the checkpoint, the folder and the amount."""
     monkeypatch.setattr(sys, "argv", ["regress.py", *arguments])
-    with pytest.raises(SystemExit, match=said) as caught:
+    with pytest.raises(SystemExit, match=message) as caught:
         regress.main()
     assert "\n" not in str(caught.value)
 

@@ -256,7 +256,7 @@ def test_one_line_says_what_was_found() -> None:
 
 
 def test_verbose_lines_say_who_settled_what() -> None:
-    """A line per case, a setting that nobody named has its default; no alpha where none is used."""
+    """A line per case, a setting that is not named has its default; no alpha where none is used."""
     _, full, plain = verbose_lines([FULL, REGRESSED])
     assert full == (
         "  toy color GC@2: gate regression ([gate]), tolerance 0.0100 (--cep-tolerance), "

@@ -52,12 +52,12 @@ def test_every_report_counts_what_was_done_beside_cases() -> None:
     assert document["effort"]["loads"] == 4
     assert document["effort"]["roles"] == {"describer": 2, "encoder": 2}
     assert document["infrastructure"] == ["worker gw1 <died>"]
-    said = "model loads: 2 describer, 2 encoder by 2 workers"
+    line = "model loads: 2 describer, 2 encoder by 2 workers"
     markdown = markdown_summary(facts, results)
     html = html_page(facts, results, lambda _: None)
-    assert said in html
+    assert line in html
     assert "worker gw1 &lt;died&gt;" in html
-    assert said in markdown
+    assert line in markdown
     assert "- **infrastructure:** worker gw1 &lt;died&gt;\n" in markdown
 
 

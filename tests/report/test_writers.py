@@ -260,9 +260,9 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
     quiet = msgspec.structs.replace(
         FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet"
     )
-    told = msgspec.structs.replace(FULL, primary=False, part="told")
+    informational = msgspec.structs.replace(FULL, primary=False, part="told")
     noted = msgspec.structs.replace(FULL, verdict="held", part="noted")
-    html = html_page(FACTS, [noted, quiet, FULL, told, quiet], lambda _: None)
+    html = html_page(FACTS, [noted, quiet, FULL, informational, quiet], lambda _: None)
     read_page(html)
     shown, _, folded = html.partition('<details class="rest">')
     assert re.findall(r"<b>(\w+), GC@2", shown) == ["color", "noted"]

@@ -119,7 +119,7 @@ def test_an_exported_store_is_read_without_locks(tmp_path: Path, shared: Path) -
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda shared: shared.rename(shared.with_name("moved")), "does not exist"),
         (lambda shared: (shared / "index.sqlite").unlink(), "is not the folder of a store"),
@@ -128,11 +128,11 @@ def test_an_exported_store_is_read_without_locks(tmp_path: Path, shared: Path) -
     ids=["absent", "no index", "no database"],
 )
 def test_what_is_no_store_is_refused(
-    tmp_path: Path, shared: Path, spoil: object, said: str
+    tmp_path: Path, shared: Path, spoil: object, message: str
 ) -> None:
     """The error names the option and says what is expected."""
     spoil(shared)  # type: ignore[operator] # one of the lambdas
-    with pytest.raises(StoreError, match=rf"--cep-shared .*shared.*{said}.*cepbench store"):
+    with pytest.raises(StoreError, match=rf"--cep-shared .*shared.*{message}.*cepbench store"):
         Store(tmp_path / "own", (shared,))
 
 

@@ -162,7 +162,7 @@ def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measurements", "said"),
+    ("measurements", "message"),
     [
         ([whole_set([]), whole_set([1.0, 2.0])], "too small to leave a block of samples out"),
         ([whole_set([1.0, 2.0]), whole_set([1.0, 2.0, 3.0])], "not the same blocks of samples"),
@@ -171,11 +171,11 @@ def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
         ([measured({"c": {"a": 1.0}}), measured({"d": {"a": 1.0}})], "not the same samples"),
     ],
 )
-def test_noise_that_cannot_be_told(measurements: list[Measurement], said: str) -> None:
+def test_noise_that_cannot_be_told(measurements: list[Measurement], message: str) -> None:
     """A sentence in the place of a number."""
     actual = noise_of(measurements)
     assert isinstance(actual, str)
-    assert said in actual
+    assert message in actual
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -16,7 +16,7 @@ SUITE = Path("suite.toml")
 
 
 @pytest.mark.parametrize(
-    ("name", "models", "variants", "said"),
+    ("name", "models", "variants", "message"),
     [
         ("seeds", [], seeds(0, 1), "no model is given"),
         ("seeds", [A], seeds(3), "at least two: got 3; write --seeds="),
@@ -28,16 +28,16 @@ SUITE = Path("suite.toml")
     ],
 )
 def test_rows_and_columns_must_be_apart(
-    name: Any, models: list[Named], variants: list[Named], said: str
+    name: Any, models: list[Named], variants: list[Named], message: str
 ) -> None:
     """Nothing to compare, and twins under one name or two, are refused with what to do."""
     with pytest.raises(CepError) as caught:
         StudySpec(name, SUITE, tuple(models), tuple(variants))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "said"),
+    ("name", "settings", "message"),
     [
         ("seeds", {"metrics": ("gcc",)}, "unknown metric 'gcc'. Did you mean 'gc'?"),
         ("seeds", {"parts": ("crowd",)}, "unknown part 'crowd'. Did you mean 'crowded'?"),
@@ -53,7 +53,7 @@ def test_rows_and_columns_must_be_apart(
     ],
 )
 def test_what_does_not_fit_the_suite_is_refused(
-    name: Any, settings: dict[str, Any], said: str, tmp_path: Path
+    name: Any, settings: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     """Names that the suite does not have and roles that leave nothing to study are told before any
     model is asked.
@@ -65,7 +65,7 @@ def test_what_does_not_fit_the_suite_is_refused(
     }
     with pytest.raises(CepError) as caught:
         study(tmp_path, name, [A], variants.get(name, []), **settings)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["seeds", "lengths"])

@@ -247,8 +247,8 @@ def test_first_differences_are_counted(stage_model: Setter, tmp_path: Path, stor
         model: stage(tmp_path / "suite", text, store, RoleChoices(model=model, role="describer"))
         for model in ("shapes:", "shapes:?recolor=0.15")
     }
-    for one in staged.values():
-        one.measure("overall-gc")
+    for run in staged.values():
+        run.measure("overall-gc")
     chains = [
         each.run.chain_data.chains("image", each.run.dataset.samples) for each in staged.values()
     ]

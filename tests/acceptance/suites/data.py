@@ -141,7 +141,7 @@ def write_rewritten(path: Path) -> Path:
     """GenEval-Rewritten: clauses, the short prompt, and a long caption for each."""
     long = ", small, on the left of a large green square."
     return write_lines(
-        path, [{**one, "detailed_caption": f"{one['prompt']}{long}"} for one in REWRITTEN]
+        path, [{**prompt, "detailed_caption": f"{prompt['prompt']}{long}"} for prompt in REWRITTEN]
     )
 
 

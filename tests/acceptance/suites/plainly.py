@@ -97,7 +97,7 @@ def inception(file: Path, images: Sequence[Image.Image]) -> FloatArray:
     def resize(image: Image.Image) -> npt.NDArray[np.float32]:
         planes = np.asarray(image.convert("RGB"), np.float32).transpose(2, 0, 1)
         resized = [Image.fromarray(p).resize((299, 299), Image.Resampling.BICUBIC) for p in planes]
-        return np.stack([np.asarray(one) for one in resized]).clip(0, 255)
+        return np.stack([np.asarray(plane) for plane in resized]).clip(0, 255)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch deprecates TorchScript
@@ -152,18 +152,18 @@ def owl_counts(
     processor = Owlv2Processor.from_pretrained(folder)
     inputs = processor(text=[list(queries)], images=image, return_tensors="pt")
     output = _ask(Owlv2ForObjectDetection.from_pretrained(folder), **inputs)
-    (found,) = processor.post_process_grounded_object_detection(
+    (boxes,) = processor.post_process_grounded_object_detection(
         output, threshold=threshold, target_sizes=torch.tensor([image.size[::-1]])
     )
-    labels = found["labels"].tolist()
+    labels = boxes["labels"].tolist()
     return [labels.count(number) for number in range(len(queries))]
 
 
 def cosines(first: FloatArray, second: FloatArray) -> FloatArray:
     """(n,) cosines of the rows of two (n, d) arrays."""
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    found: FloatArray = (first * second).sum(axis=1) / lengths
-    return found
+    similarities: FloatArray = (first * second).sum(axis=1) / lengths
+    return similarities
 
 
 def frechet(first: FloatArray, second: FloatArray) -> float:
@@ -202,5 +202,5 @@ def _ask(model: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _array(tensor: Any) -> FloatArray:
-    found: FloatArray = tensor.detach().numpy().astype(np.float64)
-    return found
+    array: FloatArray = tensor.detach().numpy().astype(np.float64)
+    return array

@@ -148,9 +148,9 @@ class Project:
     def drawn(self, links: Sequence[Link]) -> list[Image.Image]:
         """The images of these links, which are all in the store."""
         with self.store() as store:
-            found = [store.get_image(link.digest) for link in links]
-        assert all(image is not None for image in found)
-        return [image.to_pil() for image in found if image is not None]
+            images = [store.get_image(link.digest) for link in links]
+        assert all(image is not None for image in images)
+        return [image.to_pil() for image in images if image is not None]
 
 
 def good_verdict(case: Mapping[str, Any]) -> str:

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.slow
 class Wrong:
     """One mistake in the data of a suite.
 
-    write: writes the whole data set. spoil: makes the mistake. said: what the message must hold.
+    write: writes the whole data set. spoil: makes the mistake. pieces: what the message must hold.
     """
 
     suite: str
     name: str
     write: Callable[[Path], Path]
     spoil: Callable[[Path], object]
-    said: Sequence[str]
+    pieces: Sequence[str]
 
 
 def rewrite(file: str, old: str, new: str, encoding: str = "utf-8") -> Callable[[Path], object]:
@@ -130,7 +130,7 @@ def test_a_mistake_is_named_and_nothing_is_gated(
 
     assert run.code not in (pytest.ExitCode.OK, pytest.ExitCode.INTERNAL_ERROR), run.output
     shown = " ".join(run.output.split())
-    for piece in wrong.said:
+    for piece in wrong.pieces:
         assert piece in shown
     assert "Traceback" not in run.output
     assert not run.report.get("cases") or "error" in run.verdicts

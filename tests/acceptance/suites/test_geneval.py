@@ -125,9 +125,9 @@ def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
     expected = {}
     for name, (start, link) in chains.items():
         (image,) = project.drawn([link])
-        found = plainly.object_on_grey(detector, image, OBJECTS.index("scissors"))
-        told = COLORS[plainly.nearest(clip, found, names)]
-        expected[name] = float(start.text == f"a photo of a {told} scissors")
+        cut_out = plainly.object_on_grey(detector, image, OBJECTS.index("scissors"))
+        nearest = COLORS[plainly.nearest(clip, cut_out, names)]
+        expected[name] = float(start.text == f"a photo of a {nearest} scissors")
     assert scores == expected
     assert len(scores) == 4 * len(entries)
     assert 0 < sum(scores.values()) < len(scores)
@@ -171,12 +171,12 @@ def test_mgg_is_what_plain_owl_finds_over_the_generations(
             most = [clause["count"] for clause in entry.get("exclude", ())]
             right.append(all(map(ge, counts, least)) and all(map(lt, counts, most)))
         assert scores[task][name] == pytest.approx(np.mean(right))
-    by_task = [np.mean(list(found.values())) for found in scores.values()]
+    by_task = [np.mean(list(of_samples.values())) for of_samples in scores.values()]
     case = generations.run.cases["mgg/overall/mgg"]
     assert case["value"] == pytest.approx(np.mean(by_task), abs=1e-6)
     assert case["value"] == pytest.approx(np.mean(case["curve"]), abs=1e-6)
     assert len(case["curve"]) == len(IMAGES)
-    shares = {share for found in scores.values() for share in found.values()}
+    shares = {share for of_samples in scores.values() for share in of_samples.values()}
     assert shares - {0.0, 1.0}
 
 

@@ -94,13 +94,13 @@ def test_scores_are_those_of_the_libraries_themselves(
         sets += [gated.project.drawn([chains[name][g] for name in names]) for g in (2, 4, 6)]
 
         start, *later = [plainly.vit_cls(tiny("vit"), images) for images in sets]
-        s1, s2, s3 = (plainly.cosines(start, one) for one in later)
+        s1, s2, s3 = (plainly.cosines(start, images) for images in later)
         for name, gc, gc1 in zip(names, (s1 + 2 * s2 + 3 * s3) / 6, s1, strict=True):
             assert scores["gc"][category][name] == pytest.approx(gc, abs=1e-5)
             assert scores["gc1"][category][name] == pytest.approx(gc1, abs=1e-5)
 
         start, *later = [plainly.inception(tiny("inception"), images) for images in sets]
-        f1, f2, f3 = (plainly.frechet(start, one) for one in later)
+        f1, f2, f3 = (plainly.frechet(start, images) for images in later)
         expected = (f1 + 2 * f2 + 3 * f3) / 6
         assert scores["gc_fid"][category]["all images"] == pytest.approx(expected, rel=1e-4)
 

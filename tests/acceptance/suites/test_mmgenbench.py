@@ -52,11 +52,11 @@ def quoting(describer: Path, folder: Path) -> Path:
     """A copy of a describer some of whose words begin with a quote."""
     copy = Path(shutil.copytree(describer, folder))
     file = copy / "tokenizer.json"
-    told = json.loads(file.read_text())
-    vocabulary = told["model"]["vocab"]
+    tokenizer = json.loads(file.read_text())
+    vocabulary = tokenizer["model"]["vocab"]
     for word in ("a", "the", "circle", "red", "on", "left", "top", "of", "two", "and"):
         vocabulary[f'"{word}'] = vocabulary.pop(word)
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(tokenizer))
     return copy
 
 
@@ -92,14 +92,14 @@ def chains(gated: Gated) -> dict[str, list[Link]]:
 @pytest.fixture(scope="module")
 def seeds(gated: Gated) -> dict[str, Image.Image]:
     """The images of the table as Pillow shows them, upright and in RGB, by sample."""
-    found = {}
+    images = {}
     with (gated.cast.data["mmgenbench"] / "MMGenBench-Test.tsv").open(newline="") as stream:
         for row in csv.DictReader(stream, delimiter="\t"):
             image: Image.Image = Image.open(BytesIO(b64decode(row["image"])))
             if image.mode.startswith("I"):
                 image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
-            found[f"{int(row['index']):06}"] = ImageOps.exif_transpose(image).convert("RGB")
-    return found
+            images[f"{int(row['index']):06}"] = ImageOps.exif_transpose(image).convert("RGB")
+    return images
 
 
 def test_patterns_share_images_and_the_whole_counts_each_once(gated: Gated) -> None:

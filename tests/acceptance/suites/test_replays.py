@@ -116,7 +116,7 @@ def geneval(root: Path, tiny: Checkpoint) -> Replayed:
         encoders={"color": str(tiny("clip"))},
         samples=2,
     )
-    (umbrella,) = (one.id for one in chosen if one.text == "a photo of an umbrella")
+    (umbrella,) = (sample.id for sample in chosen if sample.text == "a photo of an umbrella")
     prompt, _, which = umbrella.partition("-")
     lose = f"{prompt}/samples/{int(which):05}.png"
     return Replayed(

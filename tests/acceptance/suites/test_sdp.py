@@ -108,7 +108,7 @@ def test_both_chains_and_all_mappings_are_measured(gated: Gated) -> None:
     value = {name.removeprefix("sdp/"): c["value"] for name, c in gated.run.cases.items()}
     mappings = [f"{a}-to-{b}/mcd" for a in ("text", "image") for b in ("text", "image")]
     assert value["overall/mcd"] == pytest.approx(mean(value[name] for name in mappings), abs=2e-6)
-    own = [f"{one}-to-{one}/mcd-clip" for one in ("text", "image")]
+    own = [f"{modality}-to-{modality}/mcd-clip" for modality in ("text", "image")]
     assert value["overall/mcd-clip"] == pytest.approx(mean(value[name] for name in own), abs=2e-6)
 
 
@@ -183,8 +183,8 @@ def test_texts_longer_than_clip_reads_are_told(gated: Gated) -> None:
     that so small a vocabulary spells letter by letter.
     """
     notes = gated.run.cases["sdp/text-to-text/mcd-clip"]["notes"]
-    said = r"text-to-text: [1-9]\d* of \d+ texts were longer than the 32 tokens"
-    assert [bool(re.match(said, note)) for note in notes].count(True) == 1
+    pattern = r"text-to-text: [1-9]\d* of \d+ texts were longer than the 32 tokens"
+    assert [bool(re.match(pattern, note)) for note in notes].count(True) == 1
 
 
 def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:

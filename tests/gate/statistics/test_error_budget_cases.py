@@ -68,7 +68,7 @@ def test_holm_errs_no_more_often_than_promised() -> None:
     runs = 4000
     rejected = [rejected_of(rng) for _ in range(runs)]
     false = sum(any(case >= 5 for case in members) for members in rejected)
-    assert all({0, 1, 2, 3, 4} <= found for found in rejected)
+    assert all({0, 1, 2, 3, 4} <= cases for cases in rejected)
     # With Bonferroni's 0.01 for each of the five it would be 0.05.
     assert 0.07 < false / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
 

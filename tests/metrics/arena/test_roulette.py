@@ -67,7 +67,7 @@ def test_the_ring_covers_all_models_soon() -> None:
 
 
 def test_models_are_first_about_equally_often() -> None:
-    """Of 2,000 battles nobody's share of first places is far from a half."""
+    """Of 2,000 battles no model's share of first places is far from a half."""
     battles = roulette(names(6), {f"t{i}": [f"q{i}-{j}" for j in range(40)] for i in range(25)}, 2)
     first = Counter(battle.first for battle in battles)
     shown = first + Counter(battle.second for battle in battles)

@@ -38,8 +38,8 @@ class Seen:
     def images(self) -> list[Image.Image]:
         """The images in the last message of a chat."""
         parts = self.body["messages"][-1]["content"]
-        found = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
-        return [Image.open(io.BytesIO(b64decode(url.partition(",")[2]))) for url in found]
+        urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+        return [Image.open(io.BytesIO(b64decode(url.partition(",")[2]))) for url in urls]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def fault(
 
 
 def web_page(status: int = 200) -> Answer:
-    """What somebody's web site says."""
+    """What a web site that is no API answers."""
     page = "<!DOCTYPE html><html><title>Welcome to nginx!</title></html>"
     return Answer(page.encode(), status, {"content-type": "text/html"})
 
@@ -131,10 +131,10 @@ class FakeServer:
 
     def spec(self, query: str = "", model: str = "tiny") -> str:
         """A spec that names it; waits are short unless the query says otherwise."""
-        given = f"&{query}" if query else ""
-        short = "" if "max_retry_wait" in given else "&max_retry_wait=0.01"
-        known = "" if "revision=" in given or "weights=" in given else "&revision=1"
-        return f"openai:{model}?base_url={self.url}{short}{known}{given}"
+        options = f"&{query}" if query else ""
+        short = "" if "max_retry_wait" in options else "&max_retry_wait=0.01"
+        known = "" if "revision=" in options or "weights=" in options else "&revision=1"
+        return f"openai:{model}?base_url={self.url}{short}{known}{options}"
 
     def in_turn(self, *answers: Answer | Answering) -> None:
         """Answer so one after another; the last one stays."""
@@ -161,9 +161,9 @@ class FakeServer:
             self._busy += 1
             self.most = max(self.most, self._busy)
         try:
-            found = self.answer(seen)
-            time.sleep(found.after)
-            return found
+            answer = self.answer(seen)
+            time.sleep(answer.after)
+            return answer
         finally:
             with self._lock:
                 self._busy -= 1

@@ -88,7 +88,7 @@ def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(
 
 
 def test_what_is_drawn_otherwise_than_asked_is_recorded(server: FakeServer, load: Load) -> None:
-    """An image of another size, and a seed that nobody looked at."""
+    """An image of another size, and a seed that was not used."""
     server.answer = lambda seen: (
         fault(400, "Unknown parameter: 'seed'.", "unknown_parameter", "seed")
         if "seed" in seen.body

@@ -91,7 +91,7 @@ def test_a_verdict_is_stored_under_everything_it_depends_on(
 def test_an_answer_without_a_verdict_is_stored_as_what_it_is(
     server: FakeServer, tmp_path: Path
 ) -> None:
-    """It would be given again; a battle that nobody answers is asked again."""
+    """It would be given again; a battle without an answer is asked again."""
     server.answer = lambda _: chat_answer("I like both")
 
     with Store(tmp_path / "store") as store:
@@ -111,7 +111,7 @@ class Longest:
 
 
 def test_a_judge_of_ones_own_is_held_to_the_four_verdicts(tmp_path: Path) -> None:
-    """A word that no policy of ties knows would be counted as nobody's win."""
+    """A word that no policy of ties knows would be counted as a win of neither."""
     assert isinstance(Longest(), Judge)
     bound = BoundRole("judge", "own", "own", "own/1", "own/1", Longest)  # type: ignore[arg-type]
 

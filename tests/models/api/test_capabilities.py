@@ -19,8 +19,10 @@ from tests.models.binding import bind_text
 @pytest.mark.parametrize("served", ["gpt-4o-2024-08-06", "GPT-4o", "gpt-4o@main", "other"])
 def test_another_name_is_told_with_both(served: str) -> None:
     """Also one that only adds a date: which weights an alias stands for changes."""
-    (said,) = provenance_warnings("describer", "gpt-4o", [{"server served": served, "batch": "8"}])
-    assert said.startswith(
+    (warning,) = provenance_warnings(
+        "describer", "gpt-4o", [{"server served": served, "batch": "8"}]
+    )
+    assert warning.startswith(
         f"describer openai:gpt-4o: the server answered as {served!r}, and 'gpt-4o' was asked for"
     )
 
@@ -38,17 +40,17 @@ def test_nothing_is_told_where_the_name_is_the_one_or_none() -> None:
 def test_many_names_are_one_sentence() -> None:
     """A server that calls itself otherwise in each answer fills no report."""
     every = [{"server served": f"m-{i}"} for i in range(50)] * 2
-    (said,) = provenance_warnings("generator", "m", every)
-    assert "answered as 'm-0', 'm-1', 'm-2' and 47 others, and 'm' was asked for" in said
+    (warning,) = provenance_warnings("generator", "m", every)
+    assert "answered as 'm-0', 'm-1', 'm-2' and 47 others, and 'm' was asked for" in warning
 
 
 def test_what_others_stored_is_shown_and_not_obeyed() -> None:
     """A shared store may hold any text there; so may one that kept a key."""
-    (said,) = provenance_warnings(
+    (warning,) = provenance_warnings(
         "describer", "m", [{"server served": "a\x1b[2J\u202e sk-0123456789\n"}]
     )
-    assert said.isprintable()
-    assert "sk-0123456789" not in said
+    assert warning.isprintable()
+    assert "sk-0123456789" not in warning
 
 
 @pytest.fixture

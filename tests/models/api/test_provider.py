@@ -64,7 +64,7 @@ def test_what_can_change_an_answer_is_in_its_key_and_nothing_else(
 
 
 def test_binding_needs_neither_server_nor_key() -> None:
-    """A run whose results are all in the store asks nobody."""
+    """A run whose results are all in the store asks no server."""
     bound = bind_text("openai:m?base_url=http://nowhere.invalid/v1&revision=1", "describer")
 
     assert (bound.batch_size, bound.seeded, bound.device) == (64, False, "server")
@@ -75,7 +75,7 @@ def test_binding_needs_neither_server_nor_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "role", "said"),
+    ("spec", "role", "message"),
     [
         ("openai:m", "describer", "give weights=FOLDER .* or revision=NAME"),
         ("openai:m?revision=1&weights=x", "describer", "give weights=FOLDER .* one of them"),
@@ -102,9 +102,9 @@ def test_binding_needs_neither_server_nor_key() -> None:
         ("shapes:", "judge", "the shapes world has no judge"),
     ],
 )
-def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, said: str) -> None:
+def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, message: str) -> None:
     """Before anything runs, with what was expected."""
-    with pytest.raises(CepError, match=said) as raised:
+    with pytest.raises(CepError, match=message) as raised:
         bind_text(spec, role)
     assert "\n" not in str(raised.value)
 

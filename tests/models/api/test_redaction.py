@@ -138,14 +138,14 @@ def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
 
 
 def test_words_are_not_joined_to_a_short_key() -> None:
-    """Below 16 letters a key with gaps may be what somebody said."""
+    """Below 16 letters a key with gaps may be plain text."""
     assert Secret("redbuses").remove_from("two red buses") == "two red buses"
     assert Secret("redbuses").remove_from("two redbuses") == "two [key]"
 
 
 @pytest.mark.parametrize("text", ["\\" * 50_000, "%25" * 30_000, '\\"' * 30_000, " " * 50_000])
 def test_looking_for_a_key_takes_no_longer_than_the_text(text: str) -> None:
-    """A server that sends nothing but escapes keeps nobody busy."""
+    """A text of nothing but escapes is searched in little time."""
     started = time.perf_counter()
     assert Secret(KEY * 8).remove_from(text) == text
     assert time.perf_counter() - started < 20

@@ -51,16 +51,16 @@ def url(checkpoint: Path) -> Iterator[str]:
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    said = []
+    lines = []
     try:
         for line in process.stdout:  # ends where the server does
-            said.append(line)
+            lines.append(line)
             running = re.search(r"running on (http://127\.0\.0\.1:\d+)", line)
             if running:
                 yield f"{running[1]}/v1"
                 break
         else:
-            pytest.fail(f"the server ended: {''.join(said)}")
+            pytest.fail(f"the server ended: {''.join(lines)}")
     finally:
         process.terminate()
         process.communicate(timeout=30)

@@ -121,15 +121,15 @@ def test_only_what_loading_reads_is_chosen_of_a_pipeline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("[" * DEPTH, "nested too deeply"), ("9" * DIGITS, "thousands of digits")],
     ids=["deep", "digits"],
 )
-def test_a_configuration_that_no_parser_takes(tmp_path: Path, text: str, said: str) -> None:
+def test_a_configuration_that_no_parser_takes(tmp_path: Path, text: str, message: str) -> None:
     """One line with its name, and no traceback."""
     path = tmp_path / "config.json"
     path.write_text(text)
-    with pytest.raises(CheckpointError, match=rf"config\.json: not readable as JSON .*{said}"):
+    with pytest.raises(CheckpointError, match=rf"config\.json: not readable as JSON .*{message}"):
         read_json(path)
 
 

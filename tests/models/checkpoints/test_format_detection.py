@@ -137,9 +137,9 @@ def test_models_of_other_kinds_get_no_role_and_a_reason(
     tmp_path: Path, config: dict[str, Any], because: str
 ) -> None:
     """A model that no role fits must not be taken for one, and the reason must be in words."""
-    found = detection_of(write_checkpoint(tmp_path / "m", config))
-    assert found.roles == ()
-    assert because in found.because
+    detection = detection_of(write_checkpoint(tmp_path / "m", config))
+    assert detection.roles == ()
+    assert because in detection.because
 
 
 @pytest.mark.parametrize(
@@ -160,43 +160,45 @@ def test_model_index_tells_text_to_image_from_the_rest(
 ) -> None:
     """A pipeline that reads text and gives an image is a generator; one that wants more is not."""
     folder = write_pipeline(tmp_path / "p", STABLE_DIFFUSION | {"_class_name": name})
-    found = detection_of(folder)
-    assert (found.kind, found.what, found.roles) == ("diffusers", name, roles)
+    detection = detection_of(folder)
+    assert (detection.kind, detection.what, detection.roles) == ("diffusers", name, roles)
 
 
 def test_a_pipeline_without_text_encoder_is_no_generator(tmp_path: Path) -> None:
     """An unconditional pipeline cannot draw a text, whatever its name."""
     index = {k: v for k, v in STABLE_DIFFUSION.items() if k not in ("text_encoder", "tokenizer")}
-    found = detection_of(write_pipeline(tmp_path / "p", index | {"_class_name": "DDPMPipeline"}))
-    assert found.roles == ()
-    assert "no text encoder" in found.because
+    detection = detection_of(
+        write_pipeline(tmp_path / "p", index | {"_class_name": "DDPMPipeline"})
+    )
+    assert detection.roles == ()
+    assert "no text encoder" in detection.because
 
 
 def test_open_clip_config_wins_over_transformers(tmp_path: Path) -> None:
     """Repositories that carry both formats are read as open_clip, which they are named after."""
     folder = write_checkpoint(tmp_path / "m", VIT)
     write_checkpoint(folder, {"model_cfg": {}}, None, index="open_clip_config.json")
-    found = detection_of(folder)
-    assert (found.kind, found.roles) == ("open_clip", ("encoder",))
+    detection = detection_of(folder)
+    assert (detection.kind, detection.roles) == ("open_clip", ("encoder",))
 
 
 @pytest.mark.parametrize("family", ["Janus", "Emu3"])
 def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None:
     """It describes and draws; its language model alone does neither."""
     whole = {MODEL: [f"{family}ForConditionalGeneration"], "model_type": family.lower()}
-    found = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
+    detection = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
     text = {MODEL: [f"{family}ForCausalLM"], "model_type": f"{family.lower()}_text_model"}
 
-    assert found.roles == ("describer", "generator")
+    assert detection.roles == ("describer", "generator")
     assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
 
 
 def test_a_model_of_image_tokens_alone_names_its_pipeline(tmp_path: Path) -> None:
     """GLM-Image makes tokens; pixels are made by a second model, in diffusers."""
     config = {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image"}
-    found = detection_of(
+    detection = detection_of(
         write_checkpoint(tmp_path, config | {"vq_config": {}, "vision_config": {}})
     )
 
-    assert found.roles == ()
-    assert "GlmImagePipeline" in found.because
+    assert detection.roles == ()
+    assert "GlmImagePipeline" in detection.because

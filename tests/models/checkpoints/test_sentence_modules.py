@@ -46,9 +46,9 @@ def test_a_text_model_with_modules_is_a_text_encoder(tmp_path: Path) -> None:
     """Its config.json alone says that no role fits; modules.json says how its tokens are pooled."""
     folder = write_checkpoint(tmp_path / "m", {**MPNET, "dtype": "float16"})
     assert inspect(folder).roles == ()
-    found = inspect(write_modules(folder))
-    assert (found.kind, found.roles) == ("sentence_transformers", ("encoder",))
-    assert stored_precision(found)["dtype"] == "float16"
+    checkpoint = inspect(write_modules(folder))
+    assert (checkpoint.kind, checkpoint.roles) == ("sentence_transformers", ("encoder",))
+    assert stored_precision(checkpoint)["dtype"] == "float16"
 
 
 def test_a_model_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_model_that_sees_keeps_its_role(
     tmp_path: Path, config: dict[str, Any], role: str
 ) -> None:
     """A dual encoder that also carries modules.json is read as one, images included."""
-    found = inspect(write_modules(write_checkpoint(tmp_path / "m", config)))
-    assert (found.kind, found.roles) == ("transformers", (role,))
+    checkpoint = inspect(write_modules(write_checkpoint(tmp_path / "m", config)))
+    assert (checkpoint.kind, checkpoint.roles) == ("transformers", (role,))
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_other_modules_get_no_role_and_a_reason(
     """The first one that is not read must be named."""
     folder = write_modules(write_checkpoint(tmp_path / "m", MPNET), modules)
     (folder / "1_Pooling").mkdir()
-    found = inspect(folder)
-    assert found.roles == ()
-    assert because in found.because
+    checkpoint = inspect(folder)
+    assert checkpoint.roles == ()
+    assert because in checkpoint.because
 
 
 @pytest.mark.parametrize(

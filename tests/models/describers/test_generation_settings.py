@@ -30,11 +30,11 @@ def test_settings_in_force_are_in_the_key(copied: Build, bound: Callable[..., Bo
     assert own.params["do_sample"] is False
     assert "top_k" not in own.params
     assert own.seeded is False
-    given = bound(folder, "max_new_tokens=9&do_sample=true&temperature=0.5&num_beams=2")
-    assert given.seeded is True
+    changed = bound(folder, "max_new_tokens=9&do_sample=true&temperature=0.5&num_beams=2")
+    assert changed.seeded is True
     wanted = {"max_new_tokens": 9, "temperature": 0.5, "top_k": 1, "top_p": 1.0, "num_beams": 2}
-    assert dict(given.params) == {**own.params, **wanted, "do_sample": True}
-    assert given.fingerprint == own.fingerprint
+    assert dict(changed.params) == {**own.params, **wanted, "do_sample": True}
+    assert changed.fingerprint == own.fingerprint
     other = bound(folder, "batch_size=2&device=cpu")
     assert other.identity == own.identity
     assert (other.batch_size, other.provenance["device"]) == (2, "cpu")

@@ -54,9 +54,9 @@ def test_a_chat_model_reads_prompt_and_system_prompt(
     """Another prompt or system prompt must be able to give another text."""
     images = pictures()
     plain = describe(describer(tiny_describer(name)), images)
-    told = describer(tiny_describer(name), "max_new_tokens=8&system_prompt=be%20brief")
+    briefed = describer(tiny_describer(name), "max_new_tokens=8&system_prompt=be%20brief")
     assert describe(describer(tiny_describer(name)), images, "what is shown ?") != plain
-    assert describe(told, images) != plain
+    assert describe(briefed, images) != plain
 
 
 @pytest.mark.parametrize("name", ["blip", "vit-gpt2"])

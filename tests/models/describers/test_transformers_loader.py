@@ -115,7 +115,7 @@ def add_tensors(file: Path, *names: str) -> None:
     save_file(weights, file, metadata={"format": "pt"})
 
 
-def test_a_tensor_that_nobody_reads_is_refused(
+def test_a_tensor_that_is_not_used_is_refused(
     copied: Build, bound: Callable[..., BoundRole]
 ) -> None:
     """An adapter that was not merged is left out without a word; a constant of old libraries is none."""

@@ -39,23 +39,25 @@ def detect(
     model: Detector, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
 ) -> list[Detections]:
     """What is found where no image fails."""
-    found = model.detect(images, queries)
-    assert len(found) == len(images)
-    kept = [one for one in found if isinstance(one, Detections)]
-    assert len(kept) == len(found)
+    answers = model.detect(images, queries)
+    assert len(answers) == len(images)
+    kept = [answer for answer in answers if isinstance(answer, Detections)]
+    assert len(kept) == len(answers)
     return kept
 
 
 def assert_same(first: Detections, second: Detections) -> None:
     """The same objects in the same order, within float noise; masks may differ by a pixel in 500."""
-    assert [one.query for one in first.found] == [one.query for one in second.found]
-    for one, other in zip(first.found, second.found, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-4)
-        if one.mask is None or other.mask is None:
-            assert one.box == pytest.approx(other.box, abs=1e-2)
-            assert one.mask is other.mask
+    assert [detection.query for detection in first.found] == [
+        detection.query for detection in second.found
+    ]
+    for detection, twin in zip(first.found, second.found, strict=True):
+        assert detection.score == pytest.approx(twin.score, abs=1e-4)
+        if detection.mask is None or twin.mask is None:
+            assert detection.box == pytest.approx(twin.box, abs=1e-2)
+            assert detection.mask is twin.mask
         else:
-            assert (one.mask.to_array() != other.mask.to_array()).mean() <= 0.002
+            assert (detection.mask.to_array() != twin.mask.to_array()).mean() <= 0.002
 
 
 @pytest.fixture(scope="session")

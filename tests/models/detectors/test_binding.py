@@ -68,7 +68,7 @@ def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("config", "query", "said"),
+    ("config", "query", "message"),
     [
         (OWL, "threshold=1.1", r"threshold must lie in \[0, 1\], got 1.1"),
         (OWL, "threshold=nan", r"threshold must lie in \[0, 1\], got nan"),
@@ -82,11 +82,11 @@ def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: 
     ],
 )
 def test_wrong_parameters_fail_at_binding(
-    tmp_path: Path, config: dict[str, Any], query: str, said: str
+    tmp_path: Path, config: dict[str, Any], query: str, message: str
 ) -> None:
     """A typo must not cost the images that are generated before the first detection."""
     folder = write_checkpoint(tmp_path / "m", config)
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         bind_detector(f"{folder}?{query}")
 
 

@@ -37,20 +37,20 @@ def candidates(rows: list[tuple[tuple[float, ...], float, int]]) -> CandidateBox
 
 def kept(rows: list[tuple[tuple[float, ...], float, int]], **rules: Any) -> Detections:
     """What is kept where nothing is wrong."""
-    found = keep(candidates(rows), NAMES, **rules)
-    assert isinstance(found, Detections)
-    return found
+    detections = keep(candidates(rows), NAMES, **rules)
+    assert isinstance(detections, Detections)
+    return detections
 
 
-def plain_overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+def plain_overlap(box: tuple[float, ...], other: tuple[float, ...]) -> float:
     """Intersection over union by counting unit squares; boxes have whole-number corners."""
 
     def squares(box: tuple[float, ...]) -> set[tuple[int, int]]:
         left, top, right, bottom = map(int, box)
         return {(x, y) for x in range(left, right) for y in range(top, bottom)}
 
-    union = squares(one) | squares(other)
-    return len(squares(one) & squares(other)) / len(union) if union else 0.0
+    union = squares(box) | squares(other)
+    return len(squares(box) & squares(other)) / len(union) if union else 0.0
 
 
 @given(BOXES, st.lists(BOXES, min_size=1, max_size=5))
@@ -58,19 +58,19 @@ def test_overlap_is_the_share_of_common_squares(
     box: tuple[float, ...], others: list[tuple[float, ...]]
 ) -> None:
     """Intersection over union agrees with counting squares, also for empty and equal boxes."""
-    found = overlaps(np.array(box), np.array(others))
-    assert found == pytest.approx([plain_overlap(box, other) for other in others], abs=1e-12)
+    shares = overlaps(np.array(box), np.array(others))
+    assert shares == pytest.approx([plain_overlap(box, other) for other in others], abs=1e-12)
 
 
 @given(ROWS, st.sampled_from((0.0, 0.1, 0.3, 0.6)))
 def test_kept_is_what_scores_above_the_threshold_and_was_asked_for(
     rows: list[Any], threshold: float
 ) -> None:
-    """Strictly above; most confident first, ties as found; labels that nobody asked for are left."""
+    """Strictly above; most confident first, ties as found; labels that were not asked for are left out."""
     wanted = [row for row in rows if row[1] > threshold and row[2] in NAMES]
     wanted.sort(key=lambda row: -row[1])
-    found = kept(rows, threshold=threshold).found
-    assert [(one.box, one.score, (one.query,)) for one in found] == [
+    detections = kept(rows, threshold=threshold).found
+    assert [(detection.box, detection.score, (detection.query,)) for detection in detections] == [
         (box, score, NAMES[label]) for box, score, label in wanted
     ]
 
@@ -81,17 +81,17 @@ def test_no_two_kept_boxes_of_a_query_overlap_and_each_dropped_one_had_a_better(
 ) -> None:
     """Suppression is greedy by confidence, and never between different queries."""
     everything = kept(rows, threshold=0.0).found
-    found = kept(rows, threshold=0.0, nms=nms).found
-    for index, one in enumerate(found):
-        for other in found[:index]:
-            assert one.query != other.query or plain_overlap(one.box, other.box) <= nms
-    for one in everything:
-        if one not in found:
+    survivors = kept(rows, threshold=0.0, nms=nms).found
+    for index, detection in enumerate(survivors):
+        for other in survivors[:index]:
+            assert detection.query != other.query or plain_overlap(detection.box, other.box) <= nms
+    for detection in everything:
+        if detection not in survivors:
             assert any(
-                better.query == one.query
-                and better.score >= one.score
-                and plain_overlap(better.box, one.box) > nms
-                for better in found
+                better.query == detection.query
+                and better.score >= detection.score
+                and plain_overlap(better.box, detection.box) > nms
+                for better in survivors
             )
 
 
@@ -109,9 +109,9 @@ def test_limits_keep_the_most_confident(rows: list[Any], most: int) -> None:
     everything = kept(rows, threshold=0.0).found
     assert kept(rows, threshold=0.0, most=most).found == everything[:most]
     for query in ("cat", "dog"):
-        of_class = [one for one in everything if one.query == query]
+        of_class = [detection for detection in everything if detection.query == query]
         limited = kept(rows, threshold=0.0, most_per_class=most).found
-        assert [one for one in limited if one.query == query] == of_class[:most]
+        assert [detection for detection in limited if detection.query == query] == of_class[:most]
 
 
 @pytest.mark.parametrize("where", ["score", "box", "turned"])
@@ -126,21 +126,21 @@ def test_numbers_that_are_none_fail_the_image(where: str) -> None:
         boxes[1, 2] = np.inf
     else:
         boxes[1] = (3, 1, 1, 3)
-    found = keep(CandidateBoxes(boxes, scores, good.labels), NAMES, threshold=0.3)
-    assert isinstance(found, Failure)
-    assert found.kind == "bad-boxes"
+    failure = keep(CandidateBoxes(boxes, scores, good.labels), NAMES, threshold=0.3)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "bad-boxes"
 
 
 def test_one_class_under_two_names_answers_both() -> None:
     """A detection carries the query word for word, so the two askers each get their own."""
-    found = keep(
+    detections = keep(
         candidates([((0, 0, 4, 4), 0.9, 0)]), {0: ("mouse", "computer mouse")}, threshold=0.3
     )
-    assert isinstance(found, Detections)
-    assert [one.query for one in found.found] == ["mouse", "computer mouse"]
+    assert isinstance(detections, Detections)
+    assert [detection.query for detection in detections.found] == ["mouse", "computer mouse"]
 
 
 def test_relative_centers_become_pixels() -> None:
     """Places and sizes across are shares of the width, those down of the height."""
-    found = corners(np.array([[0.5, 0.25, 0.5, 0.5]]), 200, 100)
-    assert found.tolist() == [[50.0, 0.0, 150.0, 50.0]]
+    boxes = corners(np.array([[0.5, 0.25, 0.5, 0.5]]), 200, 100)
+    assert boxes.tolist() == [[50.0, 0.0, 150.0, 50.0]]

@@ -45,14 +45,18 @@ def test_boxes_are_those_of_the_library(
     )
     order = expected["scores"].argsort(descending=True, stable=True)
     model = load(f"{folder}{EVERYTHING}")
-    (found,) = detect(model, [image], [ALL])
-    assert [one.query for one in found.found] == [ALL[i] for i in expected["labels"][order]]
-    boxes = np.array([one.box for one in found.found])
+    (detections,) = detect(model, [image], [ALL])
+    assert [detection.query for detection in detections.found] == [
+        ALL[i] for i in expected["labels"][order]
+    ]
+    boxes = np.array([detection.box for detection in detections.found])
     assert np.abs(boxes - expected["boxes"][order].numpy()).max() < 1e-4
-    name = found.found[0].query
+    name = detections.found[0].query
     (only,) = detect(model, [image], [[name]])
-    assert only.found == tuple(one for one in found.found if one.query == name)
-    assert all(one.mask is None for one in found.found)
+    assert only.found == tuple(
+        detection for detection in detections.found if detection.query == name
+    )
+    assert all(detection.mask is None for detection in detections.found)
 
 
 def test_an_image_is_found_the_same_alone_and_in_a_batch(
@@ -60,10 +64,10 @@ def test_an_image_is_found_the_same_alone_and_in_a_batch(
 ) -> None:
     """Images of other shapes in the batch change nothing: YOLOS sees padding as part of the image."""
     model = load(f"{folders['yolos']}{EVERYTHING}")
-    for image, found in zip(images, detect(model, images, [ALL] * 4), strict=True):
-        assert len(found.found) == 10
+    for image, detections in zip(images, detect(model, images, [ALL] * 4), strict=True):
+        assert len(detections.found) == 10
         (alone,) = detect(model, [image], [ALL])
-        assert_same(found, alone)
+        assert_same(detections, alone)
 
 
 def test_a_class_that_it_does_not_know_is_refused(
@@ -85,8 +89,8 @@ def test_numbers_that_are_none_fail_the_image(
     (name,) = [name for name in tensors if name.startswith("class") and name.endswith("2.weight")]
     tensors[name][:] = 3e38
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    found = load(str(folder)).detect(images, [ALL] * 4)
-    assert [one.kind for one in found if isinstance(one, Failure)] == ["bad-boxes"] * 4
+    answers = load(str(folder)).detect(images, [ALL] * 4)
+    assert [answer.kind for answer in answers if isinstance(answer, Failure)] == ["bad-boxes"] * 4
 
 
 def test_an_encoder_forced_to_detect_is_explained(tmp_path: Path, context: BindContext) -> None:

@@ -41,7 +41,7 @@ def by_hand(folder: Path, image: Image.Image) -> list[tuple[str, float, Any]]:
     logits = torch.nn.functional.interpolate(
         output.masks_queries_logits, size=(tiny.SIDE, tiny.SIDE), mode="bilinear"
     )[0].numpy()
-    found = []
+    segments = []
     for query, row in enumerate(output.class_queries_logits[0].numpy().astype(np.float64)):
         exponentials = np.exp(row - row.max())
         mask = logits[query] > 0
@@ -49,8 +49,8 @@ def by_hand(folder: Path, image: Image.Image) -> list[tuple[str, float, Any]]:
             continue
         inside = (1 / (1 + np.exp(-logits[query].astype(np.float64))))[mask].mean()
         for label, probability in enumerate(exponentials[:-1] / exponentials.sum()):
-            found.append((ALL[label], float(probability * inside), mask))
-    return sorted(found, key=lambda one: -one[1])
+            segments.append((ALL[label], float(probability * inside), mask))
+    return sorted(segments, key=lambda segment: -segment[1])
 
 
 def tight(mask: Any) -> tuple[float, ...]:
@@ -59,24 +59,24 @@ def tight(mask: Any) -> tuple[float, ...]:
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
 
-def mask_of(one: Detection) -> Any:
+def mask_of(detection: Detection) -> Any:
     """Its mask, which a Mask2Former always draws."""
-    assert one.mask is not None
-    return one.mask.to_array()
+    assert detection.mask is not None
+    return detection.mask.to_array()
 
 
 def test_objects_are_those_of_the_rules(
     folders: dict[str, Path], images: list[Image.Image]
 ) -> None:
     """Class probability times mean mask probability inside, the tight box, the mask of all."""
-    (found,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
+    (detections,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
     expected = by_hand(folders["mask2former"], images[0])
-    assert len(found.found) == len(expected) > len(ALL)
-    for one, (name, score, mask) in zip(found.found, expected, strict=True):
-        assert one.query == name
-        assert one.score == pytest.approx(score, abs=1e-5)
-        assert (mask_of(one) != mask).mean() < 0.002
-        assert np.abs(np.array(one.box) - tight(mask_of(one))).max() == 0
+    assert len(detections.found) == len(expected) > len(ALL)
+    for detection, (name, score, mask) in zip(detections.found, expected, strict=True):
+        assert detection.query == name
+        assert detection.score == pytest.approx(score, abs=1e-5)
+        assert (mask_of(detection) != mask).mean() < 0.002
+        assert np.abs(np.array(detection.box) - tight(mask_of(detection))).max() == 0
 
 
 def test_masks_have_the_size_of_their_image(
@@ -84,11 +84,11 @@ def test_masks_have_the_size_of_their_image(
 ) -> None:
     """Whatever its shape; boxes stay inside the image."""
     model = load(f"{folders['mask2former']}{EVERYTHING}")
-    for image, found in zip(images, detect(model, images, [ALL] * 4), strict=True):
-        assert found.found
-        for one in found.found:
-            assert mask_of(one).shape == (image.height, image.width)
-            assert one.box == tight(mask_of(one))
+    for image, detections in zip(images, detect(model, images, [ALL] * 4), strict=True):
+        assert detections.found
+        for detection in detections.found:
+            assert mask_of(detection).shape == (image.height, image.width)
+            assert detection.box == tight(mask_of(detection))
 
 
 def test_padding_is_cut_off_before_masks_are_resized(
@@ -106,11 +106,11 @@ def test_padding_is_cut_off_before_masks_are_resized(
     canvas.paste(images[0])
     (padded,) = detect(load(f"{padding}{EVERYTHING}"), images[:1], [ALL])
     (by_hand,) = detect(load(f"{large}{EVERYTHING}"), [canvas], [ALL])
-    cut = [mask_of(one)[:64, :64] for one in by_hand.found]
+    cut = [mask_of(detection)[:64, :64] for detection in by_hand.found]
     assert padded.found
-    for one in padded.found:
-        assert min((mask_of(one) != mask).mean() for mask in cut) < 0.002
-        assert mask_of(one).shape == (64, 64)
+    for detection in padded.found:
+        assert min((mask_of(detection) != mask).mean() for mask in cut) < 0.002
+        assert mask_of(detection).shape == (64, 64)
 
 
 def test_an_image_is_found_the_same_alone_and_in_a_batch(
@@ -122,10 +122,12 @@ def test_an_image_is_found_the_same_alone_and_in_a_batch(
     folder = tiny.build_mask2former(tmp_path / "m", size={"shortest_edge": 64, "longest_edge": 128})
     model = load(f"{folder}{EVERYTHING}")
     queries = [["circle"], ["circle", "tv"], ALL, ["square"]]
-    for image, asked, found in zip(images, queries, detect(model, images, queries), strict=True):
-        assert found.found
+    for image, asked, detections in zip(
+        images, queries, detect(model, images, queries), strict=True
+    ):
+        assert detections.found
         (alone,) = detect(model, [image], [asked])
-        assert_same(found, alone)
+        assert_same(detections, alone)
 
 
 def test_classes_go_by_geneval_s_names_too(
@@ -136,10 +138,10 @@ def test_classes_go_by_geneval_s_names_too(
     (own,) = detect(model, images[:1], [["mouse", "tvmonitor"]])
     (asked,) = detect(model, images[:1], [["computer mouse", "tv"]])
     renamed = {"mouse": "computer mouse", "tvmonitor": "tv"}
-    assert {one.query for one in own.found} == set(renamed)
-    assert [(renamed[one.query], one.score, one.box) for one in own.found] == [
-        (one.query, one.score, one.box) for one in asked.found
-    ]
+    assert {detection.query for detection in own.found} == set(renamed)
+    assert [
+        (renamed[detection.query], detection.score, detection.box) for detection in own.found
+    ] == [(detection.query, detection.score, detection.box) for detection in asked.found]
     with pytest.raises(RoleError, match=r"unknown class 'a photo of a mouse'.*circle, "):
         model.detect(images[:1], [["a photo of a mouse"]])
 
@@ -149,7 +151,7 @@ def test_settings_leave_out_what_they_say(
 ) -> None:
     """Threshold, objects per class and suppression."""
     (everything,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
-    scores = [one.score for one in everything.found]
+    scores = [detection.score for detection in everything.found]
     (above,) = detect(
         load(f"{folders['mask2former']}?max_per_class=none&threshold={scores[4]!r}"),
         images[:1],
@@ -159,8 +161,8 @@ def test_settings_leave_out_what_they_say(
     (best,) = detect(
         load(f"{folders['mask2former']}?threshold=0&max_per_class=1"), images[:1], [ALL]
     )
-    firsts = {one.query: one for one in reversed(everything.found)}
-    assert {one.query: one for one in best.found} == firsts
+    firsts = {detection.query: detection for detection in reversed(everything.found)}
+    assert {detection.query: detection for detection in best.found} == firsts
     assert len(best.found) == len(firsts)
     (apart,) = detect(load(f"{folders['mask2former']}{EVERYTHING}&nms=0.5"), images[:1], [ALL])
     assert 0 < len(apart.found) < len(everything.found)
@@ -168,8 +170,8 @@ def test_settings_leave_out_what_they_say(
 
 def test_nothing_found_is_an_answer(folders: dict[str, Path], images: list[Image.Image]) -> None:
     """An image without the object is no failure."""
-    found = load(f"{folders['mask2former']}?threshold=1").detect(images, [["circle"]] * 4)
-    assert found == [Detections()] * 4
+    answers = load(f"{folders['mask2former']}?threshold=1").detect(images, [["circle"]] * 4)
+    assert answers == [Detections()] * 4
 
 
 @pytest.mark.parametrize("part", ["class_predictor.weight", "mask_embedder.2.0.weight"])
@@ -184,9 +186,9 @@ def test_numbers_that_are_none_fail_the_image(
     (name,) = [name for name in tensors if name.endswith(part)]
     tensors[name][:] = 3e38
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    found = load(str(folder)).detect(images, [ALL] * 4)
-    assert {one.kind for one in found if isinstance(one, Failure)} == {"bad-boxes"}
-    assert len(found) == sum(isinstance(one, Failure) for one in found) == 4
+    answers = load(str(folder)).detect(images, [ALL] * 4)
+    assert {answer.kind for answer in answers if isinstance(answer, Failure)} == {"bad-boxes"}
+    assert len(answers) == sum(isinstance(answer, Failure) for answer in answers) == 4
 
 
 def test_a_pixel_at_one_half_is_outside() -> None:

@@ -38,11 +38,11 @@ def by_hand(folder: Path, image: Image.Image, queries: list[str], threshold: flo
     inputs = processor(text=[queries], images=[image], return_tensors="pt")
     with torch.inference_mode():
         output = AutoModelForZeroShotObjectDetection.from_pretrained(folder).eval()(**inputs)
-    (found,) = processor.image_processor.post_process_object_detection(
+    (boxes,) = processor.image_processor.post_process_object_detection(
         output, threshold=threshold, target_sizes=torch.tensor([[image.height, image.width]])
     )
-    order = found["scores"].argsort(descending=True, stable=True)
-    return tuple(found[name][order] for name in ("scores", "labels", "boxes"))
+    order = boxes["scores"].argsort(descending=True, stable=True)
+    return tuple(boxes[name][order] for name in ("scores", "labels", "boxes"))
 
 
 @pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
@@ -52,12 +52,23 @@ def test_boxes_are_those_of_the_model_run_by_hand(
 ) -> None:
     """Scores, best queries and boxes on square and other images; the installed library maps right."""
     model = load(f"{folders[kind]}?threshold={threshold}")
-    for image, queries, found in zip(images, QUERIES, detect(model, images, QUERIES), strict=True):
+    for image, queries, detections in zip(
+        images, QUERIES, detect(model, images, QUERIES), strict=True
+    ):
         scores, labels, boxes = by_hand(folders[kind], image, queries, threshold)
         assert threshold > 0 or len(scores) == 16
-        assert [one.query for one in found.found] == [queries[label] for label in labels]
-        assert [one.score for one in found.found] == pytest.approx(scores.tolist(), abs=1e-5)
-        assert np.abs(np.array([one.box for one in found.found]) - boxes.numpy()).max() < 1e-3
+        assert [detection.query for detection in detections.found] == [
+            queries[label] for label in labels
+        ]
+        assert [detection.score for detection in detections.found] == pytest.approx(
+            scores.tolist(), abs=1e-5
+        )
+        assert (
+            np.abs(
+                np.array([detection.box for detection in detections.found]) - boxes.numpy()
+            ).max()
+            < 1e-3
+        )
 
 
 def test_an_image_that_is_not_square_is_padded_not_squeezed(
@@ -84,10 +95,10 @@ def test_an_image_is_found_the_same_alone_and_in_a_batch(
     """Neither the neighbours' sizes nor their numbers of queries matter; no blank wins a box."""
     model = load(f"{folders[kind]}?threshold=0")
     together = detect(model, images, QUERIES)
-    for image, queries, found in zip(images, QUERIES, together, strict=True):
+    for image, queries, detections in zip(images, QUERIES, together, strict=True):
         (alone,) = detect(model, [image], [queries])
-        assert len(found.found) == 16  # every patch's box has its best query among those asked
-        assert_same(found, alone)
+        assert len(detections.found) == 16  # every patch's box has its best query among those asked
+        assert_same(detections, alone)
 
 
 def test_each_query_is_answered_by_the_boxes_that_it_fits_best(
@@ -98,20 +109,25 @@ def test_each_query_is_answered_by_the_boxes_that_it_fits_best(
     queries = QUERIES[1]
     (together,) = detect(model, images[:1], [queries])
     alone = {
-        query: {one.box: one.score for one in detect(model, images[:1], [[query]])[0].found}
+        query: {
+            detection.box: detection.score
+            for detection in detect(model, images[:1], [[query]])[0].found
+        }
         for query in queries
     }
-    winners = {one.query for one in together.found}
+    winners = {detection.query for detection in together.found}
     assert len(winners) > 1
-    for one in together.found:
+    for detection in together.found:
         scores = {
             query: next(
-                score for box, score in boxes.items() if box == pytest.approx(one.box, abs=1e-3)
+                score
+                for box, score in boxes.items()
+                if box == pytest.approx(detection.box, abs=1e-3)
             )
             for query, boxes in alone.items()
         }
-        assert one.score == pytest.approx(max(scores.values()), abs=1e-5)
-        assert scores[one.query] == pytest.approx(one.score, abs=1e-5)
+        assert detection.score == pytest.approx(max(scores.values()), abs=1e-5)
+        assert scores[detection.query] == pytest.approx(detection.score, abs=1e-5)
 
 
 def test_settings_leave_out_what_they_say(
@@ -119,7 +135,7 @@ def test_settings_leave_out_what_they_say(
 ) -> None:
     """Threshold, suppression and limit, as one of the project's rules reads them."""
     (everything,) = detect(load(f"{folders['owlv2']}?threshold=0"), images[:1], QUERIES[1:2])
-    scores = [one.score for one in everything.found]
+    scores = [detection.score for detection in everything.found]
     assert scores == sorted(scores, reverse=True)
     cut = scores[5]
     (above,) = detect(load(f"{folders['owlv2']}?threshold={cut!r}"), images[:1], QUERIES[1:2])
@@ -135,14 +151,18 @@ def test_settings_leave_out_what_they_say(
 def test_long_queries_are_cut_and_it_is_said(
     folders: dict[str, Path], images: list[Image.Image]
 ) -> None:
-    """OWL reads 16 tokens: what is behind them changes nothing, and nobody must think it does."""
+    """OWL reads 16 tokens: what is behind them changes nothing, and a warning says so."""
     model = load(f"{folders['owlv2']}?threshold=0")
     start = " ".join(["red circle and blue square"] * 3)
     with pytest.warns(UserWarning, match=r"reads 16 tokens: 1 longer text\(s\)"):
         (cut,) = detect(model, images[:1], [[f"{start} a green cross"]])
     (other,) = detect(model, images[:1], [[f"{start} no yellow triangle"]])
-    assert [one.box for one in cut.found] == [one.box for one in other.found]
-    assert [one.score for one in cut.found] == [one.score for one in other.found]
+    assert [detection.box for detection in cut.found] == [
+        detection.box for detection in other.found
+    ]
+    assert [detection.score for detection in cut.found] == [
+        detection.score for detection in other.found
+    ]
 
 
 def test_numbers_that_are_none_fail_the_image(
@@ -155,9 +175,9 @@ def test_numbers_that_are_none_fail_the_image(
     tensors = load_file(folder / "model.safetensors")
     tensors["box_head.dense0.weight"][:] = 3e38
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    found = load(str(folder)).detect(images, QUERIES)
-    assert [type(one) for one in found] == [Failure] * 4
-    assert {one.kind for one in found if isinstance(one, Failure)} == {"bad-boxes"}
+    answers = load(str(folder)).detect(images, QUERIES)
+    assert [type(answer) for answer in answers] == [Failure] * 4
+    assert {answer.kind for answer in answers if isinstance(answer, Failure)} == {"bad-boxes"}
 
 
 def test_a_tokenizer_whose_texts_begin_with_id_0_is_refused(tmp_path: Path) -> None:
@@ -184,9 +204,9 @@ def test_half_precision_gives_nearly_the_same_boxes(
 ) -> None:
     """bfloat16 has no numpy type: what comes out is widened, and close to full precision."""
     half = load(f"{folders['owlv2']}?threshold=0&dtype=bfloat16")
-    (found,) = detect(half, images[:1], QUERIES[:1])
+    (detections,) = detect(half, images[:1], QUERIES[:1])
     (full,) = detect(load(f"{folders['owlv2']}?threshold=0"), images[:1], QUERIES[:1])
-    assert len(found.found) == 16
-    places = np.sort([one.box for one in found.found], axis=0)
-    expected = np.sort([one.box for one in full.found], axis=0)
+    assert len(detections.found) == 16
+    places = np.sort([detection.box for detection in detections.found], axis=0)
+    expected = np.sort([detection.box for detection in full.found], axis=0)
     assert 0 < np.abs(places - expected).max() < 2.0

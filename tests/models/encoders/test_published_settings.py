@@ -68,8 +68,8 @@ def test_dino_is_its_cls_token_behind_the_stated_crop(
 def test_the_given_crop_is_part_of_the_identity(dino: Path) -> None:
     """What is given changes the key; what is not leaves the one of before."""
     assert bind_encoder(str(dino)).params == {"dtype": "float32"}
-    given = bind_encoder(f"{dino}?crop_pct=0.875&interpolation=bilinear").params
-    assert given == {"dtype": "float32", "crop_pct": 0.875, "interpolation": "bilinear"}
+    params = bind_encoder(f"{dino}?crop_pct=0.875&interpolation=bilinear").params
+    assert params == {"dtype": "float32", "crop_pct": 0.875, "interpolation": "bilinear"}
     for query in ("crop_pct=0", "crop_pct=1.5", "crop_pct=nan", "interpolation=nearest"):
         with pytest.raises(SpecError, match=query.partition("=")[0] + " must be"):
             bind_encoder(f"{dino}?{query}")

@@ -78,9 +78,9 @@ def test_images_are_refused(folder: Path, images: list[Image.Image]) -> None:
 
 def test_detection_names_the_modules(folder: Path) -> None:
     """modules.json goes before config.json of a text model; alone that one is refused in words."""
-    found = detect(parse_spec(str(folder)))
-    assert found.what == "sentence-transformers Transformer+Pooling+Normalize"
-    assert (found.roles, found.because) == (("encoder",), "embeds texts")
+    detection = detect(parse_spec(str(folder)))
+    assert detection.what == "sentence-transformers Transformer+Pooling+Normalize"
+    assert (detection.roles, detection.because) == (("encoder",), "embeds texts")
     with pytest.raises(RoleError, match=r"reads no images.*modules\.json of sentence-transformers"):
         bind_encoder(str(folder.with_name("mpnet-plain")))
 

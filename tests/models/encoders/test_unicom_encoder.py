@@ -94,13 +94,13 @@ def test_heads_and_precision_change_the_answer_and_the_identity(
     file: Path, images: list[Image.Image]
 ) -> None:
     """What no tensor states is a parameter, and part of every stored result's key."""
-    one = bind_encoder(f"unicom:{file}")
+    plain = bind_encoder(f"unicom:{file}")
     four = bind_encoder(f"unicom:{file}?heads=4")
     half = bind_encoder(f"unicom:{file}?heads=4&dtype=float16")
-    assert one.params == {"dtype": "float32"}
+    assert plain.params == {"dtype": "float32"}
     assert four.params == {"dtype": "float32", "heads": 4}
     assert half.params == {"dtype": "float16", "heads": 4}
-    vectors = [load(bound.spec).encode_images(images) for bound in (one, four, half)]
+    vectors = [load(bound.spec).encode_images(images) for bound in (plain, four, half)]
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
     assert 0 < np.abs(vectors[1] - vectors[2]).max() < 0.1 * np.abs(vectors[1]).max()
     assert vectors[2].dtype == np.float32
@@ -242,9 +242,9 @@ def test_sizes_follow_from_any_models_tensors(
     with torch.device("meta"):
         state = make_unicom(**sizes).state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    found = infer_sizes(shapes, heads)
-    assert {name: getattr(found, name) for name in sizes} == sizes
-    check_tensors(shapes, found)
+    inferred = infer_sizes(shapes, heads)
+    assert {name: getattr(inferred, name) for name in sizes} == sizes
+    check_tensors(shapes, inferred)
     needed = [name for name in shapes if not name.endswith("num_batches_tracked")]
     lost = data.draw(st.sampled_from(needed))
     del shapes[lost]
@@ -272,10 +272,10 @@ def test_the_released_sizes_need_no_parameter(
     with torch.device("meta"):
         state = make_unicom(**sizes, heads=width // 64).state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    found = infer_sizes(shapes, None)
-    assert {name: getattr(found, name) for name in sizes} == sizes
-    assert found.heads == width // 64
-    check_tensors(shapes, found)
+    inferred = infer_sizes(shapes, None)
+    assert {name: getattr(inferred, name) for name in sizes} == sizes
+    assert inferred.heads == width // 64
+    check_tensors(shapes, inferred)
     with pytest.raises(ValueError, match=f"5 heads do not divide the width {width}"):
         infer_sizes(shapes, 5)
     with pytest.raises(ValueError, match="577 places, which are not the patches of a square"):

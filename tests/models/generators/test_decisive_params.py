@@ -22,19 +22,19 @@ def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> Non
     assert bare.params == {"dtype": "float32"}
     assert bare.seeded
     assert bare.batch_size == 4
-    given = bind_generator(
+    changed = bind_generator(
         f"{folder}?guidance_scale=3&negative_prompt=red&scheduler=PNDMScheduler"
         "&device=cpu&batch_size=2&dtype=bfloat16"
     )
-    assert given.params == {
+    assert changed.params == {
         "dtype": "bfloat16",
         "guidance_scale": 3.0,
         "negative_prompt": "red",
         "scheduler": "PNDMScheduler",
     }
-    assert given.batch_size == 2
-    assert given.provenance["device"] == "cpu"
-    assert given.fingerprint == bare.fingerprint
+    assert changed.batch_size == 2
+    assert changed.provenance["device"] == "cpu"
+    assert changed.fingerprint == bare.fingerprint
 
 
 def test_the_precision_of_an_accelerator_is_the_components_own(copy: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_trained_pipeline_draws_what_it_is_told(lab: Path) -> None:
     assert both[50:56, 50:56, 2].mean() > 1.5 * both[50:56, 50:56, 0].mean()
 
 
-def test_a_tensor_that_nobody_reads_is_refused(copy: Path) -> None:
+def test_a_tensor_that_is_not_used_is_refused(copy: Path) -> None:
     """The library leaves it out and logs a line: what was trained into it would be missing."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -264,4 +264,6 @@ def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
 
     from pytest_cepbench.models.generators.diffusers_generator import _TEXT_TO_IMAGE
 
-    assert {one.__name__ for one in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()} >= _TEXT_TO_IMAGE
+    assert {
+        pipeline.__name__ for pipeline in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
+    } >= _TEXT_TO_IMAGE

@@ -33,9 +33,9 @@ def test_what_comes_after_the_limit_changes_nothing(folders: dict[str, Path], na
     words = "red circle " * 200
     (length,), most = model.text_lengths([words])
     assert length > most
-    (one,), _ = model.text_lengths(["red"])
-    (two,), _ = model.text_lengths(["red red"])
-    room = (most - one) // (two - one) + 1  # words that fit
+    (of_one_word,), _ = model.text_lengths(["red"])
+    (of_two_words,), _ = model.text_lengths(["red red"])
+    room = (most - of_one_word) // (of_two_words - of_one_word) + 1  # words that fit
     whole, longer = "red " * room, "red " * room + "blue"
     assert model.text_lengths([whole.strip()])[0][0] <= most < model.text_lengths([longer])[0][0]
     assert np.array_equal(draw(model, longer), draw(model, longer + " square"))
@@ -70,7 +70,7 @@ def test_a_pipeline_without_tokenizers_reads_everything() -> None:
 
 
 class _Bare:
-    """A pipeline of somebody's own that reads characters."""
+    """A user's own pipeline, which reads characters."""
 
     def __call__(self, prompt: list[str]) -> list[str]:
         return prompt

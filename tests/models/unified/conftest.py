@@ -35,9 +35,9 @@ def model(folders: dict[str, Path]) -> Load:
     def load(family: str, query: str = "") -> UnifiedModel:
         text = spec(folders[family], query)
         if text not in loaded:
-            found = bind_text(text, "generator").load()
-            assert isinstance(found, UnifiedModel)
-            loaded[text] = found
+            unified = bind_text(text, "generator").load()
+            assert isinstance(unified, UnifiedModel)
+            loaded[text] = unified
         return loaded[text]
 
     return load
@@ -51,5 +51,5 @@ def copied(tmp_path: Path, folders: dict[str, Path]) -> Callable[[str], Path]:
 
 def spec(folder: Path, query: str = "") -> str:
     """The spec of a folder named by its family, which draws 32 x 32 pixels and says little."""
-    given = [part for part in (DRAW[folder.name], "max_new_tokens=8", query) if part]
-    return f"{folder}?{'&'.join(given)}"
+    options = [part for part in (DRAW[folder.name], "max_new_tokens=8", query) if part]
+    return f"{folder}?{'&'.join(options)}"

@@ -28,10 +28,10 @@ def test_each_roles_key_has_what_decides_its_answers(folders: dict[str, Path]) -
         "max_new_tokens=9&guidance_scale=2&image_top_k=5&image_batch_size=3&batch_size=2"
         "&attn_implementation=eager"
     )
-    said = {role: bind_text(f"{folders['janus']}?{query}", role) for role in plain}
+    bound = {role: bind_text(f"{folders['janus']}?{query}", role) for role in plain}
 
     changed = {
-        role: {k: v for k, v in said[role].params.items() if plain[role].params[k] != v}
+        role: {k: v for k, v in bound[role].params.items() if plain[role].params[k] != v}
         for role in plain
     }
 
@@ -41,7 +41,7 @@ def test_each_roles_key_has_what_decides_its_answers(folders: dict[str, Path]) -
         "top_k": 5,
         "attn_implementation": "eager",
     }
-    assert [said[role].batch_size for role in UNIFIED_ROLES] == [2, 3]
+    assert [bound[role].batch_size for role in UNIFIED_ROLES] == [2, 3]
     assert [plain[role].seeded for role in UNIFIED_ROLES] == [False, True]
     assert not bind_text(f"{folders['janus']}?image_do_sample=false", "generator").seeded
 
@@ -66,7 +66,7 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
 
 
 @pytest.mark.parametrize(
-    ("family", "query", "said"),
+    ("family", "query", "message"),
     [
         ("janus", "guidence_scale=3", "'guidence_scale'.*guidance_scale"),
         ("janus", "image_area=4096", "'image_area'.*image_prompt_template"),
@@ -83,11 +83,11 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
     ],
 )
 def test_a_wrong_parameter_is_refused_by_name(
-    folders: dict[str, Path], family: str, query: str, said: str
+    folders: dict[str, Path], family: str, query: str, message: str
 ) -> None:
     """In either role, before anything is loaded."""
     for role in ("describer", "generator"):
-        with pytest.raises(SpecError, match=said):
+        with pytest.raises(SpecError, match=message):
             bind_text(f"{folders[family]}?{query}", role)
 
 
@@ -100,9 +100,9 @@ def test_a_size_of_no_token_is_refused(folders: dict[str, Path]) -> None:
 def test_a_unified_model_plays_two_roles_and_no_third(folders: dict[str, Path]) -> None:
     """Told from its configuration; as encoder it is refused with what it can be."""
     for folder in folders.values():
-        found = detect(parse_spec(str(folder)))
-        assert found.unified
-        assert found.roles == ("describer", "generator")
+        detection = detect(parse_spec(str(folder)))
+        assert detection.unified
+        assert detection.roles == ("describer", "generator")
         with pytest.raises(RoleError, match="describer and generator, not the encoder"):
             bind_text(str(folder), "encoder")
 
@@ -170,7 +170,7 @@ def forget_tokens(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "damage", "said"),
+    ("family", "damage", "message"),
     [
         ("janus", drop_decoder, "vqmodel.decoder.conv_out.weight"),
         ("emu3", drop_decoder, "vqmodel.decoder.conv_out.weight"),
@@ -180,13 +180,13 @@ def forget_tokens(folder: Path) -> None:
     ],
 )
 def test_a_damaged_checkpoint_is_refused(
-    copied: Callable[[str], Path], family: str, damage: Callable[[Path], None], said: str
+    copied: Callable[[str], Path], family: str, damage: Callable[[Path], None], message: str
 ) -> None:
     """Also what only drawing needs, and also where it is to describe: one model is gated."""
     folder = copied(family)
     damage(folder)
 
-    with pytest.raises(CheckpointError, match=said):
+    with pytest.raises(CheckpointError, match=message):
         bind_text(spec(folder), "describer").load()
 
 

@@ -42,9 +42,9 @@ def draw(model: UnifiedModel, texts: Sequence[str], seeds: Sequence[int]) -> lis
     return made
 
 
-def apart(one: Sequence[Pixels], other: Sequence[Pixels]) -> list[int]:
+def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
     """The largest difference of a pixel, of each pair of drawings."""
-    return [int(np.abs(a - b).max()) for a, b in zip(one, other, strict=True)]
+    return [int(np.abs(a - b).max()) for a, b in zip(first, second, strict=True)]
 
 
 def parts(model: UnifiedModel) -> LoadedDescriber:

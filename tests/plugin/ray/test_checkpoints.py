@@ -55,8 +55,8 @@ def test_numbers_are_those_of_one_process(project: Project, assignments: tuple[s
 
     def run(*args: str) -> pytest.RunResult:
         # Untrained weights score as chance does; helpers would make other batches.
-        given = (*assignments, "--cep-accept-insensitive", "--cep-helpers=0", *args)
-        return project.pytester.runpytest_subprocess(*given, timeout=SECONDS)
+        arguments = (*assignments, "--cep-accept-insensitive", "--cep-helpers=0", *args)
+        return project.pytester.runpytest_subprocess(*arguments, timeout=SECONDS)
 
     project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 1"))
     assert run("--snapshot-update").ret == pytest.ExitCode.OK

@@ -64,7 +64,9 @@ def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Argumen
         ]
     )
     assert not ray.is_initialized()
-    assert not [one for one in threading.enumerate() if one.name.startswith("cepbench-ray")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("cepbench-ray")
+    ]
     accepted.run_here(REGRESSED, attribution, *on_cluster)
     assert accepted.numbers() == near
     assert accepted.effort() == (0, 0)
@@ -121,9 +123,9 @@ def test_a_node_may_die_on_the_way(
     assert result.ret == pytest.ExitCode.OK
     assert photos.numbers() == near
     assert before[0] * 2 < near_inputs, "the node died too late to matter"
-    told = next(line for line in photos.report()["infrastructure"] if "describer" in line)
-    assert told.startswith("node ")
-    assert "the node left the cluster; " in told
+    warning = next(line for line in photos.report()["infrastructure"] if "describer" in line)
+    assert warning.startswith("node ")
+    assert "the node left the cluster; " in warning
     result.stdout.fnmatch_lines(
         ["infrastructure: node * lost *describer*: the node left the cluster; *"]
     )
@@ -144,8 +146,8 @@ def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Argum
     assert reason.startswith(
         "infrastructure: 2 actors of the describer python:cluster_models:deadly"
     )
-    told = photos.report()["infrastructure"]
-    assert any("2 describer): its process died" in line for line in told)
+    lines = photos.report()["infrastructure"]
+    assert any("2 describer): its process died" in line for line in lines)
 
 
 @pytest.mark.slow
@@ -160,7 +162,9 @@ def test_the_first_failure_may_end_the_run(photos: Project, describing: Argument
     result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
     assert len(photos.report()["cases"]) == 1
     assert time.monotonic() - started < 25
-    assert not [one for one in threading.enumerate() if one.name.startswith("cepbench-ray")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("cepbench-ray")
+    ]
     assert not ray.is_initialized()
 
 
@@ -206,7 +210,7 @@ def test_no_run_waits_for_actors_for_ever(
     ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
     taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
     try:
-        ray.get([one.ready() for one in taken])
+        ray.get([actor.ready() for actor in taken])
         photos.run_here(MODEL.format("slow"), *describing)
         assert ray.is_initialized()
     finally:

@@ -57,4 +57,6 @@ def test_a_model_behind_a_server_is_asked_from_here(
         assert result.ret == pytest.ExitCode.OK
         assert project.numbers() == near
         assert len(server.seen) == 2 * asked
-        assert {one.headers["authorization"] for one in server.seen} == {"Bearer sk-only-here"}
+        assert {request.headers["authorization"] for request in server.seen} == {
+            "Bearer sk-only-here"
+        }

@@ -73,8 +73,8 @@ def test_mistakes_are_one_message(toy: Project, arguments: list[str], message: s
     pytest.importorskip("ray")
     result = toy.run_here("--model=shapes:", "--cep-role=describer", *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    told = [line for line in result.stderr.lines if line.startswith("ERROR: ")]
-    assert len(told) == 1
+    errors = [line for line in result.stderr.lines if line.startswith("ERROR: ")]
+    assert len(errors) == 1
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
     assert "collected" not in result.stdout.str()
 

@@ -119,7 +119,7 @@ def test_devices_are_leased_within_what_the_caller_has(
 
 
 @pytest.mark.parametrize(
-    ("models", "expected", "said"),
+    ("models", "expected", "line"),
     [
         (["--describer=x?device=cuda:1"], [None, None], "since x?device=cuda:1 names its own"),
         (["--describer=x?device=cpu"], [None, None], "since every model named is on the cpu"),
@@ -127,12 +127,12 @@ def test_devices_are_leased_within_what_the_caller_has(
     ],
 )
 def test_a_spec_that_says_where_is_obeyed(
-    machine: Project, models: list[str], expected: list[Any], said: str
+    machine: Project, models: list[str], expected: list[Any], line: str
 ) -> None:
     """A worker that sees one device has no cuda:1; on the cpu no model needs a device."""
     leases = _planned(machine, "--tx", "2*popen", *models)
     assert _on(leases) == expected
-    assert said in leases.lines[0]
+    assert line in leases.lines[0]
 
 
 def test_cores_are_shared_unless_the_user_did(
@@ -141,7 +141,7 @@ def test_cores_are_shared_unless_the_user_did(
     """Workers with as many threads as there are cores stand in each other's way."""
     share = str(max(1, usable_cores() // 2))
     shared = _planned(machine, "--tx", "2*popen", MODEL).variables
-    assert [one[THREADS] for one in shared] == [share, share]
+    assert [environment[THREADS] for environment in shared] == [share, share]
     assert THREADS not in _planned(machine, "--tx", "popen", MODEL).variables[0]
     monkeypatch.setenv(THREADS, "7")
     assert THREADS not in _planned(machine, "--tx", "2*popen", MODEL).variables[0]
@@ -182,10 +182,10 @@ def test_as_many_workers_as_devices_with_room(
 ) -> None:
     """The weights of all models that are there at once and a fifth more have to fit."""
     folder = _big(machine.path / "big", gib)
-    args = [one.format(folder=folder) for one in more]
-    count, said = count_workers(_settings(machine, f"--describer={folder}", *args)[1])
+    args = [argument.format(folder=folder) for argument in more]
+    count, reason = count_workers(_settings(machine, f"--describer={folder}", *args)[1])
     assert count == expected
-    assert said.startswith(why)
+    assert reason.startswith(why)
 
 
 def test_without_devices_cores_and_memory_count(

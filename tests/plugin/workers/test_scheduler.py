@@ -55,9 +55,9 @@ def _workers(result: pytest.RunResult) -> dict[str, set[str]]:
     """The workers that judged cases of each category, from pytest's verbose lines."""
     seen: dict[str, set[str]] = defaultdict(set)
     for line in result.outlines:
-        found = _LINE.search(line)
-        if found:
-            seen[found[2]].add(found[1])
+        match = _LINE.search(line)
+        if match:
+            seen[match[2]].add(match[1])
     return seen
 
 
@@ -81,7 +81,7 @@ def test_what_is_averaged_comes_after_what_it_is_averaged_over(project: Project)
 
     result = project.run("-n", "2", "-v", "--model=shapes:?miss=0.2")
 
-    order = [found[2] for line in result.outlines if (found := _LINE.search(line))]
+    order = [match[2] for line in result.outlines if (match := _LINE.search(line))]
     assert order.index("overall") >= len(order) - 9
 
 
@@ -96,10 +96,10 @@ def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
     result = project.run("-n", "2", "-v", "--cep-baselines=none")
 
     result.assert_outcomes(passed=2, failed=38)
-    done = [found for line in result.outlines if (found := _DONE.search(line))]
+    done = [match for line in result.outlines if (match := _DONE.search(line))]
     assert len(done) == 40
     for worker in ("gw0", "gw1"):
-        modules = [found[2] for found in done if found[1] == worker]
+        modules = [match[2] for match in done if match[1] == worker]
         changes = [pair for pair in pairwise(modules) if pair[0] != pair[1]]
         assert len(changes) <= 2, modules
         assert "test_plain" not in [before for before, _ in changes], modules

@@ -97,7 +97,7 @@ def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "url", "said"),
+    ("user", "url", "expected"),
     [
         ("reader", URL, None),
         ("reader", f"s3://{BUCKET}/nothing", "holds no shared store"),
@@ -116,7 +116,7 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     user: str,
     url: str,
-    said: str | None,
+    expected: str | None,
 ) -> None:
     """Within seconds, with the remedy, and without anything of the credentials."""
     published(tmp_path / "first", URL, range(1))
@@ -136,10 +136,10 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     elif user == "silent":
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
     with silent, nullcontext() if user == "root" else owner.checking():
-        if said is None:
+        if expected is None:
             Store(tmp_path / "own", (url,)).close()
             return
-        with pytest.raises(StoreError, match=rf"^--cep-shared {url}.*{said}") as caught:
+        with pytest.raises(StoreError, match=rf"^--cep-shared {url}.*{expected}") as caught:
             Store(tmp_path / "own", (url,))
     message = str(caught.value)
     secrets = [SECRET, *(part for pair in owner.users.values() for part in pair), "AKIAUNKNOWN"]

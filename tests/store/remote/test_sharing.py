@@ -83,13 +83,13 @@ def test_a_shared_store_is_only_read(tmp_path: Path) -> None:
 def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Path | str) -> None:
     """A lost race is no error; the run that lost it keeps its own."""
     with (
-        Store(tmp_path / "one", publish=place) as one,
-        Store(tmp_path / "two", publish=place) as two,
+        Store(tmp_path / "one", publish=place) as first,
+        Store(tmp_path / "two", publish=place) as second,
     ):
-        for name, store in (("one", one), ("two", two)):
+        for name, store in (("one", first), ("two", second)):
             assert store.put([StoredResult("k" * 64, name)]) == {"k" * 64: name}
             store.flush()
-    assert (two.remarks, two.damage) == ([], [])
+    assert (second.remarks, second.damage) == ([], [])
     with Store(tmp_path / "three", (place,)) as three:
         assert three.get(["k" * 64]) == {"k" * 64: "one"}
 

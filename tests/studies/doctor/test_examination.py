@@ -352,8 +352,8 @@ def test_a_run_costs_what_its_models_are_given(toy: Diagnosis) -> None:
     assert {row[0]: row[2] for row in table.rows} == {"describer": 8, "generator": 8, "encoder": 16}
     seconds = [row[3] for row in table.rows if isinstance(row[3], float)]
     assert len(seconds) == 3
-    said = f"9 cases on an empty store: 32 model inputs, about {sum(seconds):.1f} s in models"
-    assert check.said == (f"a run of {said}, loading not counted",)
+    cost = f"9 cases on an empty store: 32 model inputs, about {sum(seconds):.1f} s in models"
+    assert check.said == (f"a run of {cost}, loading not counted",)
 
 
 def test_the_time_of_stored_results_is_not_known(

@@ -92,7 +92,7 @@ def test_stopped_chains_and_warnings_are_remarks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "tolerance", "status", "said"),
+    ("value", "tolerance", "status", "sentence"),
     [
         (0.61, 0.01, "pass", "every similarity lies at least 25% of the way from chance to 1"),
         (0.59, 0.01, "remark", "near chance: overall/gc: 0.59 of a range from 0.48 (chance) to 1"),
@@ -105,12 +105,12 @@ def test_stopped_chains_and_warnings_are_remarks() -> None:
     ],
 )
 def test_scores_are_seen_beside_chance(
-    value: float, tolerance: float, status: str, said: str
+    value: float, tolerance: float, status: str, sentence: str
 ) -> None:
     """Below a quarter of the range is a remark, below a twentieth or the tolerance a problem."""
     check = chance_floors([case(value=value, floor=0.48, policy=Policy(tolerance=tolerance))])
     assert check.status == status
-    assert check.said[0].startswith(said)
+    assert check.said[0].startswith(sentence)
     assert len(check.advice) == (status != "pass")
     shown, floor, share = only(check)["overall/gc"]
     assert (shown, floor) == (value, 0.48)

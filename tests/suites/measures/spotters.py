@@ -49,20 +49,20 @@ class Weak(Spotter):
 
     def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
         seen = object_boxes(ImageArtifact.from_pil(image))
-        if any(one.what.shape == "circle" for one in seen):
+        if any(thing.what.shape == "circle" for thing in seen):
             return Failure("bad-boxes", "a circle")
-        found = [Detection(s.what.shape, 1.0, s.box, color=s.what.color) for s in seen]
-        return Detections(tuple(one for one in found if one.query in asked))
+        detections = [Detection(s.what.shape, 1.0, s.box, color=s.what.color) for s in seen]
+        return Detections(tuple(detection for detection in detections if detection.query in asked))
 
 
 class Masked(Spotter):
     """Draws masks of another size than the picture's."""
 
     def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
-        found = super()._one(image, asked)
-        assert isinstance(found, Detections)
+        detections = super()._one(image, asked)
+        assert isinstance(detections, Detections)
         mask = Mask(2, 2, (4,))
-        return Detections(tuple(replace(one, mask=mask) for one in found.found))
+        return Detections(tuple(replace(detection, mask=mask) for detection in detections.found))
 
 
 def _answers(shape: str, color: str) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ def test_features_come_in_one_order(tmp_path: Path, store: Store) -> None:
         chain_data = staged.run.chain_data
         if first is not None:
             chain_data.chains("image", chain_data.dataset.in_category(first))
-        found = chain_data.features("image", "encoder", 2, chain_data.dataset.samples)
-        orders.append([chain.sample.id for shard in found for chain, _ in shard])
+        shards = chain_data.features("image", "encoder", 2, chain_data.dataset.samples)
+        orders.append([chain.sample.id for shard in shards for chain, _ in shard])
     assert orders[0] == orders[1] == orders[2]
     assert sorted(orders[0]) == [sample.id for sample in staged.run.dataset.samples]
