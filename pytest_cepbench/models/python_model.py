@@ -120,7 +120,7 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
 
 def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFiles | None:
     """The files that the model says its fingerprint covers; None where it names none."""
-    named = getattr(model, "files", ())
+    named = _read(spec, model, "files", ())
     try:
         paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
@@ -217,7 +217,7 @@ def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
 
 
 def _fingerprint(spec: ModelSpec, model: object) -> str:
-    stated = getattr(model, "fingerprint", None)
+    stated = _read(spec, model, "fingerprint", None)
     if not isinstance(stated, str) or not stated:
         msg = (
             f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
@@ -229,6 +229,19 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
     # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
     # all.
     return stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated)
+
+
+def _read(spec: ModelSpec, model: object, name: str, default: object) -> Any:
+    """An attribute of the model. Raises SpecError where it is a property that raises."""
+    try:
+        return getattr(model, name, default)
+    except Exception as error:
+        # A property is the user's code and can raise anything; its words are the explanation.
+        msg = (
+            f"model spec {spec.text!r}: {type(model).__name__}.{name} raised "
+            f"{type(error).__name__}: {error}"
+        )
+        raise SpecError(msg) from error
 
 
 def _attribute(
@@ -244,7 +257,7 @@ def _attribute(
 
     expected: what is valid, for people, where the kind alone does not say it.
     """
-    value = getattr(model, name, default)
+    value = _read(spec, model, name, default)
     fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
     if not fits or not valid(value):
         must_be = expected if fits else kind.__name__

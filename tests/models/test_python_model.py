@@ -67,6 +67,12 @@ class WrongFinder(Finder):
 class Anonymous(Captioner):
     fingerprint = None
 
+def raising(attribute):
+    def read(self):
+        raise OSError("the disk of the weights is gone")
+
+    return type("Raising", (Captioner,), {attribute: property(read)})()
+
 ready = Captioner("made")
 number = 3
 
@@ -187,6 +193,16 @@ def test_weights_tell_models_apart_also_where_the_name_is_long(
         for weights in ("c0ffee", "decade")
     ]
     assert len({model.short_fingerprint for model in bound}) == 2
+
+
+@pytest.mark.parametrize("attribute", ["fingerprint", "batch_size", "files", "device"])
+def test_a_property_that_raises_is_one_line(
+    binding: Callable[..., BoundRole], attribute: str
+) -> None:
+    """Its own words, with the attribute's name: it is the user's code."""
+    expected = rf"Raising\.{attribute} raised OSError: the disk of the weights is gone"
+    with pytest.raises(SpecError, match=expected):
+        binding(f"raising?attribute={attribute}")
 
 
 def test_a_model_without_fingerprint_is_refused(binding: Callable[..., BoundRole]) -> None:
