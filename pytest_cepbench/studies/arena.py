@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cepbench.datasets.opening.tasks import META_TOPICS, TASKS
+from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import (
     ELO,
