@@ -120,7 +120,7 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
 
 def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFiles | None:
     """The files that the model says its fingerprint covers; None where it names none."""
-    named = _read(spec, model, "files", ())
+    named = _stated(spec, model, "files", ())
     try:
         paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
@@ -217,7 +217,7 @@ def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
 
 
 def _fingerprint(spec: ModelSpec, model: object) -> str:
-    stated = _read(spec, model, "fingerprint", None)
+    stated = _stated(spec, model, "fingerprint", None)
     if not isinstance(stated, str) or not stated:
         msg = (
             f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
@@ -231,7 +231,7 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
     return stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated)
 
 
-def _read(spec: ModelSpec, model: object, name: str, default: object) -> Any:
+def _stated(spec: ModelSpec, model: object, name: str, default: object) -> Any:
     """An attribute of the model. Raises SpecError where it is a property that raises."""
     try:
         return getattr(model, name, default)
@@ -257,7 +257,7 @@ def _attribute(
 
     expected: what is valid, for people, where the kind alone does not say it.
     """
-    value = _read(spec, model, name, default)
+    value = _stated(spec, model, name, default)
     fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
     if not fits or not valid(value):
         must_be = expected if fits else kind.__name__
