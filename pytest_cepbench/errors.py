@@ -1,8 +1,8 @@
 """Every exception of the package, below one base.
 
-Each message names what was given, what was expected and what to do next. A `CepError` is shown without a
-traceback; anything else that escapes is a bug of this package. Signals between modules are
-handled before a user would see them.
+Each message names what was given, what was expected and what to do next. A `CepError` is shown
+without a traceback; anything else that escapes is a bug of this package. Signals between modules
+are handled before a user would see them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CheckpointError(CepError):
 
 
 class IdentityError(CepError):
-    """A model is not the one that was fingerprinted, or not the same one for all processes of a run."""
+    """A model is not the one that was fingerprinted, or not the same for all processes of a run."""
 
 
 class MissingDependencyError(CepError):
@@ -60,7 +60,7 @@ class SuiteError(CepError):
 
 
 class SuiteNotApplicableError(CepError):
-    """A suite has no role for the models that were named: its cases are skipped with this reason."""
+    """A suite has no role for the models named: its cases are skipped with this reason."""
 
 
 class StoreError(CepError):
@@ -110,7 +110,7 @@ class MeasurementError(CepError):
 
 
 class InconclusiveWarning(UserWarning):
-    """A case passed although its samples do not tell; turn it into an error to make such runs fail."""
+    """A case passed although its samples do not tell; turn it into an error to fail such runs."""
 
 
 class IncomparableError(CepError):
@@ -132,7 +132,7 @@ class StoppedError(CepError):
     """The run is ending, and the result is not needed any more."""
 
 
-# -- signals between modules -------------------------------------------------------------------------
+# -- signals between modules -----------------------------------------------------------------------
 
 
 class DamagedInputsError(CepError):
@@ -173,11 +173,11 @@ class ActorLostError(CepError):
     """An actor of a cluster died over a batch."""
 
 
-# -- names that are not known ------------------------------------------------------------------------
+# -- names that are not known ----------------------------------------------------------------------
 
 
 def nearest_name(given: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that is most like a given one, upper and lower case being alike; None if none is.
+    """The known name most like a given one, upper and lower case being alike; None if none is.
 
     cutoff: least likeness, in [0, 1], as `difflib` measures it.
     """

@@ -1,4 +1,4 @@
-"""The command `cepbench`: baselines, studies and stores. Heavy imports wait until they have work."""
+"""The command `cepbench`: baselines, studies, stores. Heavy imports wait until they have work."""
 
 from __future__ import annotations
 

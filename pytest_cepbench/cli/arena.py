@@ -128,8 +128,8 @@ def _board_page(board: Leaderboard) -> Iterator[Section]:
 def _board_notes(board: Leaderboard) -> Iterator[str]:
     yield (
         f"ratings: Elo points by the {board.pair_model} model, mean 0, with 95 % intervals "
-        "clustered by question; ranks: by simultaneous 95 % intervals of all differences; win rates "
-        "in percent"
+        "clustered by question; ranks: by simultaneous 95 % intervals of all differences; win "
+        "rates in percent"
     )
     if board.order_effect is not None and board.order_error is not None:
         yield (

@@ -326,7 +326,9 @@ _ARENA_ACTIONS: tuple[tuple[str, str, list[_Option]], ...] = (
             _several(
                 "--no-answer",
                 metavar="MODEL",
-                help="a model whose arranged battles without verdict are forfeits (several allowed)",
+                help=(
+                    "a model whose arranged battles without verdict are forfeits (several allowed)"
+                ),
             ),
             _option(
                 "--forfeits",
@@ -351,7 +353,9 @@ _ARENA_ACTIONS: tuple[tuple[str, str, list[_Option]], ...] = (
             _several(
                 "--unseen",
                 metavar="MODEL",
-                help="a model that the second judge did not know while it was made (several allowed)",
+                help=(
+                    "a model that the second judge did not know while it was made (several allowed)"
+                ),
             ),
             _ARENA_OUT,
         ],
@@ -396,11 +400,14 @@ _COMMANDS: tuple[tuple[str, str, str, list[_Option]], ...] = (
         _LEADERBOARD,
     ),
 )
-"""(command, what it does, its exit codes, its options) of all that have no commands of their own."""
+"""(command, what it does, exit codes, options) of all that have no commands of their own."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors name the nearest command, choice or option. Its commands are of its class."""
+    """A parser whose errors name the nearest command, choice or option.
+
+    Its commands are of its class.
+    """
 
     def error(self, message: str) -> NoReturn:
         """As argparse, with a question behind the message where a name is like a known one."""
@@ -414,7 +421,7 @@ class _Parser(argparse.ArgumentParser):
     def _flags(self) -> Iterator[str]:
         """Of this parser and of its commands, which leave what they do not know to it."""
         for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse names it nowhere else
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - has no other name
                 for command in action.choices.values():
                     yield from command._flags()  # noqa: SLF001 - of its own class
             else:

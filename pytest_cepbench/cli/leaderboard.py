@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
-    """Model -> what its run measured. Raises SpecError for unreadable, incomplete or equal names."""
+    """Model -> what a run measured. Raises SpecError for unreadable, incomplete or equal names."""
     runs: dict[str, list[Baseline]] = {}
     for text in reports:
         name, path = split_name(text)

@@ -150,7 +150,10 @@ def _variants(arguments: Namespace) -> tuple[Named, ...]:
 
 def _seed(text: str) -> Named:
     if not (text.isascii() and text.isdecimal()):
-        msg = f"--seeds: {text!r} is no seed; whole numbers from 0 on are expected, as in --seeds=0,1,2"
+        msg = (
+            f"--seeds: {text!r} is no seed; whole numbers from 0 on are expected, as in "
+            "--seeds=0,1,2"
+        )
         raise SpecError(msg)
     return Named(str(int(text)), str(int(text)))
 

@@ -84,17 +84,20 @@ def gc_page(folder: Path, collection: Collection, criteria: GcCriteria) -> Secti
     anything = collection.entries or collection.unused
     freed = f"{goes}; about {show_size(collection.bytes)} with images"
     blocks.append(freed if anything else "nothing goes")
-    stays = f"stays: {counted(collection.kept, 'result')}, about {show_size(collection.kept_bytes)} with images"
+    stays = (
+        f"stays: {counted(collection.kept, 'result')}, about {show_size(collection.kept_bytes)} "
+        "with images"
+    )
     blocks.append(stays)
     if collection.unnamed:
         blocks.append(
-            f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: the "
-            "baselines cannot keep them, and only age and size let them go"
+            f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: "
+            "the baselines cannot keep them, and only age and size let them go"
         )
     if criteria.max_size is not None and collection.kept_bytes > criteria.max_size:
         blocks.append(
-            f"more than --max-size stays: the baselines need it ({show_size(criteria.max_size)} were "
-            "asked)"
+            f"more than --max-size stays: the baselines need it ({show_size(criteria.max_size)} "
+            "were asked)"
         )
     return Section(f"what may go of the store {folder}", tuple(blocks))
 
@@ -104,8 +107,8 @@ def gc_lines(summary: GcSummary) -> Iterator[str]:
     yield f"deleted: about {show_size(summary.bytes)}"
     if summary.waiting:
         yield (
-            f"left: {counted(summary.waiting, 'image')} younger than an hour, which a running process "
-            "may be about to use: a later gc takes them"
+            f"left: {counted(summary.waiting, 'image')} younger than an hour, which a running "
+            "process may be about to use: a later gc takes them"
         )
     if not summary.compacted:
         yield (
@@ -117,8 +120,8 @@ def gc_lines(summary: GcSummary) -> Iterator[str]:
 def import_lines(summary: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
     """Lines on the results imported from another store."""
     yield (
-        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')} imported into "
-        f"{folder}; {summary.present:,} were there already"
+        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')} imported "
+        f"into {folder}; {summary.present:,} were there already"
     )
     for why, number in sorted(summary.refused.items()):
         yield f"refused: {counted(number, 'result')}: {why}"
@@ -179,7 +182,7 @@ def read_days(text: str, source: str) -> int:
 
 
 def read_size(text: str, source: str) -> int:
-    """Bytes of `20G` or `1.5T`, powers of 1000. source: the option, for errors. Raises SpecError."""
+    """Bytes of `20G` or `1.5T`, powers of 1000. source: option, for errors. Raises SpecError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
     if match is None:
         msg = f"{source} {text!r}: a size is expected, such as 500M or 20G"

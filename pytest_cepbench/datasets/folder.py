@@ -1,4 +1,7 @@
-"""Folders of images: names that lead to files, and the loader of any folder, whose sub-folders are categories."""
+"""Folders of images: names that lead to files, and the loader of any folder.
+
+The sub-folders of a folder are its categories.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GenEval's prompts as samples: the built-in suite, or a file of GenEval's or GenEval-Rewritten's form.
+"""GenEval's prompts as samples: built in, or a file of GenEval's or GenEval-Rewritten's form.
 
 Ghosh, Hajishirzi and Schmidt, "GenEval: An object-focused framework for evaluating text-to-image
 alignment", 2023 (arXiv 2310.11513); the prompts are theirs, released under the MIT license.

@@ -131,7 +131,7 @@ class Dataset:
         return self._by_category.get(category, ())
 
     def limited(self, most: int) -> Dataset:
-        """At most so many samples of each category: the same ones in every run and on every machine.
+        """At most so many samples of each category: the same in every run and on every machine.
 
         They are chosen by the digest of their ids, first seeds before further ones, so that fewer
         are always among more, and one in several categories is counted only in those it was chosen
@@ -152,7 +152,7 @@ class Dataset:
         return replace(self, samples=kept, whole=self.whole or self)
 
     def without(self, first: int) -> Dataset | None:
-        """All samples but those that `limited` would choose as so many first ones; None if none is left.
+        """All samples but the first so many that `limited` would choose; None if none is left.
 
         So what is chosen of these is never among the first ones, also of samples in several
         categories.
@@ -162,7 +162,7 @@ class Dataset:
         return replace(self, samples=kept, whole=self.whole or self) if kept else None
 
     def repeated(self, times: int) -> Dataset:
-        """Every sample so many times: itself, and replicates with ids, hence seeds, of their own."""
+        """Every sample so many times: itself and replicates with ids, hence seeds, of their own."""
         if times == 1:
             return self
         samples = [

@@ -1,4 +1,4 @@
-"""Text files of data sets: JSON, JSON Lines, CSV and TSV, with errors that name file, row and field."""
+"""Text files of data sets: JSON, JSON Lines, CSV, TSV; errors name file, row and field."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TableRow:
         raise DatasetError(msg)
 
     def text(self, column: str) -> str:
-        """The text of a cell. Raises DatasetError naming the byte where it is not in the encoding."""
+        """The text of a cell. Raises DatasetError naming the byte that is not in the encoding."""
         return _decode(self.cells[column], self.encoding, f"{self.path}, {self.where(column)}")
 
 
@@ -255,7 +255,10 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
             break
         at += 1
     if _without_end(row[at:]):
-        msg = f"{lines.path}, line {lines.number}: text behind a closing quote; quotes inside a quoted field are doubled"
+        msg = (
+            f"{lines.path}, line {lines.number}: text behind a closing quote; quotes inside a "
+            "quoted field are doubled"
+        )
         raise DatasetError(msg)
     return cells
 

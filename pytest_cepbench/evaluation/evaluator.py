@@ -100,7 +100,7 @@ class Evaluator:
         self._shown_remarks: set[str] = set()
         self._charged = UsageTotals()
 
-    # -- resources -----------------------------------------------------------------------------------
+    # -- resources ---------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
@@ -212,10 +212,10 @@ class Evaluator:
             path, case, _ = cases[nodeid]
             self.assigned[nodeid] = AssignedCase(path, case, policy)
 
-    # -- other processes and the cluster -------------------------------------------------------------
+    # -- other processes and the cluster -----------------------------------------------------------
 
     def _start_helpers(self) -> None:
-        """Start the helper processes that are wanted, when the first model is about to be loaded."""
+        """Start the wanted helper processes when the first model is about to be loaded."""
         shards = self._shards.opened
         # Workers of xdist help one another, and a test may use a model before any case.
         if shards is None or self.context.is_worker:
@@ -227,7 +227,7 @@ class Evaluator:
             self._helpers.start(count, shards.cases, models)
 
     def plan_pools(self) -> str | None:
-        """Divide the cluster among the models of the collected cases; in a line. Raises SpecError."""
+        """Divide the cluster among the collected cases' models; in a line. Raises SpecError."""
         if self.engine is None:
             return None
         files = dict.fromkeys(assigned.suite_file for assigned in self.assigned.values())
@@ -263,7 +263,7 @@ class Evaluator:
         if self._engine.opened is not None:
             self._engine.opened.close()
 
-    # -- what was done -------------------------------------------------------------------------------
+    # -- what was done -----------------------------------------------------------------------------
 
     @property
     def runners(self) -> list[RoleRunner]:

@@ -1,9 +1,9 @@
 """Helper processes that grow chains for a run, where models are small and on the CPU.
 
-Small models gain nothing from a second thread: an operation takes microseconds, and threads wait for
-one another after each. A second process with models of its own, which takes shards that no process
-has as xdist's workers do, keeps a second core busy and waits for nothing. Whatever it stores, this
-process would have stored: the same shards, in the same batches. It judges nothing.
+Small models gain nothing from a second thread: an operation takes microseconds, and threads wait
+for one another after each. A second process with models of its own, which takes shards that no
+process has as xdist's workers do, keeps a second core busy and waits for nothing. Whatever it
+stores, this process would have stored: the same shards, in the same batches. It judges nothing.
 """
 
 from __future__ import annotations

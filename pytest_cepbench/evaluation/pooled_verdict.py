@@ -108,7 +108,7 @@ def _holds(member: EvaluatedCase, alpha: float) -> bool:
 def _regressed(
     members: Mapping[str, EvaluatedCase], weights: Mapping[str, float], alpha: float
 ) -> set[str]:
-    """The cases that regressed: by Holm's procedure, and those that are judged without statistics."""
+    """The cases that regressed: by Holm's procedure, and those judged without statistics."""
 
     def rejects(name: str, level: float) -> bool:
         return members[name].judge_at(level).verdict is Verdict.REGRESSED

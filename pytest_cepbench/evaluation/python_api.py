@@ -175,7 +175,7 @@ class GateResult:
         yield f"verdict: {self.verdict}"
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with one row per case. Raises MissingDependencyError without pandas."""
+        """A pandas DataFrame, one row per case. Raises MissingDependencyError without pandas."""
         try:
             pandas = import_module("pandas")
         except ImportError as error:
@@ -188,7 +188,12 @@ class GateResult:
         """The table of verdicts for notebooks."""
         heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
         rows = "".join(
-            f"<tr>{''.join(f'<td{_style(result, place)}>{_shown(cell)}</td>' for place, cell in enumerate(cells_of(result)))}</tr>"
+            f"""<tr>{
+                "".join(
+                    f"<td{_style(result, place)}>{_shown(cell)}</td>"
+                    for place, cell in enumerate(cells_of(result))
+                )
+            }</tr>"""
             for result in self.cases
         )
         notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
@@ -208,7 +213,8 @@ def gate_checkpoint(
         below it that has a `suite.toml`.
     snapshot_update: whether to accept what was measured as the new baselines; only a complete run
         without failures is accepted.
-    root: folder of the project: `baselines` and `.cepbench` lie in it; the working folder by default.
+    root: the project's folder, with `baselines` and `.cepbench` in it; the working folder by
+        default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports are written
         where `report` is given.
@@ -247,7 +253,7 @@ def importable(files: Sequence[Path]) -> Iterator[None]:
 
 
 def _settings(options: GateOptions, root: Path) -> RunSettings:
-    """Options as settings. Raises SpecError for an option that is wrong, TypeError for no option."""
+    """Options as settings. Raises SpecError for a wrong option, TypeError for no option."""
     values, sources = {}, {}
     for name, value in options.items():
         if name not in GateOptions.__annotations__:

@@ -1,4 +1,4 @@
-"""The run's models on a Ray cluster: their pools, and threads of this process that keep them busy."""
+"""The run's models on a Ray cluster: their pools, and the local threads that keep them busy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class RayEngine:
         self._helpers: list[_ThreadModels] = []
         self._closed = False
         settings = context.settings
-        requests = {role: ResourceRequest(**pool) for role, pool in settings.ray_pools.items()}  # type: ignore[arg-type] # parsed so
+        requests = {
+            role: ResourceRequest(**pool)  # type: ignore[arg-type] # parsed so
+            for role, pool in settings.ray_pools.items()
+        }
         cluster = connect(settings.ray_address)
         self.header = str(cluster)
         try:

@@ -107,7 +107,7 @@ def write_message(folder: Path, name: str, text: str) -> None:
     fresh.replace(folder / name)
 
 
-# -- one identity per role ---------------------------------------------------------------------------
+# -- one identity per role -------------------------------------------------------------------------
 
 
 def identities_of(bound_roles: Iterable[BoundRole]) -> dict[str, str]:
@@ -118,9 +118,10 @@ def identities_of(bound_roles: Iterable[BoundRole]) -> dict[str, str]:
 class IdentityAgreement:
     """The identities on which the processes of a run have to agree, as a worker sees them.
 
-    The first process that binds a model sets its identity. The controller binds the models that were
-    named on the command line before any worker starts, and sends their identities to the workers; of
-    the models of suites, the worker that binds one first leaves its identity in the folder of the run.
+    The first process that binds a model sets its identity. The controller binds the models that
+    were named on the command line before any worker starts, and sends their identities to the
+    workers; of the models of suites, the worker that binds one first leaves its identity in the
+    folder of the run.
 
     context: the run, as the worker knows it.
     known: `identities_of` the controller's models.
@@ -131,7 +132,7 @@ class IdentityAgreement:
         self._known = known
 
     def check(self, bound: BoundRole) -> None:
-        """Raise IdentityError where another process of the run has bound another model by this name.
+        """Raise IdentityError where another process of the run bound another model by this name.
 
         Devices and precisions may differ between processes; files may not.
         """
@@ -147,15 +148,15 @@ class IdentityAgreement:
                 raise WriteError(msg) from error
         if first != own:
             msg = (
-                f"the {bound.role} {bound.spec} is {own} for worker {self._context.worker}, and was "
-                f"{first} when {process} bound it: it changed while the run started, and cases of two "
-                "models must not meet in one report. Copy the checkpoint to a folder of its own and "
-                "gate the copy, or gate it when the trainer has finished; then run again"
+                f"the {bound.role} {bound.spec} is {own} for worker {self._context.worker}, and "
+                f"was {first} when {process} bound it: it changed while the run started, and cases "
+                "of two models must not meet in one report. Copy the checkpoint to a folder of its "
+                "own and gate the copy, or gate it when the trainer has finished; then run again"
             )
             raise IdentityError(msg)
 
     def _first(self, name: str, own: str) -> tuple[str, str]:
-        """The identity by which a model was bound first, and by which process; this one's, if new."""
+        """The identity a model was first bound by, and by which process; this one's, if new."""
         from pytest_cepbench.artifacts import digest_text
 
         folder = self._context.make_folder() / "models"

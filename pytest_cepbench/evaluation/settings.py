@@ -211,13 +211,16 @@ def check_engine(
             # In an ini file they may stay for the runs that are on a cluster.
             if sources.get(name, "").startswith("--"):
                 text = values[name][-1]
-                msg = f"{sources[name]} {text!r} is for --cep-engine=ray: give that as well, or drop it"
+                msg = (
+                    f"{sources[name]} {text!r} is for --cep-engine=ray: "
+                    "give that as well, or drop it"
+                )
                 raise ValueError(msg)
         return
     if "swap" in values.get("residency", [])[-1:]:
         msg = (
-            f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; give each "
-            "role a device of its own instead, with --cep-ray-pool"
+            f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; "
+            "give each role a device of its own instead, with --cep-ray-pool"
         )
         raise ValueError(msg)
     if workers:
@@ -242,8 +245,9 @@ def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
         wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
         if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
             msg = (
-                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus (a part "
-                f"of one, or a whole number) and cpus are expected, each once, as in {_POOL_EXAMPLE}"
+                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus "
+                "(a part of one, or a whole number) and cpus are expected, each once, as in "
+                f"{_POOL_EXAMPLE}"
             )
             raise ValueError(msg)
         pool[key] = int(number) if key == "actors" else number
@@ -298,8 +302,8 @@ def _budget(text: str, source: str) -> SampleBudget:
         kind = match.lastgroup if match else None
         if match is None or kind is None or kind in limits or float(match[kind]) == 0:
             msg = (
-                f"{source} {text!r}: a number of samples, of seconds, or both are expected, such as "
-                "800, 3600s or 800,3600s"
+                f"{source} {text!r}: a number of samples, of seconds, or both are expected, such "
+                "as 800, 3600s or 800,3600s"
             )
             raise ValueError(msg)
         limits[kind] = float(match[kind])

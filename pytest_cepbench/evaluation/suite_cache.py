@@ -48,7 +48,8 @@ class SuiteCache:
     def get(self, path: Path) -> PreparedSuite:
         """A suite, its data set listed.
 
-        Raises CepError kinds: DataAbsentError and SuiteNotApplicableError where its cases are skipped.
+        Raises CepError kinds: DataAbsentError and SuiteNotApplicableError where its cases are
+        skipped.
         """
         if path not in self._loaded:
             settings = self._settings
@@ -75,7 +76,7 @@ class SuiteCache:
         return list(self._loaded.values())
 
     def claim(self, path: Path, key: CaseKey, test: Overrides) -> SettingSource:
-        """How a case is judged before alpha is divided: by the run, then the test, then the suite."""
+        """How a case is judged before alpha is divided: by run, then test, then suite."""
         settings = self._settings
         run = Overrides(
             gate=cast("GateName | None", settings.gate),

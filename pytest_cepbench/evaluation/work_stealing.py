@@ -1,7 +1,7 @@
 """Work of a process that has no case, or none left: it grows what the cases of others need.
 
-Run as a module this is a helper process. Its task comes over standard input, whose end says that the
-run is over, however it ended.
+Run as a module this is a helper process. Its task comes over standard input, whose end says that
+the run is over, however it ended.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
     """Work as a helper process until the run is over, then write a report to standard output."""
     report_file = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no report
-    task: HelperTask = pickle.load(sys.stdin.buffer)  # noqa: S301 # from the process that started this one
+    task: HelperTask = pickle.load(sys.stdin.buffer)  # noqa: S301 # from the process that began it
     over = threading.Event()
 
     def wait() -> None:

@@ -205,7 +205,7 @@ def _refuse_newer(table: Any, where: str) -> None:
         raise BaselineError(msg)
 
 
-def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0911 - one return a check
+def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check
     """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
     noise, floor = baseline.noise, baseline.floor
     if baseline.case != str(key):

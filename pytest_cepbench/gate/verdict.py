@@ -56,7 +56,9 @@ PRESENTATIONS = {
     Verdict.IMPROVED: _passed(
         letter="+",
         meaning="better by more than the tolerance, and not by noise",
-        next_step="raise the baseline with --snapshot-update, so that a later drop is seen from here",
+        next_step=(
+            "raise the baseline with --snapshot-update, so that a later drop is seen from here"
+        ),
     ),
     Verdict.HELD: _passed(
         letter=".",
@@ -105,8 +107,9 @@ PRESENTATIONS = {
 REFUSED = _failed(
     color="red",
     meaning="it is not accepted as a baseline, and no other case of the run is",
-    next_step="look at the chains in the HTML report: the models may not be able to read these samples, "
-    "or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the same",
+    next_step="look at the chains in the HTML report: the models may not be able to read these "
+    "samples, or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the "
+    "same",
 )
 """Of a case whose measurement was to become the baseline and may not."""
 

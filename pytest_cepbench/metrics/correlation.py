@@ -1,4 +1,4 @@
-"""Comparing leaderboards: ranks of models, and correlations between benchmarks with their intervals."""
+"""Comparing leaderboards: ranks of models, correlations between benchmarks and their intervals."""
 
 from __future__ import annotations
 

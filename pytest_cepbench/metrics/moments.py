@@ -155,7 +155,7 @@ def _with_block(whole: Moments, rows: Array) -> Moments:
 
 def _triangle(rows: Array) -> Array:
     """A triangular root of rows^T rows, found without forming that product."""
-    triangle: Array = np.linalg.qr(rows, mode="r")  # type: ignore[assignment] # numpy's stub: any mode's result
+    triangle: Array = np.linalg.qr(rows, mode="r")  # type: ignore[assignment] # typed for any mode
     return triangle
 
 

@@ -52,7 +52,8 @@ def rank_intervals(
     seed: of the simulation.
     A model ranks behind those that are surely better and before those that are surely worse, where
     "surely" is a simultaneous interval of all differences (single-step max-t, the largest of their
-    errors being simulated). Source: Hothorn, Bretz and Westfall 2008; for ranks, Mogstad et al. 2024.
+    errors being simulated). Source: Hothorn, Bretz and Westfall 2008; for ranks, Mogstad et al.
+    2024.
     """
     size = len(values)
     variance = np.diag(covariance)

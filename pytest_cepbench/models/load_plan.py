@@ -33,7 +33,7 @@ _SMALL_BYTES = 64 << 20
 overhead of each operation, which a larger batch shares and more threads do not."""
 
 _SMALL_BATCH = 32
-"""Inputs in one call of a small describer on the CPU, where the spec gives no number: each token that
+"""Inputs per call of a small describer on the CPU, where the spec gives no number: each token that
 it writes is a call of all its layers."""
 
 

@@ -101,7 +101,11 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     a ValueError of the dataclass's own `__post_init__` is reported the same way.
     """
     hints = typing.get_type_hints(kind)
-    known = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
+    known = [
+        field.name
+        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+        if field.init
+    ]
     values: dict[str, Any] = {}
     for name, raw in spec.params.items():
         if name not in known:

@@ -1,7 +1,7 @@
 """Roles of models in a chain: the Protocols that adapters and users' own models satisfy.
 
-Roles take Pillow images and plain strings; the chains turn results into artifacts. A role returns one
-result per input, in order: a `Failure` where a single input fails, and a `Reply` where a result
+Roles take Pillow images and plain strings; the chains turn results into artifacts. A role returns
+one result per input, in order: a `Failure` where a single input fails, and a `Reply` where a result
 comes with usage, provenance or remarks. An exception means that the whole batch failed.
 """
 

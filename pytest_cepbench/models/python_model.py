@@ -221,8 +221,8 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
     if not isinstance(stated, str) or not stated:
         msg = (
             f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
-            f"text, got {stated!r}. Results are stored under it: without one, the stored answers of "
-            "other weights would be served as this model's. Give a digest of the weights and of "
+            f"text, got {stated!r}. Results are stored under it: without one, the stored answers "
+            "of other weights would be served as this model's. Give a digest of the weights and of "
             "the code version"
         )
         raise SpecError(msg)

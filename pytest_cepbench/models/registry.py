@@ -205,8 +205,8 @@ def weights_bytes(spec: ModelSpec, device: str | None = None) -> int | None:
     """Bytes that a model's weights take once they are loaded in the precision of its spec.
 
     device: where it will run (cpu or cuda), instead of the one that follows from the spec.
-    None where they are unknown: for `python:` models, built-in and served ones, for weights that are
-    not here yet, and for a spec that is wrong, which binding explains.
+    None where they are unknown: for `python:` models, built-in and served ones, for weights that
+    are not here yet, and for a spec that is wrong, which binding explains.
     """
     try:
         return SCHEMES[spec.scheme].provider.weights_bytes(spec, device)

@@ -1,7 +1,7 @@
 """Processor cores, memory and accelerators that a process may use, found out without torch.
 
-Cores and memory are those of its control groups. NVIDIA's accelerators are asked of nvidia-smi, else
-counted by their device files; AMD's are read from the kernel's own files. The caller's
+Cores and memory are those of its control groups. NVIDIA's accelerators are asked of nvidia-smi,
+else counted by their device files; AMD's are read from the kernel's own files. The caller's
 CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES is obeyed.
 """
 
@@ -101,8 +101,8 @@ class Device:
 def visible_devices() -> tuple[Device, ...]:
     """The accelerators that the caller's environment leaves to this process, in its order.
 
-    A device that the caller named keeps the caller's token (an index, a UUID, a MIG instance); others
-    are named by UUID, which does not depend on CUDA's order. Memory is as of the first call.
+    A device that the caller named keeps the caller's token (an index, a UUID, a MIG instance);
+    others are named by UUID, which does not depend on CUDA's order. Memory is as of the first call.
     """
     if any(os.environ.get(name, "all").strip() in ("", "-1") for name in (CUDA, HIP)):
         return ()

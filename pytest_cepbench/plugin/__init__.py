@@ -65,7 +65,7 @@ _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 _TAKEN = pytest.StashKey[Sequence[str]]()
 
 
-# -- options and set-up ------------------------------------------------------------------------------
+# -- options and set-up ----------------------------------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "cep(suite, categories, metrics, tolerance): which cases of a suite.toml are gated; put by "
         "itself on every test that uses cep_gate",
     )
-    # Who makes all warnings errors in an ini file means Python's, not a verdict that has its own option.
+    # An ini file that makes warnings errors means Python's, not a verdict that has its own option.
     config.addinivalue_line("filterwarnings", "default::pytest_cepbench.InconclusiveWarning")
     # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
     config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
@@ -119,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:
-    """Names in the ini file that no plugin registered; pytest itself warns of them, after collection."""
+    """Names in the ini file that no plugin registered; pytest warns of them after collection."""
     # `getini` reads single names; no public call lists those that the file has.
     for name in vars(config).get("_inicfg", ()):
         try:
@@ -155,7 +155,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     return [f"cepbench: {visible(line)}" for line in lines]
 
 
-# -- collection --------------------------------------------------------------------------------------
+# -- collection ------------------------------------------------------------------------------------
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -219,7 +219,7 @@ def _clear_terminal(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Under `--cep-plan`, print the plan in place of running; errors of collection go on as ever."""
+    """Under `--cep-plan`, print the plan and run nothing; errors of collection go on as ever."""
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is None or not controller.settings.plan or session.testsfailed:
         return None
@@ -232,7 +232,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-# -- the end -----------------------------------------------------------------------------------------
+# -- the end ---------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)

@@ -30,7 +30,7 @@ from pytest_cepbench.suites.gate_config import Overrides
 class CepMark:
     """Arguments of `@pytest.mark.cep(...)`, all by name.
 
-    suite: path of the suite's file, relative to the test module; `suite.toml` beside it if left out.
+    suite: path of the suite's file relative to the test module; `suite.toml` beside it if left out.
     categories: gate only these categories of the suite.
     metrics: gate only these metrics of the suite.
     tolerance: largest drop that does not matter, in place of the suite's.
@@ -43,7 +43,7 @@ class CepMark:
 
     @classmethod
     def from_markers(cls, markers: Any) -> CepMark:
-        """Merge the markers of a test; the nearest one wins. Raises SuiteError naming what is wrong."""
+        """Merge a test's markers; the nearest one wins. Raises SuiteError naming what is wrong."""
         values: dict[str, Any] = {}
         known = [field.name for field in fields(cls)]
         for marker in markers:
@@ -124,7 +124,7 @@ def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
 
 
 def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
-    """Divide alpha among the cases that were collected. Raises pytest.UsageError for a useless policy."""
+    """Divide alpha among the collected cases. Raises pytest.UsageError for a useless policy."""
     cases = {}
     for item in items:
         case = case_of(item)

@@ -125,8 +125,8 @@ class Controller:
         self._publish(session)
         if updating and self.crashes.all:
             ledger.fail(
-                "a worker died, and baselines are accepted only from a run in which none did: run it "
-                "again, what was computed is in the store"
+                "a worker died, and baselines are accepted only from a run in which none did: run "
+                "it again, what was computed is in the store"
             )
         ledger.close()
         session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # an int
@@ -171,8 +171,8 @@ class Controller:
             if reporter is not None and place is not None:
                 reporter.ensure_newline()
                 reporter.write_line(
-                    f"cepbench: {left:,} results are being uploaded to {shown_location(place)}; interrupt "
-                    "it to leave them to cepbench store push"
+                    f"cepbench: {left:,} results are being uploaded to {shown_location(place)}; "
+                    "interrupt it to leave them to cepbench store push"
                 )
 
         self.remarks += self.evaluator().publish(publishing_seconds(session), waiting)
@@ -205,7 +205,7 @@ class Controller:
             except WriteError as error:
                 self.unwritten = True
                 self.ledger.fail(f"nothing was accepted: {error}")
-                session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # as above
+                session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment]
             else:
                 return
         from msgspec.structs import replace
@@ -254,8 +254,8 @@ CONTROLLER = pytest.StashKey[Controller]()
 class ExitCode:
     """The exit code of the process: pytest's own, unless the ledger knows of something worse.
 
-    Registered after the conftest.py files of the command line, so that nothing comes after it: hooks
-    at the end of a session may set its exit status to whatever they like.
+    Registered after the conftest.py files of the command line, so that nothing comes after it:
+    hooks at the end of a session may set its exit status to whatever they like.
     """
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -37,7 +37,7 @@ def evaluator_of(config: pytest.Config) -> Evaluator:
         if CONTROLLER in config.stash:
             config.stash[EVALUATOR] = Evaluator(config.stash[CONTROLLER].context)
         else:
-            sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist's workers have it
+            sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist adds it
             context = RunContext(
                 settings_of(config),
                 sent["cepbench_run"],
@@ -154,7 +154,10 @@ def _model_fixture(role: RoleName, name: str) -> Any:
         except CepError as error:
             pytest.fail(visible(str(error)), pytrace=False)
 
-    loaded.__doc__ = f"The loaded {role} of the run (see `pytest_cepbench.{role.capitalize()}`), one per process."
+    loaded.__doc__ = (
+        f"The loaded {role} of the run (see `pytest_cepbench.{role.capitalize()}`), "
+        "one per process."
+    )
     return pytest.fixture(name=name)(loaded)
 
 
@@ -166,7 +169,7 @@ cep_judge = _model_fixture("judge", "cep_judge")
 
 
 class BareFixtures:
-    """The same fixtures as `describer`, `generator` and so on, but for names that another plugin has.
+    """The same fixtures as `describer`, `generator` and so on, but for names another plugin has.
 
     Fixtures of conftest files and test modules go before these in any case.
     """

@@ -1,7 +1,7 @@
 """The ledger: which cases should be judged, which were, and what that means for the run.
 
-Kept where the run is controlled. It fails closed: a case that vanished, one over which workers died,
-a test that passed without a verdict each make the run incomplete, whatever else passed.
+Kept where the run is controlled. It fails closed: a case that vanished, one over which workers
+died, a test that passed without a verdict each make the run incomplete, whatever else passed.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Enter one report, from wherever the test ran; other plugins may have changed its outcome."""
+        """Enter one report, wherever the test ran; other plugins may have changed its outcome."""
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
         outcome: str = report.outcome
         if isinstance(payload, dict):
@@ -188,7 +188,8 @@ class Ledger:
         problems = list(self.failures)
         if self.uncollected:
             problems.append(
-                f"{len(self.uncollected)} modules could not be collected: {_names(self.uncollected)}"
+                f"{len(self.uncollected)} modules could not be collected: "
+                f"{_names(self.uncollected)}"
             )
         # Under xdist a case outside a suite's folder is known by its report alone: once there are
         # cases, every collected id must have reported.
@@ -252,7 +253,7 @@ class Ledger:
 
     @property
     def nothing_compared(self) -> bool:
-        """Whether cases were there and none was judged that could have failed: skipped, or informational."""
+        """Whether there were cases and none could have failed: all skipped or informational."""
         return nothing_compared(self.results, self.skipped)
 
     def verdict(self) -> str:

@@ -88,8 +88,8 @@ OPTIONS = (
         "model",
         "models",
         "SPEC",
-        "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, python:, "
-        "openai:, unicom:, cleanfid:, preset: or replay:",
+        "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, "
+        "python:, openai:, unicom:, cleanfid:, preset: or replay:",
         short=True,
     ),
     Option(
@@ -298,7 +298,7 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 
 
 def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
-    """Have pytest's own message on an unknown option name the option of ours that is most like it."""
+    """Have pytest's own message on an unknown option name our option that is most like it."""
     _, unknown = parser.parse_known_and_unknown_args(args)
     flags = [option.flag for option in OPTIONS]
     flags += [f"--{option.name}" for option in OPTIONS if option.short]

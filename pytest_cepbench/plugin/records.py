@@ -1,8 +1,8 @@
 """Results of the gate in the tests of this process, on their way to the ledger.
 
-Verdicts travel on pytest's reports, but other plugins and a user's conftest.py replace reports, change
-their outcome, keep them back and run tests again. So results are kept here, apart from any report, and
-go out with the next report of their test, whatever happened to the reports before it.
+Verdicts travel on pytest's reports, but other plugins and a user's conftest.py replace reports,
+change their outcome, keep them back and run tests again. So results are kept here, apart from any
+report, and go out with the next report of their test, whatever happened to the reports before it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Records:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Put the record of the test on its report, whichever plugin made that; results go out once."""
+        """Put the test's record on its report, whichever plugin made that; results go out once."""
         record = self._records.get(report.nodeid)
         if record is None:
             return
@@ -150,14 +150,14 @@ def case_name(item: pytest.Item) -> str | None:
     return None if key is None else str(to_wire(str(key)))
 
 
-# -- between processes -------------------------------------------------------------------------------
+# -- between processes -----------------------------------------------------------------------------
 
 
 def to_wire(value: Any) -> Any:
     """The same value of exact types str (UTF-8), int, float, bool, None, list and dict.
 
-    A NumPy scalar, an enum or a path in a test report makes execnet drop the report, and with it the
-    test, from the run. Raises TypeError for what has no such form.
+    A NumPy scalar, an enum or a path in a test report makes execnet drop the report, and with it
+    the test, from the run. Raises TypeError for what has no such form.
     """
     kind = type(value)
     # Most values by far, and a case can have thousands.
@@ -185,7 +185,7 @@ def to_wire(value: Any) -> Any:
 _EXACT = frozenset({int, float, bool, type(None)})
 
 
-# -- hooks of the module: registered before any conftest.py --------------------------------------------
+# -- hooks of the module: registered before any conftest.py ----------------------------------------
 
 _OUTCOMES = ("passed", "failed", "skipped")
 
@@ -198,7 +198,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail the phase with a verdict that does not pass, whatever the test did with it.
 
-    A test can catch what the gate raises, a fixture can skip after it, and an xfail mark expects it.
+    A test can catch what the gate raises, a fixture can skip after it, an xfail mark expects it.
     """
     report = yield
     records = item.config.stash[RECORDS]

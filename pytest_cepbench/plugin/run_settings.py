@@ -85,11 +85,11 @@ def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | No
     return None
 
 
-# -- ways to run in which no case is judged ----------------------------------------------------------
+# -- ways to run in which no case is judged --------------------------------------------------------
 
 FORKED = (
-    "--forked runs each test in a process that ends with it, and takes the loaded models and the verdict "
-    "along: leave it out, or use -n, whose workers are processes of their own"
+    "--forked runs each test in a process that ends with it, and takes the loaded models and the "
+    "verdict along: leave it out, or use -n, whose workers are processes of their own"
 )
 
 _NO_TEST = (

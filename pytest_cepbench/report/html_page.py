@@ -113,7 +113,7 @@ def _data_uri(image: ImageArtifact) -> str:
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
-# -- the small plots, as coordinates ----------------------------------------------------------------
+# -- the small plots, as coordinates ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ _ORDER = (
 _PROMISES = {
     "regression": "false failures at most {alpha} per run of checkpoints exchangeable with the "
     "baseline, over {cases}",
-    "noninferiority": "a drop larger than tolerated passes in at most {alpha} of runs, over {cases}",
+    "noninferiority": "a drop larger than tolerated passes in at most {alpha} of runs, "
+    "over {cases}",
 }
 
 

@@ -1,4 +1,4 @@
-"""What programs read of a run: the JSON document and JUnit properties; writing all reports at once."""
+"""What programs read of a run: JSON document and JUnit properties; writing all reports at once."""
 
 from __future__ import annotations
 

@@ -157,7 +157,10 @@ def _explained(path: Path, error: Exception) -> StoreError | None:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     # SQLite quotes its schema in messages; where the schema is damaged, that may be no text.
     if isinstance(error, UnicodeDecodeError) or code in _DAMAGED:
-        msg = f"the index of the store {path.parent} is damaged: {error} (another folder: --cep-store)"
+        msg = (
+            f"the index of the store {path.parent} is damaged: {error} "
+            "(another folder: --cep-store)"
+        )
         return DamagedIndexError(msg)
     full = code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path))
     if full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

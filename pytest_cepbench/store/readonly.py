@@ -145,7 +145,7 @@ class Overlay:
         self._opened.close()
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
-        """The undamaged result under each key in the first store with one, refused ones left out."""
+        """The undamaged result under each key in the first store with one, without refused ones."""
         results: dict[str, Result] = {}
         wanted = [key for key in keys if key not in self._refused]
         for store in self._stores:

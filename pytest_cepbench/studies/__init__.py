@@ -1,4 +1,4 @@
-"""Studies: how far a suite's numbers move with the seed, the generator, the encoder or the length."""
+"""Studies: how far a suite's numbers move with seed, generator, encoder or length."""
 
 from pytest_cepbench.studies.prepared_study import PreparedStudy, prepare_study
 from pytest_cepbench.studies.runner import run_study

@@ -106,14 +106,14 @@ class Calibrated:
 
     @property
     def reach(self) -> Reach | None:
-        """The smallest drop that shows; None without noise or statistics, or where the noise is 0."""
+        """The smallest drop that shows; None without noise or statistics, or if the noise is 0."""
         if self.noise is None or self.noise.sd == 0 or not self.policy.statistical:
             return None
         return reach(self.noise.sd, self.noise.units, self.policy)
 
     @property
     def remark(self) -> str | None:
-        """A sentence where the tolerance is below what can be seen, and that matters to the gate."""
+        """A sentence if the tolerance is below what can be seen, and that matters to the gate."""
         if self.noise is None or not self.policy.statistical:
             return None
         return tolerance_remark(self.noise, self.noise.units, self.policy)
@@ -185,7 +185,7 @@ def _calibrated(
     return Calibrated(case.key, case.label, policy, own, noise)
 
 
-# -- the noise of a case, from the same case under several seeds ------------------------------------
+# -- the noise of a case, from the same case under several seeds -----------------------------------
 
 
 def noise_of(measurements: Sequence[Measurement]) -> Noise | str:

@@ -158,7 +158,7 @@ def _why_none(models: int) -> str:
     return "correlation over models is not defined: all of them score the same"
 
 
-# -- statistics: spreads of models over variants, agreement of variants on models -------------------
+# -- statistics: spreads of models over variants, agreement of variants on models ------------------
 
 
 def spread_over(cells: Sequence[StudyCell], *, sampled: bool) -> ModelSpread:

@@ -39,7 +39,10 @@ LAST = "{}-last"
 
 _STATED_LENGTH = re.compile(r"[^.\n]*\b\d+\s+words\b[^.\n]*", re.IGNORECASE)
 
-_NO_WEIGHTS = "has no weights to compare: a metric gc, s or sim over chains of two iterations or more is needed"
+_NO_WEIGHTS = (
+    "has no weights to compare: a metric gc, s or sim over chains of two iterations or more "
+    "is needed"
+)
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,8 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
     seeds = variant.suite.table.chain.seeds
     if choices.replay is not None and seeds > 1:
         msg = (
-            f"{model.spec!r} brings one chain of each sample, and suite {variant.suite.name!r} needs "
-            f"{seeds} ([chain] seeds): set it to 1 in a copy of the suite"
+            f"{model.spec!r} brings one chain of each sample, and suite {variant.suite.name!r} "
+            f"needs {seeds} ([chain] seeds): set it to 1 in a copy of the suite"
         )
         raise SpecError(msg)
     exchanged = choices.assigned.get(variant.exchanged or "")
@@ -196,7 +199,10 @@ def notes_of(spec: StudySpec, suite: Suite) -> Iterator[str]:
     prompts = suite.table.prompts
     stated = stated_length(prompts.describe)
     if stated is not None:
-        yield f"the suite's prompt says of the length itself: {stated!r}; the band's sentence follows it"
+        yield (
+            f"the suite's prompt says of the length itself: {stated!r}; the band's sentence "
+            "follows it"
+        )
     if prompts.max_words is not None:
         yield (
             f"descriptions are cut at {prompts.max_words} words before they are drawn, as the "
@@ -204,7 +210,7 @@ def notes_of(spec: StudySpec, suite: Suite) -> Iterator[str]:
         )
 
 
-# -- the metrics and columns of each study -----------------------------------------------------------
+# -- the metrics and columns of each study ---------------------------------------------------------
 
 
 def _chosen_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
@@ -298,7 +304,10 @@ def _lengths(suite: Suite) -> Iterator[Variant]:
     prompts = suite.table.prompts
     plans = suite.plans.values()
     if not any(plan.describes(g) for plan in plans for g in range(1, plan.generations + 1)):
-        msg = f"suite {suite.name!r}: nothing is described in its chains, so no length can be asked for"
+        msg = (
+            f"suite {suite.name!r}: nothing is described in its chains, "
+            "so no length can be asked for"
+        )
         raise SuiteError(msg)
     for band in LENGTH_BANDS:
         describe = msgspec.structs.replace(prompts, describe=prompt_for(prompts.describe, band))
@@ -310,7 +319,7 @@ def _with(suite: Suite, **tables: object) -> Suite:
     return msgspec.structs.replace(suite, table=msgspec.structs.replace(suite.table, **tables))
 
 
-# -- the describe prompt in three lengths ------------------------------------------------------------
+# -- the describe prompt in three lengths ----------------------------------------------------------
 
 
 def prompt_for(prompt: str, band: LengthBand) -> str:
@@ -328,7 +337,7 @@ def prompt_for(prompt: str, band: LengthBand) -> str:
 
 
 def stated_length(prompt: str) -> str | None:
-    """A prompt's own words on a number of words, other than those of a band; None where it has none.
+    """A prompt's own words on a number of words, other than those of a band; None if it has none.
 
     They may contradict the sentence of a band; which of the two a model follows is not known.
     """

@@ -66,7 +66,10 @@ class AcceptedCheckpoint:
 
     def __post_init__(self) -> None:
         if self.choices.replay is not None:
-            msg = f"{self.choices.replay!r} brings chains that were made elsewhere: nothing can be measured again"
+            msg = (
+                f"{self.choices.replay!r} brings chains that were made elsewhere: nothing can be "
+                "measured again"
+            )
             raise SpecError(msg)
 
 
@@ -187,7 +190,7 @@ def _measure(
     return records
 
 
-# -- what is fresh -----------------------------------------------------------------------------------
+# -- what is fresh ---------------------------------------------------------------------------------
 
 _REMEDY = (
     "What helps: samples that the choice did not see (gate with pytest --cep-samples=N, N at most "
@@ -203,7 +206,7 @@ def _fresh(
     assignments: Assignments,
     model_pool: ModelPool,
 ) -> tuple[SuiteNumber, str]:
-    """Held-out samples where there are enough, else a fresh seed. Raises SpecError where neither helps."""
+    """Enough held-out samples, else a fresh seed. Raises SpecError where neither helps."""
     held_out = _held_out(choice, suite, dataset)
     if held_out is not None:
         return held_out, f"on {choice.samples} held-out samples of each category"
@@ -245,12 +248,12 @@ def _held_out(choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset) -> Sui
 
 
 def _seed(digest: str, used: int) -> int:
-    """A seed that follows from the results, so that it cannot be chosen; not the one that was used."""
+    """A seed that follows from the results, so that it cannot be chosen; not the one used."""
     seed = 1 + int(sha256(f"remeasure {digest}".encode()).hexdigest()[:12], 16) % _SEEDS
     return seed if seed != used else seed + 1
 
 
-# -- what must be as it was --------------------------------------------------------------------------
+# -- what must be as it was ------------------------------------------------------------------------
 
 
 def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequence[Case]) -> None:
@@ -267,7 +270,7 @@ def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequenc
 
 
 def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
-    """Compare the seed of the suite with the one that `SuiteRun` wrote at the end of every chain."""
+    """Compare the suite's seed with the one that `SuiteRun` wrote at the end of every chain."""
     key, record = next(iter(choice.records.items()))
     own = f", seed {suite.table.chain.seed}"
     chains = record.identity.get("chain", "").split("; ")
@@ -308,8 +311,8 @@ def _require_same_model(
     )
     if identity != model.get("identity"):
         msg = (
-            f"{whose} of {model.get('identity')}, and {assignments.subject!r} is {identity} now: the "
-            "checkpoint that was measured is needed (--model, or the roles as in the run)"
+            f"{whose} of {model.get('identity')}, and {assignments.subject!r} is {identity} now: "
+            "the checkpoint that was measured is needed (--model, or the roles as in the run)"
         )
         raise SpecError(msg)
 

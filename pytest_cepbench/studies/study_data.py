@@ -198,7 +198,7 @@ class Grid:
         return next(c for c in self.cells if (c.model, c.variant) == (model, variant))
 
     def ranks(self, variant: str) -> dict[str, int]:
-        """Rank of each measured model under a variant: 1 is best, ties share the best of their ranks.
+        """Rank of each measured model under a variant: 1 is best, ties share their best rank.
 
         Values are compared as they are shown, with four decimals; see `shared_ranks`.
         """

@@ -108,7 +108,7 @@ def _choose_samples(run: SuiteRun, case: Case, sample_ids: Sequence[str]) -> lis
 
 
 def _baseline_models(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
-    """The baseline's models by role, those that differ from the candidate's; or why none can be put back."""
+    """The baseline's models unlike the candidate's, by role; or why none can be put back."""
     if run.assignments.replay is not None:
         return "The chains were made elsewhere: there is no model to play them on from a hop."
     if not step:

@@ -75,7 +75,8 @@ def list_parts(
             problem = f"has no category {absent[0]!r}" if absent else f"has a category {group!r}"
             msg = (
                 f"suite {suite!r}, group {group!r}: the data set {problem} "
-                f"(categories: {', '.join(categories)}){did_you_mean(absent[0], categories) if absent else ''}"
+                f"(categories: {', '.join(categories)})"
+                f"{did_you_mean(absent[0], categories) if absent else ''}"
             )
             raise SuiteError(msg)
         parts[group] = tuple(members)

@@ -37,7 +37,7 @@ category and at fixed places in it, so batches, and with them the last bits of r
 depend on how many processes there are."""
 
 PACK = 32
-"""Most samples of small categories that are grown together, where small models run on the CPU: calls
+"""Most samples of small categories grown together, where small models run on the CPU: calls
 of those take nearly as long for few inputs as for many."""
 
 Cell = tuple[int, int]
@@ -105,7 +105,7 @@ class ChainData:
         known = self._known.setdefault((start, "starts"), {})
         missing = [sample for sample in samples if sample.id not in known]
         groups = self._groups.get(start, {})
-        # Chains that were begun know their seeds: looking again costs a file's status and a query each.
+        # Begun chains know their seeds: looking again costs a file's status and a query each.
         for group in {id(group): group for s in missing if (group := groups.get(s.id))}.values():
             known.update((chain.sample.id, chain.links[0].digest) for chain in group.begun)
         missing = [sample for sample in missing if sample.id not in known]
@@ -174,7 +174,7 @@ class ChainData:
     def store_features(
         self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]
     ) -> None:
-        """Have the features of the samples' artifacts at the generations in the store, reading none."""
+        """Have features of the samples' artifacts at the generations in the store, reading none."""
         self.require_recorded(start, generations)
         runner = self.runner(role)
         names = {sample.id for sample in samples}

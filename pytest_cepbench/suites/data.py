@@ -71,14 +71,14 @@ def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None)
 
 
 def _without_first(suite: Suite, dataset: Dataset) -> Dataset:
-    """Without the samples that the suite leaves out. Raises SuiteError where a category loses all."""
+    """Without the samples that the suite leaves out. Raises SuiteError if a category loses all."""
     skip = suite.table.data.skip
     left = dataset.without(skip)
     gone = [name for name in dataset.categories if left is None or name not in left.categories]
     if left is None or gone:
         msg = (
-            f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of {', '.join(gone[:3])}: "
-            "skip fewer, or add samples"
+            f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of "
+            f"{', '.join(gone[:3])}: skip fewer, or add samples"
         )
         raise SuiteError(msg)
     return left
@@ -93,7 +93,7 @@ def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path |
         if "\0" in data.path:
             msg = f"suite {suite.name!r}: data.path = {data.path!r} is no path: it holds a NUL byte"
             raise SuiteError(msg)
-        # Not `resolve`, which ends at links that lead round in a circle; the loader says what is there.
+        # Not `resolve`, which ends at circular links; the loader says what is there.
         return Path(os.path.realpath(suite.folder / data.path))
     if not required:
         return None

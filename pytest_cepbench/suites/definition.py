@@ -1,4 +1,4 @@
-"""The TOML file of a suite: read strictly, what is not known refused by name, and edited in place."""
+"""A suite's TOML file: read strictly, what is not known refused by name, and edited in place."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
         yield f"prompts.max_words = {prompts.max_words}: at least 1 is expected"
 
 
-# -- a number of the file, changed in place: comments and layout stay as they are -------------------
+# -- a number of the file, changed in place: comments and layout stay as they are ------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A suite made ready to be measured: its samples, the models of its roles, its metrics and its cases.
+"""A suite made ready to be measured: its samples, the models of its roles, its metrics and cases.
 
 Gate, studies, calibration, doctor and remeasurement all begin here.
 """

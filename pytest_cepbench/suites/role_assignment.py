@@ -61,8 +61,9 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
     naming the option that is missing, SuiteError for metrics that do not fit the suite and for a
-    folder that it names and that is not there, the errors of `RoleChoices`, and SuiteNotApplicableError
-    where the model under test has nothing to do, or a preset is named that the suite does not have.
+    folder that it names and that is not there, the errors of `RoleChoices`, and
+    SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
+    the suite does not have.
     """
     written = _written_specs(suite)
     source = f"suite {suite.name}"
@@ -195,9 +196,9 @@ def _check_located(suite: Suite, role: str, key: str, text: str) -> None:
     if not folder.exists():
         option = f"--{role}=" if role in ROLE_NAMES else f"--encoder {role}="
         msg = (
-            f"suite {suite.name!r}: {key} = {text!r} in {str(suite.file)!r} counts from the folder of "
-            f"that file, and {str(folder)!r} is not there: put the checkpoint there, or name another "
-            f"with {option}FOLDER_OR_HUB_ID"
+            f"suite {suite.name!r}: {key} = {text!r} in {str(suite.file)!r} counts from the folder "
+            f"of that file, and {str(folder)!r} is not there: put the checkpoint there, or name "
+            f"another with {option}FOLDER_OR_HUB_ID"
         )
         raise SuiteError(msg)
 

@@ -109,8 +109,8 @@ class ShardQueue:
     def compute(self, path: Path, case: Case, most: int | None = None) -> None:
         """Have all made that a case needs and the store does not hold, by this process or another.
 
-        most: samples of each category; all where None. Raises what growing and reading chains raise,
-        and MeasurementError for a shard that kills the processes which work on it.
+        most: samples of each category; all where None. Raises what growing and reading chains
+        raise, and MeasurementError for a shard that kills the processes which work on it.
         """
         self._pack()
         tasks = _tasks_of(self.run_of(path), case, most)
@@ -184,7 +184,7 @@ class ShardQueue:
         return True
 
     def _take_over(self, task: ShardTask) -> bool:
-        """Do what another process has locked and makes no progress with: its lock guards no data."""
+        """Do what another process locked and makes no progress with: its lock guards no data."""
         since = self._waited.setdefault(task.name, time.monotonic())
         waited = time.monotonic() - since
         if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
@@ -204,8 +204,8 @@ class ShardQueue:
             lock.keep = True
             msg = (
                 f"infrastructure: {lock.crashes} processes of this run died while they worked on "
-                f"{len(task.samples)} samples from {task.samples[0].id!r} on, the last one alone: give "
-                "them more memory, or smaller batches (batch_size=)"
+                f"{len(task.samples)} samples from {task.samples[0].id!r} on, the last one alone: "
+                "give them more memory, or smaller batches (batch_size=)"
             )
             raise MeasurementError(msg)
 
@@ -263,7 +263,7 @@ class ShardQueue:
         return sorted(self._tasks, key=lambda task: not task.run.loaded)
 
     def _grow_share(self, own: Sequence[ShardTask]) -> None:
-        """Grow and read a fair share of all shards in step, so that each model works once a generation.
+        """Grow and read a fair share of all shards in step, so each model works once a generation.
 
         own: of the case that runs, which come first.
         """

@@ -98,7 +98,7 @@ class SuiteRun:
         return list(dict.fromkeys(plan.start for plan in plans))
 
     def steps(self, case: Case) -> int:
-        """The number of results that a case needs of each sample: of growing its chains, and reading them."""
+        """How many results a case needs of each sample: of growing its chains, and reading them."""
         required = self.measures[case.key.metric].required_features(case)
         read = [len(features.generations) for features in required if features.reader is not None]
         grown = {plan.start: plan.generations for plan in plans_of(required)}
@@ -145,7 +145,7 @@ class SuiteRun:
             raise MeasurementError(str(error)) from error
 
     def per_sample(self, case: Case) -> bool:
-        """True where every sample has a score of its own, so that a part of them can be measured."""
+        """True if every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
 
     def samples(self, case: Case) -> int:

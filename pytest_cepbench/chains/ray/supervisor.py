@@ -2,9 +2,9 @@
 
 Ray places the actors in the placement groups of `resources`. Its own restarts are off:
 
-- With `max_task_retries` Ray repeats a batch without saying so. A batch that kills its process would
-  kill one after the other, and those of other batches with it, before it could be given up; and a
-  lost node could not be told from such a batch.
+- With `max_task_retries` Ray repeats a batch without saying so. A batch that kills its process
+  would kill one after the other, and those of other batches with it, before it could be given up;
+  and a lost node could not be told from such a batch.
 - With `max_restarts` a new process takes calls before its weights are compared with the run's. It
   waits for resources like those that it had, where a run without accelerators rather shares the
   cores of another node; and the report could not name what was lost, and where.

@@ -1,8 +1,8 @@
 """OpenING's 56 tasks and 23 meta-topics, under the names of the paper.
 
 The released file misspells two tasks (Story Writting, Visual Traffic Forcasting), gives one task of
-meta-topic 02 a meta-topic of its own, and writes "and" for the "&" of meta-topic 10: ids count, names
-are for people.
+meta-topic 02 a meta-topic of its own, and writes "and" for the "&" of meta-topic 10: ids count,
+names are for people.
 """
 
 META_TOPICS = {

@@ -169,8 +169,8 @@ GENEVAL = Layout(
 
 # GenCeption's results folders: `{stem}_{i}.jpg` is the image drawn in iteration i + 1.
 #
-# The descriptions and similarities lie in `{stem}_result.pkl`, which is never opened: unpickling runs
-# whatever code a file holds. So the texts are not recorded, and the images are.
+# The descriptions and similarities lie in `{stem}_result.pkl`, which is never opened: unpickling
+# runs whatever code a file holds. So the texts are not recorded, and the images are.
 
 _IMAGE = re.compile(r"(.+)_([0-9]{1,3})", re.DOTALL)
 
@@ -201,7 +201,10 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
         msg = f"{str(path)!r} has no folder {wanted!r}; it has {some_of(models) or 'no results_'}"
         raise DatasetError(msg)
     if wanted is None and len(models) > 1:
-        msg = f"{str(path)!r} holds results of several models: {some_of(models)}; name one with the parameter results"
+        msg = (
+            f"{str(path)!r} holds results of several models: {some_of(models)}; name one with the "
+            "parameter results"
+        )
         raise DatasetError(msg)
     wanted = wanted or next(iter(models), "")
     held: dict[tuple[Start, int], dict[str, Artifact]] = {}

@@ -1,4 +1,4 @@
-"""MMGenBench's pair of tables: a describer's predictions (TSV or XLSX) and the images drawn of them.
+"""MMGenBench's pair of tables: a describer's predictions (TSV or XLSX), and images drawn of them.
 
 VLMEvalKit writes `<model>_MMGenBench-Test.xlsx` with columns index, prediction and others; the
 generation script writes `<generator>.tsv` with index and image (base64). Predictions are taken as
@@ -56,7 +56,10 @@ def _read(path: Path, params: Mapping[str, str]) -> Replay:
         held["image", 2] = {str(index): image for index, image in embedded_images(drawn).items()}
     if not held:
         names = some_of(table.name for table in tables) or "no .tsv or .xlsx"
-        msg = f"{str(path)!r} holds {names}: a table with columns index and prediction, or index and image, is expected"
+        msg = (
+            f"{str(path)!r} holds {names}: a table with columns index and prediction, or index and "
+            "image, is expected"
+        )
         raise DatasetError(msg)
     return Replay(MMGENBENCH.name, path, held, _names)
 
@@ -79,7 +82,10 @@ def _one(root: Path, what: str, tables: list[Path], params: Mapping[str, str]) -
         return root / params[what]
     if len(tables) > 1:
         names = some_of(table.name for table in tables)
-        msg = f"{str(root)!r} holds several tables of {what}: {names}; name one with the parameter {what}"
+        msg = (
+            f"{str(root)!r} holds several tables of {what}: {names}; name one with the parameter "
+            f"{what}"
+        )
         raise DatasetError(msg)
     return tables[0] if tables else None
 
@@ -114,7 +120,9 @@ def _names(sample: Sample) -> tuple[str, ...]:
 
 MMGENBENCH = Layout(
     name="mmgenbench",
-    says="a table with index and prediction (TSV, XLSX) and a TSV with index and image (MMGenBench)",
+    says=(
+        "a table with index and prediction (TSV, XLSX) and a TSV with index and image (MMGenBench)"
+    ),
     params=("predictions", "images", "encoding"),
     fits=lambda path: bool(_tables(path)),
     read=_read,

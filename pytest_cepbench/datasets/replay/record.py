@@ -1,4 +1,4 @@
-"""The record that every layout is read into: artifacts by start, generation and name; and its files."""
+"""The record every layout is read into: artifacts by start, generation and name; and its files."""
 
 from __future__ import annotations
 
@@ -167,7 +167,10 @@ def generations(folder: Path) -> Iterator[tuple[int, Path]]:
             continue
         number = int(match[1])
         if number in paths:
-            msg = f"{str(folder)!r} holds generation {number} twice: {paths[number].name!r} and {path.name!r}"
+            msg = (
+                f"{str(folder)!r} holds generation {number} twice: {paths[number].name!r} and "
+                f"{path.name!r}"
+            )
             raise DatasetError(msg)
         paths[number] = path
     yield from sorted(paths.items())

@@ -56,7 +56,7 @@ def parse_image(image: ImageArtifact) -> Scene:
 
 
 def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, int, int]]:
-    """Each object of the scene with how much it covers of the pixels around it, and where those are.
+    """Each object of the scene, how much it covers of the pixels around it, and where those are.
 
     Yields (object, (22, 22) coverage in [0, 1], left, top): the window's corner in the 64 x 64
     pixels that the image is brought to.

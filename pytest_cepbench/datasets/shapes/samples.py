@@ -143,7 +143,7 @@ def _derived(seed: int, name: str) -> int:
 
 def below(rng: np.random.Generator, limit: int) -> int:
     """One of 0..limit-1."""
-    # Only random() is used: of all of NumPy's distributions its stream is the least likely to change.
+    # Only random() is used: of NumPy's distributions its stream is the least likely to change.
     return int(rng.random() * limit)
 
 

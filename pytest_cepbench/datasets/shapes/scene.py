@@ -155,7 +155,10 @@ def parse_caption(text: str) -> Scene:
 
 
 def _phrase(scene_object: SceneObject) -> str:
-    return f"{scene_object.size} {scene_object.color} {scene_object.shape} {ROWS[scene_object.row]} {COLUMNS[scene_object.column]}"
+    return (
+        f"{scene_object.size} {scene_object.color} {scene_object.shape} "
+        f"{ROWS[scene_object.row]} {COLUMNS[scene_object.column]}"
+    )
 
 
 _SAME_CELL, _SAME_LINE = 0.70, 0.15

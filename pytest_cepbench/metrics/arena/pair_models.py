@@ -1,7 +1,7 @@
-"""Ratings of models from their battles: ordered logit, Davidson and Rao-Kupper, fitted by likelihood.
+"""Ratings of models from battles: ordered logit, Davidson and Rao-Kupper, fitted by likelihood.
 
-Each gives the probability of a verdict from x = r_A - r_B + delta: the difference of two ratings and
-the judge's preference for what it sees first.
+Each gives the probability of a verdict from x = r_A - r_B + delta: the difference of two ratings
+and the judge's preference for what it sees first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_cepbench.metrics.arena.battles import BattleTable, FloatArray, IntAr
 from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
 
 PairModel = Literal["ordered", "davidson", "rao-kupper"]
-"""ordered: the ordered logit of all four verdicts. davidson, rao-kupper: ties of either kind are one
+"""ordered: the ordered logit of all four verdicts. davidson, rao-kupper: ties of both kinds are one
 verdict. Sources: McCullagh 1980; Davidson 1970; Rao and Kupper 1967."""
 
 PAIR_MODELS: tuple[PairModel, ...] = get_args(PairModel)
@@ -43,8 +43,9 @@ class Ratings:
     order_error: its standard error.
     tie: log of the tie parameter: t of ordered and rao-kupper, nu of davidson.
     loss: negative log-likelihood of the verdicts at the fit.
-    regularized: whether the battles alone leave a rating or the tie parameter without bound (a model
-    that won everything, no ties), so that half a battle against an average model was added for each.
+    regularized: whether the battles alone leave a rating or the tie parameter without bound (a
+    model that won everything, no ties), so that half a battle against an average model was added
+    for each.
     """
 
     models: tuple[str, ...]
@@ -92,9 +93,9 @@ def fit_ratings(
     """Fit a model of pairs by maximum likelihood.
 
     order_effect: False holds delta at 0, for verdicts that were asked in both orders.
-    Raises ValueError where some models never met the others, directly or through further ones, where
-    the judge leaned to the same side in every battle, which says nothing of the models, and where
-    the battles leave open whether the order of the answers or the models made a difference.
+    Raises ValueError where some models never met the others, directly or through further ones,
+    where the judge leaned to the same side in every battle, which says nothing of the models, and
+    where the battles leave open whether the order of the answers or the models made a difference.
     """
     _check_sides(table)
     from scipy.optimize import minimize

@@ -16,7 +16,7 @@ Box = tuple[float, float, float, float]
 QueryStyle = Literal["class", "photo", "colored photo"]
 
 QUERY_STYLES: tuple[QueryStyle, ...] = get_args(QueryStyle)
-"""class: "bench", for detectors of a fixed set. photo: "a photo of a bench". colored photo: "a photo
+"""class: "bench", for fixed-set detectors. photo: "a photo of a bench". colored photo: "a photo
 of a red bench" where the clause has a color, as the Telephone Game's released code asks."""
 
 Found = Mapping[str, Sequence[Detection]]

@@ -1,4 +1,4 @@
-"""GenEval's rules: is an image right for its prompt, and if not, why; and the accuracies of many."""
+"""GenEval's rules: is an image right for its prompt; if not, why; and the accuracies of many."""
 
 from __future__ import annotations
 

@@ -293,8 +293,8 @@ def fingerprint(
     variants): they change no answer. Library versions are provenance, kept beside results.
 
     hash_file: SHA-256 of a file's bytes, hexadecimal.
-    options: those the model will be loaded with: pickled weights count where they are allowed, Python
-        files where they are run.
+    options: those the model will be loaded with: pickled weights count where they are allowed,
+        Python files where they are run.
     Raises CheckpointError for a checkpoint whose code would come from another repository.
     """
     if checkpoint.kind == "weights_file":

@@ -56,8 +56,8 @@ _IMAGE_TO_TEXT_TYPES = {
 }  # fmt: skip
 
 _WRITES_TEXT = (
-    "ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForVision2Seq", "ForChat", "ChatModel",
-    "ForImageTextToText", "VisionText2Text", "VisionEncoderDecoderModel",
+    "ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForVision2Seq", "ForChat",
+    "ChatModel", "ForImageTextToText", "VisionText2Text", "VisionEncoderDecoderModel",
 )  # fmt: skip
 
 # Those of transformers' image-to-text models that also decode images out of their tokens. A

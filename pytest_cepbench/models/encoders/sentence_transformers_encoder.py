@@ -75,7 +75,10 @@ class SentenceTransformersEncoder:
         """Put the weights on a device; see `Movable`."""
         self._model.to(device)
 
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:  # noqa: ARG002 - the Protocol's
+    def encode_images(
+        self,
+        images: Sequence[Image.Image],  # noqa: ARG002 - the Protocol's
+    ) -> FloatArray:
         """Raises RoleError: a sentence-transformers model reads texts here."""
         checkpoint = self._plan.checkpoint
         msg = (

@@ -5,8 +5,8 @@ output of the last batch normalisation, not normalised to unit length before SIM
 resized with the shorter side to 336 pixels (bicubic), cropped to the middle 336 x 336 and
 normalised with CLIP's mean and deviation. The file that MMGenBench's code downloads has a SHA-256
 that begins 3916ab5a. That file was never loaded here: the network was written by reading the
-released implementation (deepglint/unicom, `vision_transformer.py` and `model.py`) for names, shapes,
-the order of operations, ReLU6, both epsilons, and which parts run in half precision.
+released implementation (deepglint/unicom, `vision_transformer.py` and `model.py`) for names,
+shapes, the order of operations, ReLU6, both epsilons, and which parts run in half precision.
 
 The transformer has no CLS token. The normalised states of all patches are laid end to end, and two
 linear maps, each followed by a batch normalisation, make the features of them.

@@ -103,7 +103,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
 def _bound_here(
     settings: RunSettings, evaluator: Evaluator, assignment: RoleAssignment
 ) -> BoundRole | None:
-    """None for a preset, whose model each suite names, and for a model on a cluster that is only listed."""
+    """None for a preset, whose model each suite names, and in a listing of a run on a cluster."""
     from pytest_cepbench.models.registry import PRESET
 
     on_cluster = settings.listing and settings.engine == "ray"

@@ -58,7 +58,7 @@ class ProgressSnapshot:
         return cls(worker, *(getattr(progress, name) for name in names))
 
 
-# -- when and where ----------------------------------------------------------------------------------
+# -- when and where --------------------------------------------------------------------------------
 
 
 def is_wanted(config: pytest.Config) -> bool:
@@ -101,7 +101,7 @@ class Ticker:
 
 
 def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapshot]]) -> None:
-    """Show progress below what pytest writes, until `close`. snapshots: gives that of each process."""
+    """Show progress below pytest's output, until `close`. snapshots: gives that of each process."""
     if LIVE in config.stash or not is_wanted(config):
         return
     from pytest_cepbench.plugin.terminal.screen import Block
@@ -128,7 +128,7 @@ LIVE = pytest.StashKey[Ticker]()
 """Shows or writes the progress of this process, once there is a case."""
 
 
-# -- between processes -------------------------------------------------------------------------------
+# -- between processes -----------------------------------------------------------------------------
 
 
 def write_snapshots(config: pytest.Config, progress: Progress, folder: Path, worker: str) -> None:
@@ -166,7 +166,7 @@ def forget(folder: Path, worker: str) -> None:
         (folder / f"{worker}{_SUFFIX}").unlink(missing_ok=True)
 
 
-# -- what is shown -----------------------------------------------------------------------------------
+# -- what is shown ---------------------------------------------------------------------------------
 
 
 def progress_lines(snapshots: Sequence[ProgressSnapshot], columns: int) -> list[str]:

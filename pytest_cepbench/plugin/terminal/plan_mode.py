@@ -22,7 +22,7 @@ _UNKNOWN = "-"
 
 
 def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
-    """How the cases that were collected would be judged, then what they would take; no model is asked.
+    """How the collected cases would be judged, then what they would take; no model is asked.
 
     leases: of the workers that would run.
     """
@@ -35,7 +35,7 @@ def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
         yield from _total_lines(evaluator, forecasts, leases)
 
 
-# -- how cases are judged ----------------------------------------------------------------------------
+# -- how cases are judged --------------------------------------------------------------------------
 
 
 def _case_lines(evaluator: Evaluator) -> Iterator[str]:
@@ -71,7 +71,10 @@ def _case_lines(evaluator: Evaluator) -> Iterator[str]:
         "drop of the tolerance; looks: samples, as far as they are needed"
     )
     if uncalibrated:
-        yield "what is - is not known: `cepbench calibrate` measures it and keeps it with the baseline"
+        yield (
+            "what is - is not known: `cepbench calibrate` measures it and keeps it with the "
+            "baseline"
+        )
 
 
 def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:
@@ -96,7 +99,7 @@ def _reach(evaluator: Evaluator, assigned: AssignedCase) -> tuple[str, str, str]
     return number(sees.visible), needed, ""
 
 
-# -- what they take ----------------------------------------------------------------------------------
+# -- what they take --------------------------------------------------------------------------------
 
 _HEAD = ("model", "in store", "inputs", "calls", "device", "weights", "time")
 
@@ -155,13 +158,16 @@ def _total_lines(
     workers = max(1, len(leases.variables))
     yield f"{_loads(evaluator, busy)}{' on each worker' if workers > 1 else ''}"
     if workers > 1:
-        yield f"{workers} workers{': ' if leases.lines else ' on the same cores'}{'; '.join(leases.lines)}"
+        yield (
+            f"{workers} workers{': ' if leases.lines else ' on the same cores'}"
+            f"{'; '.join(leases.lines)}"
+        )
     unknown = {_name(need) for need in busy if need.seconds is None}
     if unknown:
         of = counted(len({_name(need) for need in busy}), "model")
         yield (
-            f"time not known: {len(unknown)} of {of} never worked on this kind of device long enough "
-            "to tell"
+            f"time not known: {len(unknown)} of {of} never worked on this kind of device long "
+            "enough to tell"
         )
         return
     seconds = sum(need.seconds or 0.0 for need in busy) / workers

@@ -45,7 +45,7 @@ class Block:
         writer.write_raw = self._write_above
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show these lines, printable ones, in the place of those before; cut where they are long."""
+        """Show these printable lines in the place of those before; cut where they are long."""
         with self._lock:
             self._lines = tuple(lines)
             if not self._draw():
@@ -96,7 +96,7 @@ class Block:
         return True
 
     def _follow(self, msg: str) -> None:
-        """Keep up with the column where pytest goes on; a full line ends only with the next character."""
+        """Follow the column where pytest goes on; a full line ends only with the next character."""
         *ended, line = re.split("[\r\n]", msg)
         if ended:
             self._column = 0

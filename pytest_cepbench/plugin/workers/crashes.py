@@ -36,7 +36,7 @@ class Crash:
 
 @dataclass(eq=False)
 class CrashLog:
-    """The workers of one run that died, in their order. retried: ids of cases that were judged again."""
+    """The workers of one run that died, in their order. retried: ids of cases judged again."""
 
     ledger: Ledger
     all: list[Crash] = field(default_factory=list)

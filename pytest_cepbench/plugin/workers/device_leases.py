@@ -45,8 +45,8 @@ def concerns(config: pytest.Config, settings: RunSettings) -> bool:
 
     Workers get their environment, and xdist its scheduler, before collection. Where models are
     named that is plain; else a suite.toml beside what is to be run, or up to two folders below it,
-    tells. Where a suite lies deeper and names its own models, xdist schedules its cases in its own way:
-    the numbers are the same, models may be loaded more often.
+    tells. Where a suite lies deeper and names its own models, xdist schedules its cases in its own
+    way: the numbers are the same, models may be loaded more often.
     """
     return settings.names_models or any(map(_near_suite, _places(config)))
 
@@ -79,7 +79,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-# -- leases ------------------------------------------------------------------------------------------
+# -- leases ----------------------------------------------------------------------------------------
 
 
 def plan_leases(config: pytest.Config, settings: RunSettings) -> Leases:
@@ -156,7 +156,7 @@ def _named(settings: RunSettings) -> list[ModelSpec]:
     return [parse_spec(text) for text in texts]
 
 
-# -- how many ----------------------------------------------------------------------------------------
+# -- how many --------------------------------------------------------------------------------------
 
 
 def count_workers(settings: RunSettings) -> tuple[int, str]:

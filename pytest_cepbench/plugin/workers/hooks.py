@@ -29,7 +29,7 @@ _COUNTED = pytest.StashKey[str]()
 _COUNT = "PYTEST_XDIST_AUTO_NUM_WORKERS"
 
 
-# -- before workers start ----------------------------------------------------------------------------
+# -- before workers start --------------------------------------------------------------------------
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -124,7 +124,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
         live.show(node.config, lambda: live.read_snapshots(controller.context.folder))
 
 
-# -- while they work ---------------------------------------------------------------------------------
+# -- while they work -------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)

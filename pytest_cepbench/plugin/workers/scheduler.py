@@ -1,8 +1,8 @@
 """The scheduler of xdist workers: cases that need the same chains and models stay together.
 
 xdist's own grouping (`--dist loadgroup`) does nothing on pytest 9.2, so a scheduler is supplied. A
-worker begins a test only when it holds the next one or was told to shut down. So no test is ever held
-back until another one is done: what is averaged over categories is merely dealt after them.
+worker begins a test only when it holds the next one or was told to shut down. So no test is ever
+held back until another one is done: what is averaged over categories is merely dealt after them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 
 _HELD = 2
-"""Tests that a worker holds: the one that runs, and the next one, without which it does not begin."""
+"""Tests that a worker holds: the one that runs, and the next, without which it does not begin."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class CaseScheduling:
         self._again: list[int] = []
         self._begun: set[str] = set()
 
-    # -- what xdist asks -----------------------------------------------------------------------------
+    # -- what xdist asks ---------------------------------------------------------------------------
 
     @property
     def nodes(self) -> list[Any]:
@@ -107,14 +107,14 @@ class CaseScheduling:
     def _waiting(self) -> bool:
         return bool(self._again or self._groups)
 
-    # -- workers come and go -------------------------------------------------------------------------
+    # -- workers come and go -----------------------------------------------------------------------
 
     def add_node(self, node: Any) -> None:
         """A worker is there."""
         self._queues[node] = WorkerQueue()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """What a worker collected. One that comes later and collected something else gets no work."""
+        """What a worker collected. A later one that collected something else gets no work."""
         if self.collection is None or self._same(self.collection, collection, node):
             self._collected[node] = list(collection)
         else:
@@ -134,7 +134,7 @@ class CaseScheduling:
         self._deal()
         return crashed
 
-    # -- tests ---------------------------------------------------------------------------------------
+    # -- tests -------------------------------------------------------------------------------------
 
     def schedule(self) -> None:
         """Deal the tests, or what is left of them to workers that came later."""
@@ -148,7 +148,12 @@ class CaseScheduling:
                 self._give(node)
         self._deal()
 
-    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:  # noqa: ARG002 # xdist's name
+    def mark_test_complete(
+        self,
+        node: Any,
+        item_index: int,
+        duration: float = 0,  # noqa: ARG002 # xdist's name
+    ) -> None:
         """A worker is done with a test."""
         self._queues[node].tests.remove(item_index)
         self._deal()
@@ -174,10 +179,10 @@ class CaseScheduling:
         """A worker begins with a test."""
         self._begun.add(nodeid)
 
-    # -- dealing -------------------------------------------------------------------------------------
+    # -- dealing -----------------------------------------------------------------------------------
 
     def _deal(self) -> None:
-        """Give every worker what it needs to go on; a worker that gets nothing more is to finish."""
+        """Give every worker what it needs to go on; one that gets nothing more is to finish."""
         if self.collection is None:
             return
         for node, queue in list(self._queues.items()):
@@ -240,7 +245,7 @@ def grouped(hints: Sequence[CaseHint]) -> Iterator[Group]:
         yield Group(models, dealt, sum(cost for cost, _ in dealt))
 
 
-# -- hints -------------------------------------------------------------------------------------------
+# -- hints -----------------------------------------------------------------------------------------
 
 # Workers know what cases need, since they have the suites and their data; the controller schedules.
 # So a worker writes hints to the folder of the run before xdist tells the controller what was

@@ -1,4 +1,4 @@
-"""The doctor: a suite measured under a few seeds, then checked, before anything is gated with it."""
+"""The doctor: a suite measured under a few seeds and checked before anything is gated with it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ NAMED = 5
 """Cases or samples that a sentence names; the others are counted."""
 
 
-# -- what the checks find ----------------------------------------------------------------------------
+# -- what the checks find --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Diagnosis:
         return tuple(check for check in self.checks if check.status == "problem")
 
 
-# -- what the checks read ----------------------------------------------------------------------------
+# -- what the checks read --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ Start = tuple[str, Any]
 """Digest of a start, and what the encoder takes: a Pillow image or a text."""
 
 
-# -- the distortions ---------------------------------------------------------------------------------
+# -- the distortions -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ TEXT_DISTORTIONS: tuple[Distortion[str], ...] = (
 """Of text starts. Few encoders of texts notice a negation, and captions hold few."""
 
 
-# -- the check ---------------------------------------------------------------------------------------
+# -- the check -------------------------------------------------------------------------------------
 
 
 def sensitivity_name(comparison: Comparison) -> str:
@@ -301,8 +301,8 @@ def _findings(
         return [("remark", sentence, advice)]
     if drop < tolerance:
         advice = (
-            f"use another {comparison.encoder}, or a smaller tolerance: a checkpoint that makes such "
-            f"a mistake in every {comparison.kind} would be held"
+            f"use another {comparison.encoder}, or a smaller tolerance: a checkpoint that makes "
+            f"such a mistake in every {comparison.kind} would be held"
         )
         sentence += f", less than the tolerance {tolerance:g}"
         return [

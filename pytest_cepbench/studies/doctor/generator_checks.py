@@ -72,7 +72,7 @@ class _Texts:
 
 
 def generator_repeatability(suite: MeasuredSuite) -> Check:
-    """Check that a seed gives a drawing again, and how far drawings of one text differ between seeds.
+    """Check that a seed repeats its drawing, and how far drawings of one text differ between seeds.
 
     Raises what drawing and encoding raise.
     """

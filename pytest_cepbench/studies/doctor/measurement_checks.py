@@ -48,7 +48,7 @@ MANY = 0.1
 _BLOCK = 512  # starts compared at once with all others
 
 
-# -- scores ------------------------------------------------------------------------------------------
+# -- scores ----------------------------------------------------------------------------------------
 
 
 def measurability(calibrations: Sequence[Calibrated]) -> Check:
@@ -210,7 +210,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[::-1][:NAMED]) + more
 
 
-# -- samples and outputs -----------------------------------------------------------------------------
+# -- samples and outputs ---------------------------------------------------------------------------
 
 
 def duplicates(suite: MeasuredSuite) -> Check:
@@ -313,11 +313,11 @@ def constant_outputs(suite: MeasuredSuite) -> Check:
     return check_of(CONSTANT_OUTPUTS, findings, summary, table)
 
 
-# -- the cost of a run -------------------------------------------------------------------------------
+# -- the cost of a run -----------------------------------------------------------------------------
 
 
 def cost_of_a_run(suite: MeasuredSuite) -> Check:
-    """Inputs, seconds and, where a server counts them, tokens and cost of a run on an empty store."""
+    """Inputs, seconds and, if a server counts them, tokens and cost of a run on an empty store."""
     needs = forecast(suite.run, [(case, None) for case in suite.cases]).needs
     runners = {id(runner.bound): runner for runner in suite.model_pool.runners.values()}
     rows: list[tuple[Cell, ...]] = []

@@ -281,7 +281,7 @@ def grower(plan: ChainPlan, generation: int) -> str:
 
 
 def by_category(case: Case, chain_data: ChainData) -> dict[str, tuple[Sample, ...]]:
-    """The samples of a case as its scores are pooled: by category, or all once under its own name."""
+    """A case's samples as its scores are pooled: by category, or all once under its own name."""
     return _pooled(case, chain_data.dataset)
 
 
@@ -303,7 +303,7 @@ def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
     return tuple(by_id[name] for name in sorted(by_id))
 
 
-# -- blocks of samples, left out one at a time where one score stands for all samples ---------------
+# -- blocks of samples, left out one at a time where one score stands for all samples --------------
 
 
 def block_of_each(samples: Sequence[Sample]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Telling the colors of detected objects by a dual encoder: GenEval's zero-shot rule on cut-outs."""
+"""Telling colors of detected objects by a dual encoder: GenEval's zero-shot rule on cut-outs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_COLOR = "no color"
 
 @dataclass(frozen=True)
 class JudgedImage:
-    """One image of a chain, the prompt that it is judged by, and the objects found in it by class."""
+    """One image of a chain, the prompt it is judged by, and the objects found in it by class."""
 
     chain: Chain
     prompt: Prompt
@@ -52,8 +52,9 @@ def tell_colors(
 ) -> list[dict[ToColor, str]]:
     """For each image the color of every object whose color its prompt asks for.
 
-    generation: at which the images stand in their chains. Raises MeasurementError where the encoder gives no vectors for the names of colors, ModelError
-    and the others of the encoder, DamagedChainsError where a stored image is damaged.
+    generation: at which the images stand in their chains. Raises MeasurementError where the encoder
+    gives no vectors for the names of colors, ModelError and the others of the encoder,
+    DamagedChainsError where a stored image is damaged.
     """
     wanted = [
         (number, target)

@@ -238,7 +238,7 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
     )
 
 
-# -- distances between sets, also without each block of samples -------------------------------------
+# -- distances between sets, also without each block of samples ------------------------------------
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ Distance = Callable[[FeatureRows, FeatureRows], tuple[float, Callable[[int], Ite
 
 @dataclass(frozen=True)
 class ImageSets:
-    """The sets of images that some samples' chains have at each generation, as an encoder sees them.
+    """Sets of images that some samples' chains have at each generation, as an encoder sees them.
 
     encoder: its role. Blocks leave out a sample's start and all of its images together. The
     distances of a generation are kept in the chain data, for every metric that needs them.
@@ -320,7 +320,7 @@ class ImageSets:
         return SetStep(sizes, width, whole, without, why, failed)
 
     def _refuse_one_vector(self, starts: FeatureRows, images: FeatureRows) -> None:
-        """Raise MeasurementError where images that differ have one vector: no distance sees them."""
+        """Raise MeasurementError if images that differ have one vector: no distance sees them."""
         if starts.different < FEWEST or spread_of_vectors(starts.features) > SAME_VECTORS:
             return
         both = np.concatenate([starts.features[:1], images.features])

@@ -258,14 +258,17 @@ def _rates_without(
 def make_mapping(
     kind: str, name: str, table: MappingTable, context: SuiteContext
 ) -> MappingMeasure:
-    """The measure of a table. Raises SuiteError for a mapping that the suite's chains do not have."""
+    """The measure of a table. Raises SuiteError for a mapping that the suite's chains lack."""
     named = table.mappings
     if named is None:
         named = {m: ENCODER for m, (start, _) in MAPPINGS.items() if start in context.plans}
     tracks = {}
     for mapping, encoder in named.items():
         if mapping not in MAPPINGS:
-            msg = f"suite {context.suite!r}, metric {name!r}: {unknown_name('mapping', mapping, MAPPINGS)}"
+            msg = (
+                f"suite {context.suite!r}, metric {name!r}: "
+                f"{unknown_name('mapping', mapping, MAPPINGS)}"
+            )
             raise SuiteError(msg)
         start, modality = MAPPINGS[mapping]
         plan = context.plan(name, start)

@@ -1,4 +1,4 @@
-"""The metrics that a suite can name under `[metrics]`: tables read strictly, measures made of them."""
+"""The metrics a suite can name under `[metrics]`: tables read strictly, measures made of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks that a case can see: its floor by chance, encoders with one vector for all, constant answers.
+"""Checks that a case can see: its chance floor, encoders with one vector for all, constant answers.
 
-All are of digests and vectors that were made for the scores: no model is called, nothing is read again.
+All are of digests and vectors made for the scores: no model is called, nothing is read again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def floor_of(
 ) -> float | None:
     """The value of a case if every sample's outputs were those of another sample of its category.
 
-    parts: the samples as the case's scores are pooled, as from `by_category`. traces: of each sample
-    by id. score: (n, T) -> (n,), linear in the similarities. A sample is exchanged within its
-    category: the part's, or, where a case pools the samples of several, its first one among them;
-    where it has no other sample, within the whole case.
+    parts: the samples as the case's scores are pooled, as from `by_category`. traces: of each
+    sample by id. score: (n, T) -> (n,), linear in the similarities. A sample is exchanged within
+    its category: the part's, or, where a case pools the samples of several, its first one among
+    them; where it has no other sample, within the whole case.
     None where all starts are equal, and where no artifact has a vector.
     """
     rows = [(name, sample) for name, part in parts.items() for sample in part]
@@ -92,9 +92,9 @@ def refuse_one_vector(traces: Sequence[Trace], generations: Sequence[int], encod
 def one_vector(encoder: str, count: int, kind: str) -> str:
     """Says that an encoder cannot see. count: of artifacts of the kind, which all differ."""
     return (
-        f"{encoder} gives one vector for {count} {kind}s that differ (none is farther from the first "
-        f"than {SAME_VECTORS:g} of its length): it cannot see what this case measures. Check its "
-        f"weights and preprocessing, and whether the {kind}s are all but the same to the eye"
+        f"{encoder} gives one vector for {count} {kind}s that differ (none is farther from the "
+        f"first than {SAME_VECTORS:g} of its length): it cannot see what this case measures. Check "
+        f"its weights and preprocessing, and whether the {kind}s are all but the same to the eye"
     )
 
 
