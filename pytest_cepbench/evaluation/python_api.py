@@ -187,15 +187,7 @@ class GateResult:
     def _repr_html_(self) -> str:
         """The table of verdicts for notebooks."""
         heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
-        rows = "".join(
-            f"""<tr>{
-                "".join(
-                    f"<td{_style(result, place)}>{_shown(cell)}</td>"
-                    for place, cell in enumerate(cells_of(result))
-                )
-            }</tr>"""
-            for result in self.cases
-        )
+        rows = "".join(f"<tr>{_html_cells(result)}</tr>" for result in self.cases)
         notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
         return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
@@ -372,6 +364,13 @@ def _accept(
         else:
             return results, [baseline_path(baselines, change.key) for change in changes]
     return [replace(result, accepted=False) for result in results], []
+
+
+def _html_cells(result: CaseResult) -> str:
+    return "".join(
+        f"<td{_style(result, place)}>{_shown(cell)}</td>"
+        for place, cell in enumerate(cells_of(result))
+    )
 
 
 def _style(result: CaseResult, place: int) -> str:
