@@ -1,4 +1,4 @@
-"""Fixtures of the acceptance tests: a fresh project, one with accepted baselines, the three modes."""
+"""Fixtures of acceptance tests: a fresh project, one with accepted baselines, the three modes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.plugin.project import INI, MODES, SHAPES, TEST_MODULE, Project, run_p
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A user's empty project, without settings of the environment or of workers that run this test."""
+    """A user's empty project, free of settings of the environment or of this test's workers."""
     for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_XDIST_"))]:
         monkeypatch.delenv(name)
     made = Project(pytester)

@@ -1,4 +1,4 @@
-"""Models whose weights are the text of a file, copied into the tests' projects: quick to overwrite."""
+"""Models whose weights are the text of a file, copied into tests' projects: quick to overwrite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's project for the tests: a folder outside this repository, run by real pytest processes."""
+"""A user's project for the tests: a folder outside the repository, run by real pytest processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-# What a run in this process imports is forgotten after the test, and NumPy can be imported only once.
+# What a run in this process imports is forgotten after the test; NumPy can be imported only once.
 import pytest_cepbench.evaluation.case_runner
 import pytest_cepbench.plugin.terminal.plan_mode  # noqa: F401 - see above
 from pytest_cepbench.models import python_model
@@ -27,7 +27,7 @@ INI = """\
 addopts = --strict-markers -p no:hypothesispytest -p no:anyio
 filterwarnings = error
 """
-"""Strict, and without the plugins of this environment that a run does not need: they cost half of it."""
+"""Strict, and without this environment's plugins that a run does not need: they cost half of it."""
 
 TEST_MODULE = """\
 def test_drift(cep_case, cep_gate):
@@ -54,7 +54,7 @@ gate = "threshold"
 [metrics.failures]
 tolerance = 0.0
 """
-"""Ten cases over 16 samples: 8 categories, the whole, the failure rate; judged without statistics."""
+"""Ten cases on 16 samples: 8 categories, the whole, the failure rate; judged without statistics."""
 
 PHOTOS = """\
 name = "photos"
@@ -138,7 +138,7 @@ class Project:
             Image.new("RGB", (16, 16), color).save(path)
 
     def run(self, *args: str) -> pytest.RunResult:
-        """Run pytest in the project, in a process of its own, which has imported before what it needs."""
+        """Run pytest in the project, in its own process that has already imported what it needs."""
         started = time.perf_counter()
         paths = os.pathsep.join(filter(None, (str(self.path), os.environ.get("PYTHONPATH"))))
         basetemp = f"--basetemp={self.path / 'temp'}"

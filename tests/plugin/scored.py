@@ -1,8 +1,8 @@
 """A data set and models whose scores are set by hand, copied into the tests' projects.
 
 A picture tells a sample's number and a level; the encoder turns both into a direction whose cosine
-to that of level 1, which every start has, is the level, and to those of most other samples 0. So what
-the describer says is the score, and chance gives next to nothing.
+to that of level 1, which every start has, is the level, and to those of most other samples 0. So
+what the describer says is the score, and chance gives next to nothing.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Describer:
     """Says number and level of a sample: what the level was, times 0.8, less what is lost.
 
     drop: lost by every sample; or, as numbers with commas, by those of each category in order.
-    spread: standard deviation of what is lost besides, given alike; evenly, so that the mean of many
-    samples is not moved. chance: another draw of that; "seed" for another one with every seed. The file that CALLS in the environment names gets one letter for
-    each input.
+    spread: standard deviation of what is lost besides, given alike; evenly, so that the mean of
+    many samples is not moved. chance: another draw of that; "seed" for another one with every seed.
+    The file that CALLS in the environment names gets one letter for each input.
     """
 
     batch_size = 8

@@ -1,4 +1,4 @@
-"""A project over `scored.py` for tests that share their runs: a folder, and what each run left of it."""
+"""A project over `scored.py` for tests that share their runs: a folder, and what each run left."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class ScoredProject:
         (self.path / name).write_text(text.replace(old, new))
 
     def run(self, *args: str, env: Mapping[str, str] | None = None) -> Ended:
-        """Run pytest here in a process of its own, without xdist unless the arguments ask for it."""
+        """Run pytest here in its own process, without xdist unless the arguments ask for it."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
         modes = () if {"-n", "-p"} & set(args) else ("-p", "no:xdist")
         report = self.path / ".cepbench" / "report.json"

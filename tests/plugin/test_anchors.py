@@ -42,7 +42,10 @@ def second(first: ScoredProject, tmp_path_factory: pytest.TempPathFactory) -> Sc
     ended = project.accept(_step(1))
     ended.lines.fnmatch_lines(
         [
-            "changed scored/overall/gc: 0.8000 -> 0.7920 (-0.00*), n = 30, *one before is its anchor",
+            (
+                "changed scored/overall/gc: 0.8000 -> 0.7920 (-0.00*), n = 30, "
+                "*one before is its anchor"
+            ),
             "1 baseline written below baselines: commit them",
         ]
     )
@@ -111,7 +114,7 @@ def test_further_accepted_steps_leave_the_anchor_where_it_was(
 def test_an_anchor_of_something_else_moves_with_the_baseline(
     second: ScoredProject, tmp_path: Path
 ) -> None:
-    """After the prompt changed nothing is comparable until it is accepted; then the anchor is new."""
+    """A changed prompt makes all incomparable until it is accepted; then the anchor is new."""
     project = second.copy(tmp_path / "moved")
     project.edit("suite.toml", 'describe = "describe"', 'describe = "say"')
     refused = project.run(_step(1))

@@ -1,4 +1,4 @@
-"""Gating models behind a server from the command line: the whole way, with a key that stays hidden."""
+"""Gating models behind a server from the command line: the whole way, with a key kept hidden."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ def test_models_behind_a_server_are_gated_like_others(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Same numbers as the models themselves, usage and cost in the report, the key nowhere; and what is
-    in the store needs neither the server nor the key again.
+    """The numbers of the models themselves, usage and cost in the report, the key nowhere.
+
+    What is in the store needs neither the server nor the key again.
     """
     for role in ("describer", "generator", "encoder"):
         monkeypatch.delenv(f"CEPBENCH_{role.upper()}", raising=False)
@@ -119,7 +120,7 @@ def test_models_behind_a_server_are_gated_like_others(
 
 
 def _said_everywhere(project: Project, terminal: str) -> list[int]:
-    """How often each report says that another model answered: terminal, JSON, HTML, Markdown, JUnit."""
+    """Per report, how often it names the other model: terminal, JSON, HTML, Markdown, JUnit."""
     report = project.path / ".cepbench" / "report"
     texts = [
         terminal,
@@ -168,7 +169,7 @@ def test_a_server_that_names_the_model_that_was_asked_for_is_not_told_of(
 
 
 def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
-    """No traceback, no verdict: the option and the remedy. A wrong spec stops the run before it begins."""
+    """No traceback or verdict: option and remedy; a wrong spec stops the run before it begins."""
     project.suite(SHAPES)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nothing listens

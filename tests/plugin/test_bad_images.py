@@ -1,4 +1,4 @@
-"""Image files of every kind through the whole pipe: what cannot be used is named, the rest counts."""
+"""Image files of every kind through the whole pipe: the unusable are named, the rest counts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_folder_without_images_is_one_message(photos: Project) -> None:
 
 
 def test_every_bad_file_is_named_at_once(photos: Project) -> None:
-    """Among good photos, each unusable file is listed with what is wrong with it, and nothing passes."""
+    """Among good photos, each unusable file is listed with what is wrong, and nothing passes."""
     folder = photos.path / "photos"
     cut = (folder / "red.png").read_bytes()
     (folder / "cut.png").write_bytes(cut[: len(cut) // 2])
@@ -94,7 +94,7 @@ def test_a_bad_file_spares_the_other_categories(photos: Project) -> None:
 
 
 def test_every_usual_kind_of_image_is_accepted(project: Project) -> None:
-    """16-bit, RGBA, palette, CMYK, grey, one-bit, TIFF, BMP and WebP files each give their sample."""
+    """16-bit, RGBA, palette, CMYK, grey, one-bit, TIFF, BMP and WebP files each give a sample."""
     project.suite(PHOTOS)
     project.photos({"rgb.png": RED})
     folder = project.path / "photos"
@@ -158,7 +158,7 @@ def test_odd_file_names_from_end_to_end(project: Project, arguments: list[str]) 
 
 
 def test_names_that_are_the_same_once_normalized_are_refused(project: Project) -> None:
-    """Two spellings of one Unicode name would share a sample: both are not taken, with a message."""
+    """Two spellings of one Unicode name would share a sample: neither is taken, with a message."""
     project.suite(PHOTOS)
     project.photos({"e\u0301.png": RED, "\u00e9.png": BLUE})
     assert len(list(Path(project.path / "photos").iterdir())) == 2

@@ -1,4 +1,4 @@
-"""Baseline files: names that cannot collide, never deleted by a run, written by complete runs only."""
+"""Baseline files: names never collide, no run deletes them, and only complete runs write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def test_categories_that_look_alike_keep_apart(project: Project) -> None:
     """`org/sdxl`, `orgsdxl`, `org sdxl` and `ORG/sdxl` each have a baseline file and hold by it."""
     project.suite(PHOTOS)
     project.photos({
-        "org/sdxl/a.png": RED, "orgsdxl/a.png": GREEN, "org sdxl/a.png": BLUE, "ORG/sdxl/a.png": RED,
+        "org/sdxl/a.png": RED, "orgsdxl/a.png": GREEN, "org sdxl/a.png": BLUE,
+        "ORG/sdxl/a.png": RED,
     })  # fmt: skip
     assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     files = sorted(project.baselines.rglob("*.toml"))
@@ -85,7 +86,7 @@ def test_baselines_may_lie_where_syrupy_keeps_its_own(accepted: Project) -> None
 
 
 def test_baselines_elsewhere(toy: Project, tmp_path: Path) -> None:
-    """`--cep-baselines` names another folder, made when it is not there, outside the project too."""
+    """`--cep-baselines` names another folder, made if it is not there, outside the project too."""
     place = tmp_path / "some where" / "else"
     assert toy.run_here(f"--cep-baselines={place}", "-k", "color", "--snapshot-update").ret == 0
     assert len(contents(place)) == 1
@@ -112,7 +113,7 @@ def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
 
 
 def test_a_changed_measurement_replaces_its_baseline(accepted: Project) -> None:
-    """Accepting a worse model writes its numbers, and then that model holds, within the anchor's."""
+    """Accepting a worse model writes its numbers; that model then holds, within the anchor's."""
     before = contents(accepted.baselines)
     result = accepted.run_here("-k", "crowded", REGRESSED, "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK

@@ -1,4 +1,4 @@
-"""Set-ups that cannot see, through real runs: refused, said in every report, and never held in silence."""
+"""Set-ups that cannot see, in real runs: refused, named in every report, never held in silence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scored(tmp_path: Path) -> ScoredProject:
 
 
 def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProject) -> None:
-    """All or nothing: the good category is not accepted either, each case is named, with the remedy."""
+    """All or nothing: the good category is not accepted either; each is named, with the remedy."""
     ended = scored.run(ACCEPT, model(drop="0,0.77"))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert not scored.baselines.exists()
@@ -48,7 +48,10 @@ def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProje
     ended.lines.fnmatch_lines([
         "REFUSED * scored two GC@1 *",
         "1 refused, 2 no-baseline",
-        "refused: scored two GC@1: 0.03 of a range from 0 (chance) to 1: this set-up can see a drop *",
+        (
+            "refused: scored two GC@1: 0.03 of a range from 0 (chance) to 1: "
+            "this set-up can see a drop *"
+        ),
         "refused: *; --cep-accept-insensitive accepts it all the same",
         "no baseline was changed: *",
     ])  # fmt: skip
@@ -66,7 +69,10 @@ def test_it_can_be_asked_for(scored: ScoredProject) -> None:
     ended = scored.run(ACCEPT, bad, INSENSITIVE)
     assert ended.code == 0
     ended.lines.fnmatch_lines([
-        "warning: scored two GC@1: 0.03 of a range from 0 (chance) to 1: *. Below 25% of the range: *",
+        (
+            "warning: scored two GC@1: 0.03 of a range from 0 (chance) to 1: *. "
+            "Below 25% of the range: *"
+        ),
     ])  # fmt: skip
 
 
@@ -88,8 +94,8 @@ def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str)
     assert (case["verdict"], ended.cases["one-gc"]["verdict"]) == ("inconclusive", "held")
     (reason,) = case["reasons"]
     assert reason == (
-        "the baseline of 0.0095 can lose 0.0095 down to what chance gives, and 0.01 is tolerated: a "
-        "regression could not be seen"
+        "the baseline of 0.0095 can lose 0.0095 down to what chance gives, and 0.01 is tolerated: "
+        "a regression could not be seen"
     )
     ended.lines.fnmatch_lines(
         ["warning: scored two GC@1: the baseline is close to what chance gives: *"]
@@ -128,7 +134,7 @@ def test_a_fall_to_chance_is_an_ordinary_regression(scored: ScoredProject) -> No
 
 @SLOWLY_BOTH
 def test_an_encoder_of_one_vector_is_an_error(project: Project, arguments: tuple[str, ...]) -> None:
-    """Where it would have given every checkpoint a score of 1; nothing is accepted, warm or cold."""
+    """Where it would have given each checkpoint a score of 1; nothing is accepted, warm or cold."""
     project.suite(SHAPES)
     project.write("sight.py", ENCODERS)
     for _ in range(2):
@@ -186,7 +192,10 @@ def test_the_ceiling_is_remarked_on_where_it_is_accepted(toy: Project) -> None:
     result = toy.run_here(ACCEPT)
     assert result.ret == 0
     result.stdout.fnmatch_lines([
-        "warning: toy color GC@2 and 8 more: every sample is at the best there is, 1: drops are seen, *"
+        (
+            "warning: toy color GC@2 and 8 more: every sample is at the best there is, 1: "
+            "drops are seen, *"
+        )
     ])  # fmt: skip
 
 
@@ -212,7 +221,8 @@ SOURCES = {
         [], {"suite.toml": "[metrics.gc]\nanchor_tolerance = 2.5\n"}, "anchor_tolerance = 2.5 from "
     ),
     "case": (
-        [], {"suite.toml": "[cases.'color/gc']\ntolerance = 2.0\n"}, "from [cases.'color/gc']: toy/color"
+        [], {"suite.toml": "[cases.'color/gc']\ntolerance = 2.0\n"},
+        "from [cases.'color/gc']: toy/color",
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A model of the user's own whose code changes while its fingerprint stays: said in every report."""
+"""A model of the user's own whose code changes but not its fingerprint: said in every report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No comparison made is never a pass: tests that forget, swallow or skip the gate, and lost reports."""
+"""No comparison, no pass: tests that forget, swallow or skip the gate, and lost reports."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_absent_data_is_not_green(project: Project, arguments: tuple[str, ...]) 
 def test_absent_data_is_not_green_beside_plain_tests(
     project: Project, arguments: tuple[str, ...]
 ) -> None:
-    """Neither a plain test that passes nor a suite that lies elsewhere hides that nothing was judged."""
+    """Neither a plain test that passes nor a suite elsewhere hides that nothing was judged."""
     project.suite(ABSENT, "data")
     (project.path / "data" / "test_absent.py").unlink()
     project.write(

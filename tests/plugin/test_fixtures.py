@@ -42,7 +42,7 @@ def test_both_names_are_the_same_model(project: Project) -> None:
 
 @pytest.mark.parametrize("how", ["conftest", "module", "plugin-before", "plugin-after"])
 def test_the_owner_of_a_bare_name_keeps_it(project: Project, how: str) -> None:
-    """A conftest, a test module or another plugin has `encoder`; cases run, and `cep_encoder` is ours."""
+    """A conftest, test module or other plugin has `encoder`; cases run, `cep_encoder` is ours."""
     arguments = ["--snapshot-update"]
     project.suite(SHAPES, module=(OWNER if how == "module" else "") + USER)
     if how == "conftest":

@@ -1,4 +1,4 @@
-"""Disks that are full or read-only while a run writes: baselines all or none, verdicts never lost."""
+"""Disks full or read-only while a run writes: baselines all or none, verdicts never lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(project: ScoredProject, disk: Disk, *args: str) -> subprocess.CompletedP
 
 
 def test_an_update_on_a_full_disk_changes_nothing(project: ScoredProject, tmp_path: Path) -> None:
-    """At whichever file it ends: one line with file and reason, an exit code, every old byte there."""
+    """At whichever file it ends: one line with file and reason, exit code, all old bytes kept."""
     with small_disk(tmp_path / "disk", "size=1m") as disk:
         place = f"--cep-baselines={disk.place / 'baselines'}"
         assert run(project, disk, ACCEPT, place).returncode == 0
@@ -122,7 +122,7 @@ def test_a_report_that_cannot_be_written_changes_no_verdict(
 def test_a_half_replaced_folder_is_put_right_by_the_next_run(
     project: ScoredProject, tmp_path: Path
 ) -> None:
-    """The process that accepted was killed in the middle: the next run compares with whole files."""
+    """The accepting process was killed in the middle: the next run compares with whole files."""
     project.accept()
     before = contents(project.path / "baselines")
     module = project.path / "conftest.py"

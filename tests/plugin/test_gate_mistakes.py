@@ -1,4 +1,4 @@
-"""Wrong values of the gate's options: one line that names the option and the remedy, before all else."""
+"""Wrong values of the gate's options: one line that names option and remedy, before all else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gate, tolerance and alpha: who has the word, and how alpha is divided among the cases of a run."""
+"""Gate, tolerance and alpha: who has the word, and how alpha is divided among a run's cases."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _by_level(ended: Ended) -> dict[str, dict[str, object]]:
 
 
 def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
-    """[gate], then the metric, then the case, then the marker, then the call; -v says who it was."""
+    """[gate], then metric, then case, then marker, then call; -v says who it was."""
     ended = levels.run("-v")
     cases = _by_level(ended)
     for level, (gate, tolerance, origins) in SAID.items():
@@ -85,7 +85,10 @@ def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
     ended.lines.fnmatch_lines(
         [
             "judged by (alpha: the share of the case):",
-            "  call *: gate noninferiority ([[]cases.'overall/gc'[]]), tolerance 0.1500 (cep_gate(*",
+            (
+                "  call *: gate noninferiority ([[]cases.'overall/gc'[]]), "
+                "tolerance 0.1500 (cep_gate(*"
+            ),
             "  mark overall GC@1: *, tolerance 0.1400 (@pytest.mark.cep), *",
             "  metric overall GC@1: gate regression ([[]metrics.gc[]]), *",
         ]
@@ -98,7 +101,10 @@ def test_a_default_has_no_origin(levels: ScoredProject) -> None:
     assert _by_level(ended)["silent"]["origins"] == {}
     ended.lines.fnmatch_lines(
         [
-            "  silent overall GC@1: gate regression (default), tolerance 0.0100 (default), alpha 0.05 *"
+            (
+                "  silent overall GC@1: gate regression (default), tolerance 0.0100 (default), "
+                "alpha 0.05 *"
+            )
         ]
     )
 
@@ -166,7 +172,10 @@ def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> Non
     assert ended.report["alpha"] == 0.07
     ended.lines.fnmatch_lines(
         [
-            "false failures at most 7 % per run of checkpoints exchangeable with the baseline, over 14 cases"
+            (
+                "false failures at most 7 % per run of checkpoints exchangeable with the baseline, "
+                "over 14 cases"
+            )
         ]
     )
 
@@ -197,6 +206,9 @@ def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) ->
     assert ended.report["alpha"] == pytest.approx(sum(sharing)) == pytest.approx(0.07)
     ended.lines.fnmatch_lines(
         [
-            "false failures at most 7 % per run of checkpoints exchangeable with the baseline, over 15 cases"
+            (
+                "false failures at most 7 % per run of checkpoints exchangeable with the baseline, "
+                "over 15 cases"
+            )
         ]
     )

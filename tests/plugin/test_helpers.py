@@ -1,4 +1,4 @@
-"""Processes beside pytest's own that grow chains for it: the same numbers, and none is left behind."""
+"""Processes beside pytest's own that grow chains for it: the same numbers, and none left behind."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def both_at_work(project: Project) -> int:
 
 @pytest.mark.slow
 def test_a_helper_changes_nothing_but_the_time(slow: Project) -> None:
-    """Numbers and verdicts are those of one process; both worked, and what the helper did is counted.
+    """Numbers and verdicts are those of one process; both worked, and the helper's work is counted.
 
     Left to itself, a run of a model in Python, or of a few inputs, works alone.
     """
@@ -138,7 +138,7 @@ def test_what_a_dead_helper_had_is_done_by_the_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_helper_ends_with_its_run(slow: Project, end: signal.Signals) -> None:
-    """Interrupted or killed, a run leaves no process behind; what was stored is there for the next."""
+    """Interrupted or killed, a run leaves no process behind; the next one has what was stored."""
     run = start(slow, HELPED)
     helper = both_at_work(slow)
     run.send_signal(end)

@@ -1,4 +1,4 @@
-"""The three suites of the instrument as they are shipped, run as a user runs them, on fewer samples."""
+"""The instrument's three suites as shipped, run as a user runs them, on fewer samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shipped(project: Project) -> Project:
 
 
 def test_they_hold_and_two_workers_find_the_same(shipped: Project) -> None:
-    """Every number on two workers with a store of their own; each suite has a verdict of its own."""
+    """Every number on two workers with their own store; each suite has a verdict of its own."""
     same = (*FEW, "--model=shapes:", "--cep-role=generator")
     assert shipped.run("-n", "0", *same).ret == pytest.ExitCode.OK
     alone = shipped.numbers()
@@ -40,7 +40,7 @@ def test_they_hold_and_two_workers_find_the_same(shipped: Project) -> None:
 
 
 def test_a_worse_generator_is_found_by_every_kind_of_metric(shipped: Project) -> None:
-    """Similarities, distances, mappings and tasks all regress, with the same numbers on two workers."""
+    """Similarities, distances, mappings and tasks all regress; the same numbers on two workers."""
     # Another store has no chains of the baseline to follow a regression through.
     worse = (
         *FEW,

@@ -1,4 +1,4 @@
-"""Runs killed at random moments: the next one goes on, ends with the same numbers, repeats nothing."""
+"""Runs killed at random moments: the next goes on, ends with the same numbers, repeats nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _calls(log: Path) -> collections.Counter[str]:
 
 @pytest.mark.slow
 def test_killed_at_random_and_run_to_the_end(toy: Project) -> None:
-    """SIGKILL loses what was in flight and nothing else: same numbers, and only those calls repeat."""
+    """SIGKILL loses only what was in flight: same numbers, and only those calls repeat."""
     toy.write("slow.py", SLOW)
     toy.edit("suite.toml", "samples_per_category = 2", "samples_per_category = 6")
     assert _start(toy, toy.path / "calm.log", "calm").wait(120) == pytest.ExitCode.TESTS_FAILED

@@ -23,7 +23,14 @@ def _report(
     *results: tuple[str, CaseResult], when: str = "teardown", outcome: str = "passed"
 ) -> pytest.TestReport:
     """The report of a test with results, each with its attempt."""
-    report = pytest.TestReport(NODEID, ("", 0, ""), {}, outcome, None, when)  # type: ignore[arg-type] # "rerun" too
+    report = pytest.TestReport(
+        NODEID,
+        ("", 0, ""),
+        {},
+        outcome,  # type: ignore[arg-type] # "rerun" too
+        None,
+        when,  # type: ignore[arg-type]
+    )
     sent = msgspec.to_builtins(results)
     report.cepbench = {  # type: ignore[attr-defined]
         "case": CASE,
@@ -71,7 +78,7 @@ def test_an_error_is_replaced_and_a_verdict_stands(
 
 
 def test_what_became_of_earlier_attempts_is_told() -> None:
-    """An error that passed is infrastructure; a verdict that another followed is a note of its case."""
+    """An error that passed is infrastructure; a verdict before another is a note of its case."""
     assert _ledger("error", "held").repeated == [
         f"{NODEID} ran again after an error (the server was away)"
     ]

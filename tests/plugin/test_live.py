@@ -63,7 +63,8 @@ def pytest_configure(config):
 """Keeps what pytest itself writes, and no more."""
 
 LINE = re.compile(
-    r"(gw\d )?scored (a|b|overall) GC@1 +\d+/(40|80) samples  \S.*(?<= )(steps/s|s/step)  (\d+ min )?\d+ s left"
+    r"(gw\d )?scored (a|b|overall) GC@1 +\d+/(40|80) samples  \S.*"
+    r"(?<= )(steps/s|s/step)  (\d+ min )?\d+ s left"
 )
 
 
@@ -94,7 +95,7 @@ def _as_written(project: ScoredProject) -> list[str]:
     "args", [("-p", "no:xdist"), ("-v", "-n", "2")], ids=["single", "workers, verbose"]
 )
 def test_lines_come_and_leave_no_trace(slow: ScoredProject, args: tuple[str, ...]) -> None:
-    """One for each running case; in the end the terminal shows what pytest wrote, no more, no less."""
+    """One per running case; in the end the terminal shows what pytest wrote, no more, no less."""
     terminal = Terminal()
     workers = 2 if "-n" in args else 1
     with pytest_on(terminal, slow.path, *args) as process:
@@ -175,7 +176,7 @@ def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
         assert not is_wanted(config)
 
 
-# -- what they say -----------------------------------------------------------------------------------
+# -- what they say ---------------------------------------------------------------------------------
 
 NOW = ProgressSnapshot(
     worker="gw0",
@@ -195,7 +196,10 @@ def test_a_line_says_how_far_a_case_is() -> None:
     """Worker, case, samples, step, rate, time left; the columns below one another."""
     other = replace(NOW, worker="gw12", case="shapes color GC@3", samples=100, rate=0.25, left=None)
     assert progress_lines([NOW, other], 120) == [
-        "gw0 sdp overall MCD       5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left",
+        (
+            "gw0 sdp overall MCD       5/100 samples  generation 3 of 6, describer  "
+            "12.3 steps/s  1 h 2 min left"
+        ),
         "gw12 shapes color GC@3  100/100 samples  generation 3 of 6, describer  4.0 s/step",
     ]
     waiting = replace(NOW, waiting=True)
@@ -210,7 +214,7 @@ def test_a_line_says_how_far_a_case_is() -> None:
 
 
 def test_a_long_name_is_cut_before_what_changes() -> None:
-    """The figures stay on a narrow terminal; what a data set calls its parts cannot move the cursor."""
+    """Figures stay on a narrow terminal; what a data set calls its parts cannot move the cursor."""
     named = replace(NOW, case="sdp \x1b[2J漢" + "字" * 80 + " MCD")
     (line,) = progress_lines([named], 100)
     assert line.startswith(r"gw0 sdp \x1b[2J漢字")
@@ -238,7 +242,7 @@ def test_times_have_two_units(seconds: float, shown: str) -> None:
 
 
 def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
-    """By number; a word that is not whole or of another version is left out, as is that of the dead."""
+    """By number; a word not whole or of another version is left out, as is that of the dead."""
 
     def write(name: str, text: str) -> None:
         (tmp_path / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The same run gives the same verdicts and numbers without xdist, with it idle, and on two workers."""
+"""A run gives the same verdicts and numbers without xdist, with it idle, and on two workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_verdicts_and_numbers_are_those_of_one_plain_process(
     accepted: Project, mode: tuple[str, ...], regressed: list[Any]
 ) -> None:
-    """How a run is spread over processes changes neither a verdict nor a digit nor the exit code."""
+    """How a run is spread over processes changes no verdict, no digit and no exit code."""
     result = accepted.run(*mode, REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.numbers() == regressed
@@ -101,7 +101,7 @@ def test_listing_cases_runs_and_judges_nothing(toy: Project) -> None:
 
 @pytest.mark.slow
 def test_the_metrics_of_a_category_share_a_worker(accepted: Project) -> None:
-    """With a model named, no worker loads what another one computes: one load per role and worker."""
+    """With a model named, no worker loads what another computes: one load per role and worker."""
     accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\n[metrics.s]")
     result = accepted.run("-n", "2", "-v", REGRESSED)
     workers: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Models that misbehave: what they do is an outcome, and says something only of who is under test."""
+"""Models that misbehave: what they do is an outcome, and tells only of who is under test."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _gate(photos: Project, role: str, behaviour: str) -> pytest.RunResult:
 def test_what_the_model_under_test_spoils_is_a_regression(
     photos: Project, role: str, behaviour: str, kind: str
 ) -> None:
-    """Empty texts, black and NaN images, NaN vectors count as 0 and as failures, none is dropped."""
+    """Empty texts, black or NaN images, NaN vectors count as 0 and as failures, none is dropped."""
     _accept(photos, role)
     result = _gate(photos, role, behaviour)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -90,7 +90,7 @@ def test_an_exception_on_one_input_counts_for_that_sample_alone(photos: Project)
 
 @pytest.mark.parametrize("photographs", [3, 1])
 def test_an_exception_on_every_input_is_an_error(photos: Project, photographs: int) -> None:
-    """A model that never answers is broken infrastructure: no number, and the exception is shown."""
+    """A model that never answers is broken infrastructure: no number; the exception is shown."""
     for name in list(COLORS)[photographs:]:
         (photos.path / "photos" / name).unlink()
     result = photos.run("--model=python:user_models:describer?behaviour=raise", "--snapshot-update")

@@ -39,7 +39,7 @@ def errors(project: Project) -> list[str]:
 def test_a_checkpoint_that_is_overwritten_after_the_start_is_refused(
     photos: Project, arguments: tuple[str, ...]
 ) -> None:
-    """Every case is an error that says so, and nothing is stored under the name of the first weights."""
+    """Each case is an error that says so; nothing is stored under the name of the first weights."""
     if find_spec("torch") is None:  # it is bound and never loaded, so that torch is not imported
         pytest.skip("checkpoints need the [models] extra")
     folder = write_checkpoint(photos.path / "latest", LLAVA)
@@ -95,7 +95,7 @@ def trainer():
 
 
 def test_workers_that_find_another_model_than_the_controller_judge_nothing(photos: Project) -> None:
-    """The trainer wrote between the start of the run and that of its workers; both models are named."""
+    """The trainer wrote between the run's start and that of its workers; both models are named."""
     photos.write(
         "conftest.py",
         """\
@@ -143,7 +143,7 @@ def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) ->
 
 @pytest.mark.slow
 def test_workers_that_agree_are_not_held_up(photos: Project) -> None:
-    """Whether the model was named or not, two workers judge as one process does, with the same models."""
+    """Named or not, the model is judged by two workers as by one process, with the same models."""
     assert (
         photos.run(
             "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"
@@ -177,7 +177,7 @@ def trainer(request):
         make_model.cache_clear()
         pathlib.Path("weights").write_text("B")
 """
-"""After the first case everything is bound anew, as by a worker that shares no folder with the others."""
+"""After the first case all is bound anew, as by a worker that shares no folder with the others."""
 
 
 def test_results_of_two_identities_make_the_run_incomplete(
@@ -191,7 +191,8 @@ def test_results_of_two_identities_make_the_run_incomplete(
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     (problem,) = photos.report()["problems"]
     assert problem.startswith(
-        "the describer python:marked_models:describer of suite photos was not the same model in all cases: "
+        "the describer python:marked_models:describer of suite photos was not the same model "
+        "in all cases: "
     )
     assert "python/1 weights A model={},spec={} in test_photos.py::test_drift[a-gc]; " in problem
     assert "python/1 weights B model={},spec={} in test_photos.py::test_drift[b-gc], " in problem

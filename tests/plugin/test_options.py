@@ -158,7 +158,7 @@ def test_the_header_says_what_is_gated_against_what(
 
 
 def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model under test, what it is compared with, and a line for each suite; reports have all."""
+    """The model under test, what it is compared with, a line for each suite; reports have all."""
     monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.0")
     result = accepted.run_here("--model=shapes:?miss=0.25&swap=0.125&move=0.5", "-k", "color")
     assert [line for line in result.outlines if line.startswith("cepbench: ")] == [
@@ -183,12 +183,15 @@ def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch)
         ("reference/checkpoints/describer-step2000", "describer-step2000"),
         ("reference/checkpoints/clip?dtype=float32", "clip?..."),
         ("/a/folder/that/ends/with/a/slash/step-2/", "step-2"),
-        ("python:package.of_ours.models:describer?mood=calm", "python:package.of_ours.models:describer?..."),
+        (
+            "python:package.of_ours.models:describer?mood=calm",
+            "python:package.of_ours.models:describer?...",
+        ),
         ("openai:org/model?base_url=http://localhost:8000/v1", "model?..."),
     ],
 )  # fmt: skip
 def test_short_names_of_specs(spec: str, short: str) -> None:
-    """A short spec is its own name; of a longer one the end of its path, and a sign of parameters."""
+    """A short spec is its own name; of a longer one the path's end, and a sign of parameters."""
     assert short_name(spec) == short
 
 
@@ -214,8 +217,8 @@ def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CEPBENCH_DATA", "holiday=photos")
     project.write("pytest.ini", "[pytest]\ncepbench_report = out/r.json\n")
     result = project.run(
-        "-n", "2", "--generator", "python:user_models:generator?behaviour=honest", "--cep-store=kept",
-        "--snapshot-update",
+        "-n", "2", "--generator", "python:user_models:generator?behaviour=honest",
+        "--cep-store=kept", "--snapshot-update",
     )  # fmt: skip
     assert result.ret == pytest.ExitCode.OK
     cases = project.report("out/r.json")["cases"]

@@ -1,4 +1,4 @@
-"""The exit code follows the ledger, whatever marks, hooks and plugins make of reports and of the session."""
+"""The exit code follows the ledger, whatever marks, hooks and plugins do to reports or session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ HOOKS = {
     "finish-around": "@pytest.hookimpl(wrapper=True, tryfirst=True)\n"
     "def pytest_sessionfinish(session):\n    yield\n    session.exitstatus = 0\n",
     "finish-late-plugin": "class Late:\n    @pytest.hookimpl(wrapper=True, tryfirst=True)\n"
-    "    def pytest_sessionfinish(self, session):\n        yield\n        session.exitstatus = 0\n\n"
+    "    def pytest_sessionfinish(self, session):\n"
+    "        yield\n        session.exitstatus = 0\n\n"
     "def pytest_sessionstart(session):\n    session.config.pluginmanager.register(Late())\n",
     "finish-none": _FINISH.replace("= 0", "= None"),
     "finish-256": _FINISH.replace("= 0", "= 256"),
@@ -94,7 +95,7 @@ def _conftest(project: Project, text: str) -> None:
 
 @pytest.mark.parametrize("how", MARKS)
 def test_an_xfail_mark_excuses_no_verdict(accepted: Project, how: str) -> None:
-    """However a test is marked: a regression fails it, the report says so, and why the mark is no help."""
+    """However marked, a test fails on a regression; the report says so, and why no mark helps."""
     module, conftest = MARKS[how]
     accepted.write("test_toy.py", module)
     _conftest(accepted, conftest)

@@ -62,7 +62,7 @@ def plain(accepted: ScoredProject) -> tuple[Ended, Path]:
 
 
 def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path]) -> None:
-    """The letters i + . ? F in the order of the cases, each counted apart; one regression fails the run."""
+    """The letters i + . ? F in the order of cases, counted apart; one regression fails the run."""
     ended, _ = plain
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == FOUND
@@ -76,7 +76,10 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
             "INCONCLUSIVE scored unclear GC@1 *",
             "REGRESSED *scored worse GC@1 *",
             "inconclusive scored overall GC@1 *",
-            "false failures at most 5 % per run of checkpoints exchangeable with the baseline, over 4 cases",
+            (
+                "false failures at most 5 % per run of checkpoints exchangeable with the baseline, "
+                "over 4 cases"
+            ),
             "no promise on error: 1 case judged by threshold alone",
             "in lower case: 2 informational, which cannot fail the run",
             "1 case improved: --snapshot-update raises the baseline, *",
@@ -94,7 +97,7 @@ def test_the_warning_names_only_what_could_have_failed(plain: tuple[Ended, Path]
 
 
 def test_the_failure_says_how_it_was_judged(plain: tuple[Ended, Path]) -> None:
-    """Baseline, now, difference with its bounds, tolerance, alpha's share, n, and what is visible."""
+    """Baseline, now, difference with bounds, tolerance, alpha's share, n, and what is visible."""
     ended, _ = plain
     case = ended.cases["worse-gc"]
     assert case["low"] < case["difference"] < case["high"] < 0
@@ -188,7 +191,7 @@ def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject,
 def test_an_inconclusive_case_fails_where_that_is_asked_for(
     accepted: ScoredProject, arguments: list[str]
 ) -> None:
-    """By --cep-inconclusive=fail, and by a gate that passes only what it knows; held still passes."""
+    """By --cep-inconclusive=fail, or a gate that passes only what it knows; held still passes."""
     ended = accepted.run(*arguments, CANDIDATE, "-k", "unclear or same", "-v")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == {"same-gc": "held", "unclear-gc": "inconclusive"}
@@ -219,7 +222,7 @@ def test_informational_cases_alone_are_no_pass(accepted: ScoredProject) -> None:
 def test_an_improvement_alone_is_green_and_can_be_accepted(
     accepted: ScoredProject, tmp_path: Path
 ) -> None:
-    """Improved passes with exit code 0; --snapshot-update then raises the baseline, and it holds."""
+    """Improved passes with exit code 0; --snapshot-update then raises the baseline, which holds."""
     project = accepted.copy(tmp_path / "raised")
     ended = project.run(CANDIDATE, "-k", "better", "-v")
     assert ended.code == pytest.ExitCode.OK

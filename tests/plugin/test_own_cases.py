@@ -1,4 +1,4 @@
-"""Every test judges the case that it was given, in whichever phase: counted by case as well as by test."""
+"""Every test judges the case it was given, in whichever phase: counted by case and by test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SWALLOWED_AFTER = (
 def test_a_case_that_was_not_judged_is_missed_by_its_name(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:
-    """A test that gates another case than its own leaves its own unjudged, and the run incomplete."""
+    """A test that gates another case leaves its own unjudged, and the run incomplete."""
     taken = "next(one for one in request.config.own if one.id == 'color-gc')"
     accepted.write("test_toy.py", OTHERS.format(gated=taken))
     accepted.write(
@@ -56,18 +56,22 @@ def test_a_case_that_was_not_judged_is_missed_by_its_name(
     result.stdout.fnmatch_lines(
         [
             "note: 1 cases judged more than once: toy/color/gc",
-            "INCOMPLETE: 1 tests judged another case than their own: *?crowded-gc? (judged *color/gc)",
+            (
+                "INCOMPLETE: 1 tests judged another case than their own: "
+                "*?crowded-gc? (judged *color/gc)"
+            ),
         ]
     )
 
 
 def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
-    """A further case that a test gates counts, and the reports say that no test was collected for it."""
+    """A further case gated by a test counts; the reports say that no test was collected for it."""
     accepted.write(
         "test_toy.py",
         "from dataclasses import replace\nfrom pytest_cepbench.gate import CaseKey\n\n"
         "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n"
-        "    cep_gate(replace(cep_case, key=CaseKey('toy', 'count', 'gc'), categories=('count',)))\n",
+        "    cep_gate(replace(cep_case, key=CaseKey('toy', 'count', 'gc'), "
+        "categories=('count',)))\n",
     )
     result = accepted.run_here("-k", "color")
     assert result.ret == pytest.ExitCode.OK

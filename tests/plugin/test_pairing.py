@@ -64,7 +64,10 @@ def test_other_samples_are_incomparable_and_the_way_out_is_named(changed: Projec
     result.stdout.fnmatch_lines(
         [
             "  samples: baseline 8 *, now 8 *",
-            "  samples of images: 2 only in the baseline, 2 only now (a.png, b.png, new.png); *=common",
+            (
+                "  samples of images: 2 only in the baseline, 2 only now (a.png, b.png, new.png); "
+                "*=common"
+            ),
         ]
     )
 

@@ -96,7 +96,7 @@ def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch
 def test_a_case_does_import_what_is_watched_for(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watch sees imports: the same look at a run with a case finds numpy, but still no torch."""
+    """The watch sees imports: the same look at a run with a case finds numpy, still no torch."""
     toy.write("watch.py", WATCH)
     monkeypatch.setenv("WATCH", str(toy.path))
     toy.run_cold("-p", "watch", "-k", "color")

@@ -115,7 +115,7 @@ def test_a_suite_can_be_planned_anywhere(accepted: ScoredProject, tmp_path: Path
 
 
 def test_a_run_does_what_was_planned(accepted: ScoredProject, tmp_path: Path) -> None:
-    """So many inputs are made; then everything is in the store, and the next run's time is known."""
+    """So many inputs are made; then all is in the store, and the next run's time is known."""
     project = accepted.copy(tmp_path / "copy")
 
     def planned(*args: str) -> tuple[int, pytest.LineMatcher]:
@@ -138,7 +138,7 @@ def test_a_run_does_what_was_planned(accepted: ScoredProject, tmp_path: Path) ->
 
 
 def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_path: Path) -> None:
-    """What their weights take is told from the files, and where they would run from what is here."""
+    """What their weights take is told from the files; where they would run, from what is here."""
     project = _fresh(accepted, tmp_path)
     folder = write_checkpoint(project.path / "vit", VIT)
     (folder / "model.safetensors").write_bytes(safetensors_bytes(bytes(3 << 20)))
@@ -157,7 +157,7 @@ def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_pa
 
 
 def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
-    """Smallest visible drop at the case's share of alpha, and the units that the tolerance needs."""
+    """Smallest visible drop at the case's share of alpha, and the units the tolerance needs."""
     from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
 
     ended = accepted.run("--cep-plan", "-k", "overall-gc", "--cep-tolerance=0.003")

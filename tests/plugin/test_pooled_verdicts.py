@@ -1,4 +1,4 @@
-"""The verdict of a suite as a whole: an item of its own that sees what single cases are too weak for."""
+"""The verdict of a whole suite: an item of its own that sees what single cases are too weak for."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def test_it_costs_no_further_error(faint: Ended) -> None:
     assert faint.report["alpha"] == pytest.approx(0.05)
     faint.lines.fnmatch_lines(
         [
-            "false failures at most 5 % per run of checkpoints exchangeable with the baseline, over 4 cases"
+            (
+                "false failures at most 5 % per run of checkpoints exchangeable with the baseline, "
+                "over 4 cases"
+            )
         ]
     )
 

@@ -18,7 +18,7 @@ REPLAY = "--model=replay:made"
 
 
 def _write_chains(project: Project, *, faithful: bool = True) -> Path:
-    """Image-first chains of all photos over two iterations, as the Semantic Drift Protocol has them."""
+    """Image-first chains of all photos over two iterations, as in the Semantic Drift Protocol."""
     root = project.path / "made" / "image-first"
     photos = project.path / "photos"
     names = list(COLORS)

@@ -1,4 +1,4 @@
-"""Ways to run pytest in which no test is called: none of them ends as a pass of what was selected."""
+"""Ways to run pytest that call no test: none of them ends as a pass of what was selected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_other_tests_may_be_set_up_alone(accepted: Project) -> None:
     "option", ["--collect-only", "--fixtures", "--fixtures-per-test", "--markers", "--cache-show"]
 )
 def test_listings_judge_nothing_and_say_nothing(accepted: Project, option: str) -> None:
-    """What lists fixtures, markers or cases is no run: no summary, no report, pytest's exit code."""
+    """What lists fixtures, markers or cases is no run: no summary or report, pytest's exit code."""
     result = accepted.run_here("-p", "cacheprovider", option)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*cepbench summary*")

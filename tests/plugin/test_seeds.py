@@ -1,4 +1,4 @@
-"""`--cep-seeds`: every sample played several times, its replicates one unit, the seeds in the identity."""
+"""`--cep-seeds`: each sample played several times, replicates one unit, seeds in the identity."""
 
 from __future__ import annotations
 

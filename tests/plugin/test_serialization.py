@@ -121,7 +121,7 @@ def test_what_is_sent_is_what_execnet_takes(pair: tuple[Any, Any]) -> None:
 
 
 def test_lone_surrogates_are_sent_as_their_escapes() -> None:
-    """Some tokenizers emit halves of characters, which execnet cannot send; the rest of the text can."""
+    """Some tokenizers emit half characters, which execnet cannot send; the rest of the text can."""
     sent = to_wire({"caption \ud83d": ["half \udc00", Text("\ud800")]})
     assert sent == {"caption \\ud83d": ["half \\udc00", "\\ud800"]}
     assert execnet.loads(execnet.dumps(sent)) == sent

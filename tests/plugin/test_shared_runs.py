@@ -113,7 +113,10 @@ def test_a_long_upload_at_the_end_is_announced(
     monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.0)
     result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
-    message = "results are being uploaded to slow://lib; interrupt it to leave them to cepbench store push"
+    message = (
+        "results are being uploaded to slow://lib; "
+        "interrupt it to leave them to cepbench store push"
+    )
     result.stdout.fnmatch_lines([f"cepbench: * {message}"])
     result.stdout.no_fnmatch_line("infrastructure: *")
     assert len(SlowFileSystem.held) > 50

@@ -1,4 +1,4 @@
-"""`--model` and its siblings: offered where no other plugin has them, and never a path to collect."""
+"""`--model` and its siblings: offered where no other plugin has them, never a path to collect."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
 
 
 def test_an_owner_of_the_short_name_is_not_bothered(project: Project) -> None:
-    """A project whose conftest has its own `--model` and no cepbench test sees nothing of this plugin."""
+    """A conftest has its own `--model`, no test is of cepbench: nothing of this plugin is seen."""
     project.write("conftest.py", OWNER)
     project.write(
         "test_plain.py", "def test_plain(request): assert request.config.option.model == 'm'\n"

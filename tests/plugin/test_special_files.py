@@ -1,4 +1,4 @@
-"""What is no regular file, endless, or written to break a parser, in every place that a run reads."""
+"""Files not regular, endless, or written to break a parser, in every place that a run reads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def test_photos_that_are_no_files(project: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "  4 of 6 samples cannot be used:",
-            f"  a_link_to_an_endless_device.png: cannot be read: {KINDS[a_link_to_an_endless_device]}",
+            (
+                "  a_link_to_an_endless_device.png: cannot be read: "
+                f"{KINDS[a_link_to_an_endless_device]}"
+            ),
             f"  a_pipe.png: cannot be read: {KINDS[a_pipe]}",
             f"  a_sparse_file.png: cannot be read: {KINDS[a_sparse_file]} *",
             "  circle.png: cannot be read: Too many levels of symbolic links",

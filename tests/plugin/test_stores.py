@@ -1,4 +1,4 @@
-"""Stores that cannot be used, met from the command line: a verdict for each case, never a traceback."""
+"""Unusable stores, met from the command line: a verdict for each case, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detectors, further encoders and presets from the command line, and several suites in one folder."""
+"""Detectors, further encoders and presets from the command line; several suites in one folder."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def tasks(project: Project) -> Project:
 
 
 def test_a_detector_under_test(tasks: Project) -> None:
-    """`--model` may be a detector: it is gated, and one that finds nothing makes all pictures wrong."""
+    """`--model` may be a detector: it is gated; one that finds nothing makes all pictures wrong."""
     same = ("--cep-role=detector", "--model=shapes:")
     assert tasks.run(*same, "--snapshot-update").ret == pytest.ExitCode.OK
     result = tasks.run("--model=python:own:detector")
@@ -218,7 +218,7 @@ def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
 
 
 def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
-    """It is skipped with the way to the data, whatever model is missing too; the reason is summed up."""
+    """Skipped with the way to the data, whatever model is missing too; the reason is summed up."""
     project.suite(SHAPES, "toy")
     text = SHAPES.replace('"shapes"\n', '"folder"\nhow_to_get = "Ask."\n').replace('"toy"', '"far"')
     text = text.replace("options = { samples_per_category = 2 }\n", "")
@@ -274,7 +274,7 @@ def test_a_suite_that_the_model_has_no_part_in_is_skipped(tasks: Project) -> Non
 
 
 def test_a_preset_on_the_command_line(project: Project) -> None:
-    """`--model=preset:NAME` gates the suite's model with its parameters, as the header of each says."""
+    """`--model=preset:NAME` gates the suite's model with its parameters, as each header says."""
     project.suite(SHAPES + "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n")
     result = project.run("--model=preset:lossy", "-k", "crowded")
     result.stdout.fnmatch_lines(

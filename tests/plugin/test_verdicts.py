@@ -148,11 +148,11 @@ NONSENSE = {
         "cannot be read: Cannot overwrite a value *; *",
     ),
 }
-"""A bad edit for each category's baseline: (what is replaced, None for all; by what; how it is told)."""
+"""For each category's baseline a bad edit: (what goes, None for all; by what; how it is told)."""
 
 
 def test_a_baseline_edited_into_nonsense_is_an_error(accepted: Project) -> None:
-    """What is no baseline, or contradicts itself, lets nothing pass and is named with the remedy."""
+    """What is no baseline or contradicts itself lets nothing pass and is named with the remedy."""
     for part, (old, new, _) in NONSENSE.items():
         (file,) = (accepted.baselines / "toy").glob(f"{part}-gc-*")
         assert old is None or old in file.read_bytes()
@@ -215,7 +215,7 @@ def test_a_model_that_cannot_be_loaded_is_an_error(toy: Project) -> None:
 
 
 def test_a_tolerance_can_be_given_with_the_call_the_mark_and_the_command(accepted: Project) -> None:
-    """The command line goes before the call, the call before the marker, the marker before the suite."""
+    """The command line goes before the call, the call before the marker, that before the suite."""
     accepted.write(
         "test_toy.py",
         """\

@@ -56,7 +56,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
 
 @pytest.mark.parametrize("mode", ["n0", "n2"])
 def test_no_case_vanishes(accepted: ScoredProject, mode: str) -> None:
-    """Tolerances of NumPy's make every case arrive, with workers as without, in JUnit's old family too."""
+    """With NumPy's tolerances every case arrives, workers or not, in JUnit's old family too."""
     ended = accepted.run(
         *MODES[mode], "--junitxml=j.xml", "-o", "junit_family=xunit1", model(drop=0.05, spread=0.01)
     )

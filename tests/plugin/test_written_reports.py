@@ -1,4 +1,4 @@
-"""`--cep-report`: the JSON with all that `cepbench accept` needs, the page and the summary beside it."""
+"""`--cep-report`: JSON with all that `cepbench accept` needs; the page and summary beside it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs of pytest in processes of their own that have their imports behind them: a third of the work.
+"""Runs of pytest in processes of their own, with their imports behind them: a third of the work.
 
-A process plays a small suite once, forgets it, and waits. Each run is a fork of it, with a folder, arguments
-and an environment of its own, whose output goes to files. For runs of one process whose start is not
-what is tested; workers of xdist are started by their controller as ever.
+A process plays a small suite once, forgets it, and waits. Each run is a fork of it, with a folder,
+arguments and an environment of its own, whose output goes to files. For runs of one process whose
+start is not what is tested; workers of xdist are started by their controller as ever.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _play(order: Mapping[str, object]) -> int:
 
 
 def _warm_up(files: Mapping[str, str]) -> int:
-    """Import what a run imports, the way pytest does it, and keep nothing of the run; its exit code."""
+    """Import what a run imports, as pytest does it, and keep nothing of the run; its exit code."""
     import pytest
 
     before, path, here = set(sys.modules), list(sys.path), Path.cwd()

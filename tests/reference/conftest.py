@@ -1,4 +1,4 @@
-"""What the tests of reference/ share: its scripts import each other by bare names, as when they are run."""
+"""What the tests of reference/ share: its scripts import each other by bare names, as when run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def arithmetic_as_it_was() -> Iterator[None]:
-    """What the scripts settle for a whole process does not last: other tests need denormal numbers."""
+    """What scripts settle for a whole process does not last: other tests need denormal numbers."""
     yield
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_flush_denormal(False)

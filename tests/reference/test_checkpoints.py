@@ -122,7 +122,7 @@ def test_weights_are_half_precision_and_finite(file: Path) -> None:
 
 
 def test_the_readme_has_the_figures_of_the_logs() -> None:
-    """Every quality that was logged is in the table, and those of shipped checkpoints are in bold."""
+    """Every logged quality is in the table, and those of shipped checkpoints are in bold."""
     page = (CHECKPOINTS.parent / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| ([^|]*) \| ([^|]*) \|$", page, flags=re.MULTILINE)
     for column, role in enumerate(("describer", "generator"), 1):
@@ -133,7 +133,7 @@ def test_the_readme_has_the_figures_of_the_logs() -> None:
 
 
 def test_describers_speak_better_with_every_checkpoint() -> None:
-    """Exact captions of scenes that training never drew: up with each step but for noise, as logged."""
+    """Exact captions of scenes not in training: up with each step but for noise, as logged."""
     logged = _logged("describer")
     shares = []
     for folder in _series("describer"):

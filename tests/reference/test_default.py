@@ -1,4 +1,4 @@
-"""The embedded default: what was accepted is found again, and the metrics put its training in order."""
+"""The embedded default: what was accepted is found again; the metrics put its training in order."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def gate(place: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_accepted_scores_are_found_again(place: Path) -> None:
-    """`pytest suites/shapes` plays the shipped models anew, and every case of the three suites holds."""
+    """`pytest suites/shapes` plays the shipped models anew; each case of the three suites holds."""
     code, report = gate(place)
     cases = [case for case in report["cases"] if case["metric"] != "verdict"]
     assert code == 0
@@ -114,7 +114,7 @@ def values(file: Path, pool: ModelPool, step: int) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_the_metrics_put_the_training_in_order(place: Path) -> None:
-    """GC@3, SIM and MCD rise from a describer that barely speaks, over a middling one, to the best."""
+    """GC@3, SIM and MCD rise from a barely speaking describer, over a middling one, to the best."""
     long = place / "suites" / "shapes" / "suite.toml"
     text = long.read_text()
     short = long.with_name("short.toml")

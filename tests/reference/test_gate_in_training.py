@@ -1,4 +1,4 @@
-"""The gate at work in trainings: the workflow's own commands, and the callback for transformers' Trainer."""
+"""The gate in trainings: the workflow's own commands, the callback for transformers' Trainer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ ROOT = REFERENCE.parent
 
 SHORT = {
     "STEPS": "600", "SAVE": "16,18", "BATCH": "16", "SPOIL_AT": "17",
-    "CEPBENCH_SAMPLES": "1", "CEPBENCH_ATTRIBUTE": "0", "PYTEST_ADDOPTS": "-k 'overall-gc and not (gc1 or fid)'",
+    "CEPBENCH_SAMPLES": "1", "CEPBENCH_ATTRIBUTE": "0",
+    "PYTEST_ADDOPTS": "-k 'overall-gc and not (gc1 or fid)'",
 }  # fmt: skip
 """A training that its gate ends at step 18 of 600; 8 scenes and one number of the whole suite."""
 
 
-# -- the workflow ------------------------------------------------------------------------------------
+# -- the workflow ----------------------------------------------------------------------------------
 
 
 def workflow() -> dict[str, Any]:
@@ -95,7 +96,7 @@ def prune(source: Path, folder: Path, share: float) -> Path:
 
 
 def test_no_input_of_the_workflow_runs_as_a_command() -> None:
-    """Inputs reach the commands through the environment only; the job that runs models may not write."""
+    """Inputs reach commands by the environment only; the job that runs models may not write."""
     jobs = workflow()["jobs"]
     named = {key.upper() for key in workflow()["on"]["workflow_dispatch"]["inputs"]}
 
@@ -152,7 +153,9 @@ def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: 
     assert "0 model loads, 0 model inputs" in full.stdout
     summary = train["Write the summary, also when a gate failed"]["run"]
     bash(summary, repository, GITHUB_STEP_SUMMARY=f"{tmp_path / 'summary.md'}")
-    assert [line for line in (tmp_path / "summary.md").read_text().splitlines() if "# " in line] == [
+    assert [
+        line for line in (tmp_path / "summary.md").read_text().splitlines() if "# " in line
+    ] == [
         "# describer-step16", "## cepbench: passed", "# describer-step18", "## cepbench: failed",
         "# full", "## cepbench: failed", "# pruned", "## cepbench: passed",
     ]  # fmt: skip
@@ -176,7 +179,7 @@ def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: 
     assert f"{better.relative_to(repository)}" in accepted.read_text()
 
 
-# -- the callback ------------------------------------------------------------------------------------
+# -- the callback ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

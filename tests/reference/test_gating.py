@@ -77,7 +77,7 @@ def test_a_mistake_stops_with_what_pytest_said(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_stops_and_is_not_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other samples than those of the accepted checkpoint end the training, which is no regression."""
+    """Other samples than the accepted checkpoint's end the training, which is no regression."""
     gate = Gate(tmp_path, TEST)
     gate(model(0.1))
     monkeypatch.setenv("CEPBENCH_SAMPLES", "2")

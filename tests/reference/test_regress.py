@@ -1,4 +1,4 @@
-"""Deliberate regressions: each changes what it says and nothing else, and the gate sees real ones."""
+"""Deliberate regressions: each changes what it says and nothing else; the gate sees real ones."""
 
 from __future__ import annotations
 

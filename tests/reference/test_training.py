@@ -1,4 +1,4 @@
-"""The training scripts, a few small steps of each: what they write loads as the shipped models do."""
+"""The training scripts, a few small steps of each: what they write loads as shipped models do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = {
     "train_generator": {"_HELD_OUT": 2, "_TEXT_STEPS": 2},
     "train_clip": {"_HELD_OUT": 8, "_CHANGED": 4},
 }
-"""What the command lines do not name: what is looked at in the end, and lessons before the first step."""
+"""What command lines do not name: what is looked at in the end, lessons before the first step."""
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def events(log: Path) -> list[tuple[str, int]]:
 def test_describer_speaks_after_any_step_and_the_same_seed_gives_the_same_weights(
     train: Train, tmp_path: Path
 ) -> None:
-    """Each saved step is a checkpoint that describes; a second training equals the first to the bit."""
+    """Each saved step is a checkpoint that describes; a second training gives the same bits."""
     options = ("--steps=3", "--batch=4", "--save=1")
 
     train("train_describer", *options, f"--out={tmp_path / 'one'}")

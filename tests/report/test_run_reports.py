@@ -63,7 +63,8 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
         "hostile.py",
         "import user_models\n\nclass Hostile(user_models.Describer):\n"
         "    def _tell(self, image):\n"
-        "        return \"90 10 10 <script>alert('caption')</script>\\x1b]0;title\\x07 \\ud83d\\u2066\"\n\n"
+        "        return \"90 10 10 <script>alert('caption')</script>"
+        '\\x1b]0;title\\x07 \\ud83d\\u2066"\n\n'
         "def describer():\n    return Hostile('hostile')\n",
     )
     result = project.run("-n", "2", "--model=python:hostile:describer", "--junitxml=junit.xml")
@@ -87,7 +88,7 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
 
 
 def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
-    """`--cep-report` names the file; its HTML lies beside it, and nothing is in the default place."""
+    """`--cep-report` names the file, its HTML lies beside it, and nothing in the default place."""
     result = accepted.run_here("-k", "color", "--cep-report=out/to day.json")
     assert accepted.report("out/to day.json")["verdict"] == "passed"
     assert sorted(path.name for path in (accepted.path / "out").iterdir()) == [

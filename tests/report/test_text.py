@@ -224,7 +224,7 @@ def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
 
 
 def test_informational_cases_are_told_apart() -> None:
-    """What cannot fail the run is in lower case, never red, and the last lines say what that means."""
+    """What cannot fail the run is in lower case, never red; the last lines say what that means."""
     informational = msgspec.structs.replace(FULL, primary=False)
     (_, (line, color)) = summary_table([informational])
     assert (line.split()[0], color) == ("regressed", "yellow")
@@ -260,8 +260,8 @@ def test_verbose_lines_say_who_settled_what() -> None:
     _, full, plain = verbose_lines([FULL, REGRESSED])
     assert full == (
         "  toy color GC@2: gate regression ([gate]), tolerance 0.0100 (--cep-tolerance), "
-        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), bounds t (default), 0.75 of a range from 0.25 (chance) to 1: this "
-        "set-up can see a drop of at most 0.5"
+        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), bounds t (default), "
+        "0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at most 0.5"
     )
     assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
     informational = msgspec.structs.replace(REGRESSED, primary=False)
@@ -282,7 +282,7 @@ def test_alpha_belongs_to_each_bound_or_is_divided() -> None:
 
 
 def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
-    """Where chains start from images and from texts, a hop says whose it is; gains have no share."""
+    """Where chains start from images and texts, a hop says whose it is; gains have no share."""
     hops = [HopShown("image", "describer", 1, -0.5), HopShown("text", "describer", 2, 0.25)]
     lines = explain(msgspec.structs.replace(FULL, hops=hops)).splitlines()
     shown = [line.split() for line in lines if "-first" in line]

@@ -64,11 +64,17 @@ def test_the_error_of_a_run_is_the_sum_over_what_could_fail_it() -> None:
     [
         (
             {},
-            "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases",
+            (
+                "false failures at most 2.5 % per run of checkpoints exchangeable with the "
+                "baseline, over 2 cases"
+            ),
         ),
         (
             {"strict": True},
-            "false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, over 2 cases; inconclusive cases fail besides",
+            (
+                "false failures at most 2.5 % per run of checkpoints exchangeable with the "
+                "baseline, over 2 cases; inconclusive cases fail besides"
+            ),
         ),
         (
             {"gate": "noninferiority", "strict": True},

@@ -119,7 +119,7 @@ def test_letters_from_right_to_left_do_not_turn_their_neighbours() -> None:
 
 
 def test_images_are_inlined_small() -> None:
-    """Every picture travels in the page, at most 192 pixels wide; one that is gone is said to be."""
+    """Every picture is in the page, at most 192 pixels wide; one that is gone is said to be."""
     html = html_page(FACTS, [REGRESSED], {"0" * 64: IMAGE}.get)
     assert_self_contained(html)
     assert len(read_page(html).values("src")) == 1
@@ -199,7 +199,7 @@ def test_notes_and_remarks_are_shown() -> None:
 
 
 def test_a_difference_is_drawn_with_its_bounds() -> None:
-    """Band, zero, bounds and point, in words too; arrows where it lies beyond; nothing without one."""
+    """Band, zero, bounds, point, in words too; arrows where it lies beyond; nothing without one."""
     near = msgspec.structs.replace(FULL, difference=-0.02, low=-0.03, high=-0.01)
     new = msgspec.structs.replace(FULL, difference=None, low=None, high=None)
     first, second = _drawings(html_page(FACTS, [near, FULL, new], lambda _: None), "interval")
@@ -276,8 +276,8 @@ def test_the_page_says_what_is_promised() -> None:
     text = read_page(html_page(FACTS, [FULL], lambda _: None)).text
     assert "0 of 1 cases pass: 1 regressed" in text
     assert (
-        "false failures at most 1.25 % per run of checkpoints exchangeable with the baseline, over 1 case"
-        in text
+        "false failures at most 1.25 % per run of checkpoints exchangeable with the baseline, "
+        "over 1 case" in text
     )
 
 

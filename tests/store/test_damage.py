@@ -133,9 +133,8 @@ def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> No
         check_and_repair(store, RESULTS.keys() - stored.keys())
         (note,) = store.damage
     aside = next(root.glob("index.damaged-*.sqlite"))
-    assert (
-        note
-        == f"index: {len(stored)} results saved from the damaged file, which is kept as {aside.name}"
+    assert note == (
+        f"index: {len(stored)} results saved from the damaged file, which is kept as {aside.name}"
     )
 
 
@@ -212,7 +211,7 @@ def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
 
 
 def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, index: Path) -> None:
-    """A process that still has the damaged file open writes what it confirms into the mended one."""
+    """A process that still has the damaged file open writes what it confirms to the mended one."""
     with Store(root) as bystander, Store(root) as finder:
         bystander.get(RESULTS)
         page = index.read_bytes().index(b"text number 0") // PAGE
@@ -269,4 +268,8 @@ def test_a_damaged_digest_of_a_file_is_computed_again(root: Path, index: Path, d
         connection.execute(f"UPDATE files SET {damage}")
     with Store(root) as store:
         for answer in ("right", "not asked"):
-            assert store.file_digest(path, "bytes", lambda _, a=answer: a) == "right"  # type: ignore[misc] # mypy does not see the default
+            # mypy does not see the lambda's default
+            assert (
+                store.file_digest(path, "bytes", lambda _, a=answer: a)  # type: ignore[misc]
+                == "right"
+            )

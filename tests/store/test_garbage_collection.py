@@ -72,7 +72,7 @@ def test_the_least_recently_used_goes_until_the_rest_fits(root: Path) -> None:
 
 
 def test_baselines_keep_what_their_models_made(root: Path) -> None:
-    """Whatever age and size say; by themselves they let go what names another model, and only that."""
+    """Whatever age and size say; by themselves they let go only what names another model."""
     needed = frozenset({OLD})
     assert numbers_of(plan(root, GcCriteria(unused_for=1, needed=needed))) == []
     assert numbers_of(plan(root, GcCriteria(max_size=0, needed=needed))) == [4, 5, 6]

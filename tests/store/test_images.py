@@ -11,7 +11,7 @@ from tests.artifacts.files import noise
 
 
 def test_the_oldest_make_room() -> None:
-    """No more bytes of pixels are held than allowed; an image larger than that is not held at all."""
+    """No more bytes of pixels are held than allowed; an image over the limit is not held at all."""
     images = [ImageArtifact(noise(4, 5, seed=number)) for number in range(4)]
     recent = ImageCache(most=2 * images[0].pixels.nbytes)
     for image in images[:3]:

@@ -136,7 +136,7 @@ def test_many_work_together(locks: WorkLocks) -> None:
 
 
 def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(locks: WorkLocks) -> None:
-    """A process that forked while it had some work and died: its death is known, and no process waits."""
+    """A process that forked while it had work and died: its death is known, and none waits."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -208,7 +208,7 @@ def test_signs_of_life(locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.Mon
 def test_no_process_waits_for_ever_for_a_turn(
     locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that is stopped while it works, alone or beside others, is waited for until a limit."""
+    """A process stopped while it works, alone or beside others, is waited for until a limit."""
     monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.2)
     reading, writing = os.pipe()
     for alone in (True, False):
@@ -220,7 +220,11 @@ def test_no_process_waits_for_ever_for_a_turn(
             os._exit(0)
         os.read(reading, 1)
         made_room: list[bool] = []
-        turn = locks.shared(lambda: made_room.append(True)) if alone else locks.exclusive()  # noqa: B023 - called at once
+        turn = (
+            locks.shared(lambda: made_room.append(True))  # noqa: B023 - called at once
+            if alone
+            else locks.exclusive()
+        )
         with pytest.raises(StoreError, match="has stored nothing: end that process, or"), turn:
             pytest.fail("it was not waited for")
         assert bool(made_room) == alone

@@ -1,4 +1,4 @@
-"""Taking over other stores and archives: what is sound, under keys that are free, and nothing else."""
+"""Taking over other stores and archives: what is sound, under free keys, and nothing else."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_is_not_sound_is_refused(store: Store, other: Path, tmp_path: Path)
     assert (tmp_path / "escaped.webp").read_text() == "mine"
 
 
-# -- archives ----------------------------------------------------------------------------------------
+# -- archives --------------------------------------------------------------------------------------
 
 
 def packed(path: Path, add: Callable[[tarfile.TarFile], object], index: Path | None) -> Path:
@@ -184,7 +184,7 @@ def test_nothing_of_an_archive_leaves_the_store(store: Store, other: Path, tmp_p
 
 
 def test_what_is_too_large_is_refused(store: Store, other: Path, tmp_path: Path) -> None:
-    """An image's file that no image needs; a sparse file that says it is larger than the archive."""
+    """An image's file that no image needs; a sparse file claiming to be larger than the archive."""
     names = [image_path(Path(), picture(n).digest).as_posix() for n in range(2)]
     path = tmp_path / "large.tar"
     with tarfile.open(path, "w") as archive:

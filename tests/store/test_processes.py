@@ -81,7 +81,7 @@ def test_several_processes_lose_nothing(tmp_path: Path, start: Start) -> None:
 
 
 def test_the_first_process_decides(tmp_path: Path, start: Start) -> None:
-    """A process that comes later is served what the first one stored, and stores nothing over it."""
+    """A later process is served what the first one stored, and stores nothing over it."""
     outputs = []
     for name in ("early", "late"):
         writer = start(name, 2)
@@ -95,7 +95,7 @@ def test_the_first_process_decides(tmp_path: Path, start: Start) -> None:
 
 
 def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -> None:
-    """Killed at random moments, while others write too: every confirmed result and image is there."""
+    """Killed at random moments, while others write: every confirmed result and image is there."""
     moments = random.Random(0)
     lines: list[str] = []
     survivor = start("survivor", 60)

@@ -76,7 +76,7 @@ def test_what_is_forgotten_is_not_read_there_again(tmp_path: Path, shared: Path)
 
 
 def test_damage_is_noted_once_and_left_alone(tmp_path: Path, shared: Path) -> None:
-    """A damaged row, a damaged image: as if they were not there, for this store and in that folder."""
+    """A damaged row or image: as if it were not there, for this store and in that folder."""
     with database(shared) as connection:
         connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (TEXT,))
     spoil_image(shared, 1)

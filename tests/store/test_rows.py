@@ -18,8 +18,9 @@ from tests.store.strategies import KEYS, PATIENT, RESULTS, TEXTS, same
 @PATIENT
 @given(RESULTS)
 def test_every_kind_of_result_comes_back(result: Result) -> None:
-    """Texts with lone surrogates, empty texts, images, vectors bit by bit, boxes with masks and every
-    digit of their floats, failures.
+    """Texts with lone surrogates, empty texts, images, vectors, boxes with masks, failures.
+
+    Vectors come back bit by bit, boxes with every digit of their floats.
     """
     assert same(unpack(*pack(result)), result)
 
@@ -74,7 +75,7 @@ def test_what_was_never_packed_is_no_result(kind: str, payload: bytes) -> None:
     ],
 )  # fmt: skip
 def test_boxes_that_were_never_packed_are_no_result(rows: str) -> None:
-    """A row that is cut, of another shape or impossible is an error, which the store calls damage."""
+    """A row that is cut, of another shape or impossible is an error, which a store calls damage."""
     good = b'[["cat",0.5,[0,0,4,4],[2,2,[1,3]],null]]'
     assert isinstance(unpack("boxes", good), Detections)
     with pytest.raises(ValueError):  # noqa: PT011 - whose words they are depends on the damage

@@ -1,4 +1,4 @@
-"""Pipes, devices and endless files in the place of a store's own: named, passed over, never waited for."""
+"""Pipes, devices and endless files in place of a store's own: named, passed over, never awaited."""
 
 from __future__ import annotations
 

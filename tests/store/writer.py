@@ -1,7 +1,7 @@
 """A process that writes to a store: `python -m tests.store.writer FOLDER NAME COUNT`.
 
 It waits for a line on its input, opens the store, and says on its output what was confirmed:
-`own KEY`, `image DIGEST`, or `shared KEY TEXT`, the text that counts under a key all processes want.
+`own KEY`, `image DIGEST`, or `shared KEY TEXT`, the text that counts under a key that all want.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_a_model_without_answer_that_was_not_arranged(
 
 
 def test_groups() -> None:
-    """By the first digits of the question's id, under the paper's names; unknown ones as they are."""
+    """By the first digits of a question's id, under the paper's names; unknown ones as they are."""
     battles = [
         JudgedBattle("0101001", "a", "b", "A"),
         JudgedBattle("0102001", "b", "a", "Tie(A)"),

@@ -185,7 +185,7 @@ def test_noise_needs_two_seeds(count: int) -> None:
         noise_of(one_category([[1.0, 0.5]] * count))
 
 
-# -- the suite ---------------------------------------------------------------------------------------
+# -- the suite -------------------------------------------------------------------------------------
 
 
 def calibrated(folder: Path, text: str = GATED, **fields: Any) -> dict[str, Calibrated]:

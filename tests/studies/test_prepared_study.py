@@ -52,9 +52,9 @@ def test_the_clause_of_mmgenbench_is_replaced() -> None:
 
 def test_a_prompt_without_a_length_gets_a_sentence() -> None:
     """The sentence comes last, after the prompt as it stands."""
-    assert (
-        prompt_for("Describe the image.\n", SHORT)
-        == "Describe the image. As for the length of the description, it should be fewer than 20 words."
+    assert prompt_for("Describe the image.\n", SHORT) == (
+        "Describe the image. "
+        "As for the length of the description, it should be fewer than 20 words."
     )
 
 

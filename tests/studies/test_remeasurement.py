@@ -171,7 +171,7 @@ def test_chains_made_elsewhere_cannot_be_measured_again(tmp_path: Path) -> None:
         AcceptedCheckpoint(write_suite(tmp_path), RoleChoices(f"replay:{tmp_path}"), {}, DIGEST)
 
 
-# -- what has to be as it was ------------------------------------------------------------------------
+# -- what has to be as it was ----------------------------------------------------------------------
 
 
 def test_all_cases_of_the_suite_are_needed(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_other_conditions_are_those_of_the_results(tmp_path: Path) -> None:
         remeasured(results.checkpoint(records=records))
 
 
-# -- anchors -----------------------------------------------------------------------------------------
+# -- anchors ---------------------------------------------------------------------------------------
 
 
 def test_anchors_of_other_models_are_measured_again(tmp_path: Path) -> None:

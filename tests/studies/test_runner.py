@@ -116,7 +116,7 @@ def test_weighting_compares_the_same_chains(tmp_path: Path) -> None:
 
 
 def test_weighting_takes_each_set_of_similarities_once(tmp_path: Path) -> None:
-    """gc, s and sim over the same iterations are one comparison; another last iteration is another."""
+    """gc, s, sim over the same iterations are one comparison; another last iteration is another."""
     text = TOY.replace("iterations = 2", "iterations = 3")
     text += '[metrics.s]\n[metrics.sim]\n[metrics.gc2]\nkind = "gc"\nat = 2\n'
     result = study(tmp_path, "weighting", [A], text=text)
@@ -148,7 +148,7 @@ def test_a_model_that_fails_everything_is_left_out_of_correlations(tmp_path: Pat
 
 
 def test_a_model_that_lacks_a_variant_is_left_out_of_correlations(tmp_path: Path) -> None:
-    """Its own spread is over what it has; means and correlations are over the models that have all."""
+    """Its own spread is over what it has; means and correlations over the models that have all."""
     terse = Named("terse", "python:tests.studies.toy:TerseDescriber")
     result = study(tmp_path, "lengths", [A, terse, B, C], metrics=("gc",))
     (grid,) = result.grids

@@ -1,4 +1,4 @@
-"""Models whose losses are known hop by hop: perfect, but for the generations they are told to spoil.
+"""Models whose losses are known hop by hop: perfect but for the generations they are told to spoil.
 
 A model that knows the seeds of a step's generation needs no memory to spoil only that one. What the
 models were asked is counted by their names, so that a test can see who was not asked.

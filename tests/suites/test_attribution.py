@@ -36,7 +36,8 @@ def stage_model(tmp_path: Path, store: Store) -> Setter:
 
     def staged(text: str, role: RoleName, at: str, mute: str = "", **roles: str) -> Staged:
         model = f"python:tests.suites.spoiling:{role}?at={at}" + (f"&mute={mute}" if mute else "")
-        choices = RoleChoices(model=model, role=role, roles=roles)  # type: ignore[arg-type] # names of roles
+        # roles: the keys are names of roles
+        choices = RoleChoices(model=model, role=role, roles=roles)  # type: ignore[arg-type]
         return stage(tmp_path / "suite", text, store, choices)
 
     return staged
@@ -116,9 +117,9 @@ def test_the_hop_is_named(stage_model: Setter) -> None:
     ]  # fmt: skip
     assert attribution.first_difference == (3, 12)
     assert attribution.said == (
-        f"Lost {attribution.drop:.4f} over 12 samples: {attribution.drop:.4f} (100%) by the describer at "
-        "generation 3. The baseline's own: generator, encoder. Chains first differ from the "
-        "baseline's at generation 3 (12 of 12)."
+        f"Lost {attribution.drop:.4f} over 12 samples: {attribution.drop:.4f} (100%) by the "
+        "describer at generation 3. The baseline's own: generator, encoder. Chains first differ "
+        "from the baseline's at generation 3 (12 of 12)."
     )
 
 
@@ -133,7 +134,8 @@ def test_the_worst_hop_is_named_first(stage_model: Setter) -> None:
     assert 0 < attribution.drop < costs[1]
     assert costs[3] < 0
     assert attribution.said.startswith(
-        f"Lost {attribution.drop:.4f} over 12 samples: {costs[1]:.4f} ({costs[1] / attribution.drop:.0%}) by the "
+        f"Lost {attribution.drop:.4f} over 12 samples: "
+        f"{costs[1]:.4f} ({costs[1] / attribution.drop:.0%}) by the "
         f"describer at generation 1, {costs[3]:.4f} at generation 3. "
     )
     honest = stage_model(text, "describer", "")
@@ -264,7 +266,7 @@ def test_first_differences_are_counted(stage_model: Setter, tmp_path: Path, stor
 
 
 def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
-    """As a unified model's: hops of both in the order in which they are played, and sums by role."""
+    """As a unified model's: hops of both in the order they are played in, and sums by role."""
     text = LONG + "[metrics.gc]\n"
     factory = "python:tests.suites.spoiling:generator?at="
     baseline = stage_model(text, "describer", "", generator=factory)

@@ -48,7 +48,7 @@ def test_all_metrics_of_a_part_stand_together(tmp_path: Path) -> None:
 
 
 def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
-    """Each mapping over all samples before the whole, which is the mean of the four; SDR has none."""
+    """Each mapping over all samples before the whole, the mean of the four; SDR has none."""
     text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')
     text = text.replace("[metrics.gc]", "[metrics.mcd]\n[metrics.sdr]")
     cases = _cases(tmp_path, text, ("b",), ("a", "b"))

@@ -89,7 +89,7 @@ def test_a_loader_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_where_the_data_lies(tmp_path: Path) -> None:
-    """`--cep-data` by the data set's name, else the path beside the suite, else absent with the way."""
+    """`--cep-data` by the data set's name, or the path beside the suite, or absent with the way."""
     for name in ("photos", "other"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (4, 4)).save(tmp_path / name / f"{name}.png")

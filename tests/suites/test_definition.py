@@ -25,7 +25,7 @@ def _write(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
-    """Names, plan and policies are those of the file; what is left out has the documented default."""
+    """Names, plan and policies are the file's; what is left out has the documented default."""
     suite = load_suite(_write(tmp_path, SHAPES))
     assert (suite.name, suite.folder) == ("toy", tmp_path)
     (plan,) = suite.plans.values()

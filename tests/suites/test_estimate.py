@@ -129,7 +129,7 @@ def test_a_look_at_a_part_takes_a_part(tmp_path: Path, store: Store) -> None:
 
 
 def test_equal_steps_are_foreseen_once(tmp_path: Path, store: Store) -> None:
-    """Of a sample that is played with several seeds the first description is one, if it is unseeded."""
+    """Of a sample played with several seeds the first description is one, if it is unseeded."""
     staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
     once = _by_role(_foreseen(staged))
     staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
@@ -153,7 +153,7 @@ def test_what_is_found_in_pictures_is_left_open(tmp_path: Path, store: Store) ->
 
 
 def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
-    """By the batch that fitted and the seconds that an input took; unknown where no model has any."""
+    """By the batch that fitted and the seconds an input took; unknown where no model has any."""
     staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
     needs = {need.bound.role: need for need in _foreseen(staged).needs}
     assert needs["describer"].seconds is None

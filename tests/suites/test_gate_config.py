@@ -180,8 +180,10 @@ def test_the_suite_says_which_cases_can_fail_a_run(
 @pytest.mark.parametrize(
     ("gate", "cases", "message"),
     [
-        ("", "[cases.'colour/gc']", r"\[cases\]: unknown case 'colour/gc'. Did you mean 'color/gc'\?"),
-        ("", "[cases.'color/failures']", r"\[cases\]: unknown case 'color/failures'. .*overall/fai"),
+        ("", "[cases.'colour/gc']",
+         r"\[cases\]: unknown case 'colour/gc'. Did you mean 'color/gc'\?"),
+        ("", "[cases.'color/failures']",
+         r"\[cases\]: unknown case 'color/failures'. .*overall/fai"),
         ("", "[cases.gc]", r"\[cases\]: unknown case 'gc'"),
         ("primary = ['gcc']", "", "gate.primary: unknown case 'gcc'. Did you mean 'gc'\\?"),
         ("primary = ['gc', 'size/*']", "", "gate.primary: unknown case 'size/.'"),

@@ -50,7 +50,7 @@ def test_every_category_has_so_many_or_all_it_has(dataset: Dataset, most: int) -
 
 @given(DATASETS, st.integers(1, 12), st.integers(0, 12))
 def test_fewer_are_always_among_more(dataset: Dataset, most: int, more: int) -> None:
-    """What was computed for a short run is used by a longer one; a limit of a limit is the lower."""
+    """What a short run computed is used by a longer one; a limit of a limit is the lower."""
     few, many = dataset.limited(most), dataset.limited(most + more)
     assert all(members <= _members(many)[c] for c, members in _members(few).items())
     assert _members(dataset.limited(len(dataset.samples))) == _members(dataset)
@@ -118,7 +118,7 @@ def test_what_is_held_out_was_never_chosen(dataset: Dataset, first: int, most: i
 
 
 def test_a_suite_leaves_out_the_first_samples(tmp_path: Path) -> None:
-    """`[data] skip`: what runs of so many samples look at is left out, and as many others are there."""
+    """`[data] skip`: what runs of so many samples look at is left out; as many others are there."""
     text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 5")
     path = tmp_path / "suite.toml"
     path.write_text(text)
@@ -148,7 +148,7 @@ def test_leaving_out_too_many_is_a_mistake(tmp_path: Path, skip: int, message: s
 
 @pytest.mark.slow
 def test_a_run_over_few_samples(project: Project) -> None:
-    """So many of each category, with the same numbers on two workers, and a baseline of their own."""
+    """So many per category, with the same numbers on two workers, and a baseline of their own."""
     project.suite(SHAPES.replace("category = 2", "category = 6"))
     few = ("--cep-samples=2", "--model=shapes:?miss=0.3")
     project.run(*few)

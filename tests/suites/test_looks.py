@@ -1,4 +1,4 @@
-"""Looks at a part of a case's samples: the same numbers as in the whole, under the whole's identity."""
+"""Looks at part of a case's samples: the same numbers as in the whole, under its identity."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _staged(tmp_path: Path, text: str, name: str = "one") -> Staged:
     ],
 )
 def test_a_look_measures_what_the_whole_measures(tmp_path: Path, text: str, case_id: str) -> None:
-    """The same scores for the same samples, whether the whole is measured before, after or never."""
+    """Same scores for the same samples, whether the whole is measured before, after or never."""
     whole = _staged(tmp_path, text, "whole")
     case = whole.cases[case_id]
     every = whole.run.measure(case)

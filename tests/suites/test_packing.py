@@ -1,4 +1,4 @@
-"""Small categories, grown together where small models play: the same batches whichever process begins."""
+"""Small categories, grown together for small models: the same batches whichever process begins."""
 
 from __future__ import annotations
 

@@ -94,7 +94,11 @@ def test_what_is_typed_counts_from_where_it_is_typed(file: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "key", "option"),
     [
-        ("models/describer", "roles.describer = '../../models/describer?batch_size=2'", "--describer="),
+        (
+            "models/describer",
+            "roles.describer = '../../models/describer?batch_size=2'",
+            "--describer=",
+        ),
         ("models/generator", "presets.drawing.model = '../../models/generator'", "--generator="),
         ("suites/near/encoder", "roles.encoder = './encoder'", "--encoder="),
         ("models/other", "encoders.other = '../../models/other'", "--encoder other="),

@@ -275,7 +275,7 @@ def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
 
 
 def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
-    """Where none was given to another model; told by the option, or seen at one object with both methods."""
+    """Where none was given to another model; told by the option or one object with both methods."""
     unified = "python:tests.plugin.user_models:unified"
     assignments = _assign(tmp_path, ROLES + GC, model=unified)
     assert (assignments.under_test, assignments.gated) == (

@@ -1,4 +1,4 @@
-"""Which process grows which shard: processes that share a store and a run, each with its own queue."""
+"""Which process grows which shard: processes share a store and a run, each with its own queue."""
 
 from __future__ import annotations
 
@@ -268,7 +268,10 @@ def test_progress_reaches_its_end(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     with at_work(tmp_path) as (queue, staged):
         progress = queue.progress
-        progress.end = lambda: seen.append((progress.samples, progress.of_samples))  # type: ignore[method-assign] # looked at before it is cleared
+        # looked at before it is cleared
+        progress.end = lambda: seen.append(  # type: ignore[method-assign]
+            (progress.samples, progress.of_samples)
+        )
         queue.compute(tmp_path, staged.cases["overall-gc"])
     assert seen == [(12, 12)]
 

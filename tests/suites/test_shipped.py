@@ -109,7 +109,7 @@ def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
 def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
-    """Its roles are the shipped checkpoints, found from any folder; only the detector keeps to rules."""
+    """Its roles are shipped checkpoints, found from any folder; only the detector follows rules."""
     suite = load_suite(SUITES / "shapes" / f"{name}.toml")
     assignments, _ = assign_models(suite, RoleChoices())
     assert assignments.under_test == "describer"
@@ -229,7 +229,7 @@ def test_sdp_has_the_papers_settings() -> None:
 
 
 def test_geneval_has_the_settings_of_its_script() -> None:
-    """553 prompts in six tasks, four images of each, 0.3 and 0.9 in counting; MGG to generation 19."""
+    """553 prompts in six tasks, four images each, 0.3 and 0.9 in counting; MGG to generation 19."""
     suite = load_suite(SUITES / "geneval" / "suite.toml")
     dataset = load_data(suite, {})
     assert len(dataset.samples) == 4 * 553
@@ -255,6 +255,6 @@ def test_folder_takes_any_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted(set(FILES) - BUILT_IN))
 def test_absent_data_says_how_it_is_had(file: str) -> None:
-    """Without their data the suites skip, with the option to give and a sentence on where to get it."""
+    """Without their data the suites skip, with the option to give and where to get the data."""
     with pytest.raises(DataAbsentError, match=r"give it with --cep-data [\w-]+=PATH\. \w+"):
         _cases(file, {})

@@ -1,4 +1,4 @@
-"""Suites as users write them, outside this repository: own loaders, text-first chains, several at once."""
+"""Users' suites, outside this repository: own loaders, text-first chains, several at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RED, BLUE = (200, 10, 10), (10, 10, 200)
 
 
 def test_a_loader_beside_the_suite(project: Project) -> None:
-    """A `python:` loader in the suite's own folder is found; a sample of two categories counts in both."""
+    """A `python:` loader beside the suite is found; a sample of two categories counts in both."""
     project.write("mine/my_loader.py", LOADER)
     text = PHOTOS.replace('loader = "folder"\npath = "photos"', 'loader = "python:my_loader:two"')
     project.photos({})

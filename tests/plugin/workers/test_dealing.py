@@ -1,4 +1,4 @@
-"""Which worker the scheduler deals which tests, with xdist's workers that only note what they are sent."""
+"""Which worker the scheduler deals which tests, with xdist workers that only note what they get."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_each_worker_has_a_unit_before_any_has_two(deal: Deal) -> None:
 
 
 def test_a_worker_goes_on_with_its_models(deal: Deal) -> None:
-    """Two suites for two workers: each keeps to one, and takes the other's only when it is alone."""
+    """Two suites for two workers: each keeps to one, and takes the other's only when alone."""
     hints = [_unit(f"a{n}", 1, A) for n in range(3)] + [_unit(f"b{n}", 1, B) for n in range(3)]
     run = deal(*hints).begin()
 

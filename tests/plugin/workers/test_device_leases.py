@@ -112,7 +112,7 @@ def test_devices_are_leased_within_what_the_caller_has(
     environment: Mapping[str, str],
     expected: list[Any],
 ) -> None:
-    """In turn, the freest first, in the caller's own words; what the user set for a worker stands."""
+    """In turn, the freest first, in the caller's words; what the user set for a worker stands."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert _on(_planned(machine, "--tx", workers, MODEL)) == expected

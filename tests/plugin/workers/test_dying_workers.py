@@ -58,7 +58,7 @@ def _dies(project: Project, how: str, when: str = BEFORE, times: int = 1) -> Non
 
 
 def test_a_dead_workers_case_is_judged_again(accepted: Project) -> None:
-    """Verdicts, numbers and exit code are those of a run without the death, which is told beside."""
+    """Verdicts, numbers and exit code are those of a run without the death, which is told too."""
     accepted.run_here(REGRESSED)
     calm, shown = accepted.numbers(), accepted.report()
     before = contents(accepted.baselines)
@@ -128,7 +128,10 @@ def test_a_dead_worker_spares_the_baselines(accepted: Project, how: str) -> None
     result.stdout.fnmatch_lines(
         [
             f"infrastructure: worker gw* died ({CAUSES[how]})*",
-            "INCOMPLETE: a worker died, and baselines are accepted only from a run in which none did*",
+            (
+                "INCOMPLETE: a worker died, and baselines are accepted only from a run in which "
+                "none did*"
+            ),
             "no baseline was changed: only a complete run without *",
         ]
     )
@@ -172,7 +175,7 @@ def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["--dist", "loadscope"], ["--max-worker-restart=0"]], ids=str)
 def test_where_it_cannot_be_judged_again(accepted: Project, args: list[str]) -> None:
-    """A scheduler of xdist deals a test once, and a worker may have no successor: it fails closed."""
+    """Schedulers of xdist deal a test once, and a worker may lack a successor: it fails closed."""
     _dies(accepted, "killed")
     result = accepted.run("-n", "2", *args)
     assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)

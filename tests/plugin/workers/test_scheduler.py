@@ -87,7 +87,7 @@ def test_what_is_averaged_comes_after_what_it_is_averaged_over(project: Project)
 
 @pytest.mark.slow
 def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
-    """Two suites with other models: no worker changes back and forth, and plain tests come at the end."""
+    """Two suites with other models: no worker goes back and forth; plain tests come at the end."""
     project.suite(TWO_METRICS, "one")
     other = TWO_METRICS.replace('"toy"', '"other"')
     project.suite(other.replace('describer = "shapes:', 'describer = "shapes:?miss=0.1'), "two")
@@ -107,7 +107,7 @@ def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_worker_without_tests_helps(project: Project) -> None:
-    """One case for two workers: its chains are shared, nothing is computed twice, all is counted."""
+    """One case on two workers: its chains are shared, nothing is computed twice, all is counted."""
     project.write("slow.py", SLOW)
     text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 16")
     project.suite(text.replace("iterations = 2", "iterations = 1"))
@@ -198,7 +198,7 @@ def test_what_belongs_together(case: str, scope: str) -> None:
 
 
 def test_long_work_is_dealt_first() -> None:
-    """Of a suite: categories by their cost, what is made of them, the verdict of all; plain tests apart."""
+    """Of a suite: categories by cost, what is made of them, then the verdict; plain tests apart."""
     hints = [
         CaseHint("whole", "a", ("describer x",), WHOLE, 90),
         CaseHint("short", "a", ("describer x",), CATEGORY, 10),

@@ -139,7 +139,7 @@ def _web(answer: Callable[[str], tuple[int, str]]) -> Iterator[_Web]:
 def test_a_web_server_that_points_elsewhere_is_not_followed(
     tmp_path: Path, methods: tuple[str, ...], status: int
 ) -> None:
-    """Neither read from nor written to where it points; the host is named, and nothing else of it."""
+    """Neither read nor written where it points; the host is named, and nothing else of it."""
     pytest.importorskip("aiohttp")
     with _web(lambda _: (404, "")) as other:
         at = other.url.partition("//")[2]

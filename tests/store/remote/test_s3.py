@@ -22,8 +22,8 @@ from tests.store.strategies import same
 
 URL = f"s3://{BUCKET}/lib"
 
-# The server takes seconds to start, and longer than a request may take on a busy machine. The same is
-# tested for folders and a slow line in the default run.
+# The server takes seconds to start, and longer than a request may take on a busy machine. The same
+# is tested for folders and a slow line in the default run.
 pytestmark = pytest.mark.slow
 
 
@@ -55,7 +55,7 @@ def reach(url: str) -> ObjectStore:
 
 
 def test_runs_share_a_bucket(tmp_path: Path, owner: Server) -> None:
-    """Results, provenance and images go there and come back; the second write of a name is refused."""
+    """Results, provenance and images go there and back; the second write of a name is refused."""
     results = published(tmp_path / "first", URL, range(3))
     published(tmp_path / "other", URL, range(2))
     with Store(tmp_path / "second", (URL,)) as store:

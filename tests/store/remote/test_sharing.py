@@ -39,7 +39,7 @@ def slow() -> Iterator[type[SlowFileSystem]]:
 
 
 def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) -> None:
-    """Every kind of result with its provenance; images when they are looked at. Later reads use the copies."""
+    """Every kind of result with provenance, images once looked at; later reads use the copies."""
     results = published(tmp_path / "first", place, range(3))
     with Store(tmp_path / "second", (place,)) as store:
         assert store.has([*results, "absent"]) == results.keys()
@@ -121,7 +121,7 @@ def test_what_is_wrong_with_a_shared_store_is_listed(tmp_path: Path) -> None:
 
 
 def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
-    """A damaged object is as if it were not there; a run that computes it and publishes mends it."""
+    """A damaged object is as if not there; a run that computes it and publishes mends it."""
     place = tmp_path / "lib"
     results = published(tmp_path / "first", place, range(2))
     row, image = place / result_name(TEXT), place / image_name(picture(0).digest)
@@ -132,9 +132,8 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
             assert store.get(results).keys() == results.keys() - {TEXT}
             assert store.get_image(picture(0).digest) is None
         first, second = store.damage
-        assert (
-            first
-            == f"result {TEXT[:12]} in --cep-publish {str(place)!r}: its row does not match its seal"
+        assert first == (
+            f"result {TEXT[:12]} in --cep-publish {str(place)!r}: its row does not match its seal"
         )
         assert second.startswith(f"image {picture(0).digest[:12]} in --cep-publish")
         store.forget([IMAGE], why="its image is gone")
@@ -174,7 +173,7 @@ def test_left_overs_of_killed_writers_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_local_store_goes_before(tmp_path: Path) -> None:
-    """Shared folders with an index are asked first, as ever; nothing of them is copied or published."""
+    """Shared folders with an index come first, as ever; nothing of them is copied or published."""
     fill(tmp_path / "local", range(1))
     with Store(tmp_path / "own", (tmp_path / "local",), tmp_path / "lib") as store:
         assert store.get([TEXT]) == {TEXT: "a text about 0"}
@@ -189,11 +188,11 @@ def left(why: str) -> str:
     return f"{line}: cepbench store push uploads them later"
 
 
-# -- behind a slow line ------------------------------------------------------------------------------
+# -- behind a slow line ----------------------------------------------------------------------------
 
 
 def test_a_step_of_64_costs_one_round_trip(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
-    """All keys are asked for at once; what was not there is not asked for again, unless long after."""
+    """All keys are asked for at once; missing ones are not asked for again, unless long after."""
     keys = [key_of(f"text {i}") for i in range(64)]
     with Store(tmp_path / "first", publish="slow://lib") as store:
         store.put([StoredResult(key, "there") for key in keys[:32]])
@@ -215,7 +214,7 @@ def test_a_step_of_64_costs_one_round_trip(tmp_path: Path, slow: type[SlowFileSy
 def test_images_are_there_before_results_that_name_them(
     tmp_path: Path, slow: type[SlowFileSystem]
 ) -> None:
-    """A result that can be read has its image; a result whose image is not uploaded is not either."""
+    """A readable result has its image; a result whose image is not uploaded is not either."""
     with Store(tmp_path / "first", publish="slow://lib") as store:
         compute(store, range(2))
         store.put([StoredResult("9" * 64, ImageRef("f" * 64))])
@@ -228,7 +227,7 @@ def test_images_are_there_before_results_that_name_them(
 
 
 def test_nothing_else_leaves(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
-    """Images without a result, such as those of data sets that reports show, and notes stay here."""
+    """Images without a result, such as those of data sets shown in reports, and notes stay here."""
     with Store(tmp_path / "first", publish="slow://lib") as store:
         store.put_image(picture(5))
         store.note("batch", "32")
@@ -281,7 +280,7 @@ def test_what_is_here_is_not_asked_for(tmp_path: Path, slow: type[SlowFileSystem
 def test_a_failure_that_passes_costs_a_pause_and_no_result(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
-    """Both rounds of an object fail at first, the next one succeeds; without a failure, no pause."""
+    """Both rounds of an object fail at first, the next succeeds; without a failure, no pause."""
     monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
     monkeypatch.setattr(uploader, "_RETRY_PAUSE", 0.05 if failures else 60.0)
     with Store(tmp_path / "own", publish="slow://lib") as store:

@@ -55,7 +55,11 @@ def test_an_image_of_one_color_keeps_all_but_its_color(distortion: object) -> No
     plain = image_of(np.full((30, 30, 3), (10, 20, 30)))
     made = distortion.apply(plain)  # type: ignore[attr-defined] # as above
     assert (made.pixels == made.pixels[0, 0]).all()
-    expected = (30, 10, 20) if "colors" in distortion.name else (10, 20, 30)  # type: ignore[attr-defined] # as above
+    expected = (
+        (30, 10, 20)
+        if "colors" in distortion.name  # type: ignore[attr-defined] # as above
+        else (10, 20, 30)
+    )
     assert tuple(made.pixels[0, 0]) == expected
 
 

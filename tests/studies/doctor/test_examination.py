@@ -1,4 +1,4 @@
-"""The doctor's checks that call models or read chains, on set-ups whose numbers can be worked out."""
+"""The doctor's checks that call models or read chains; the set-ups' numbers can be worked out."""
 
 from __future__ import annotations
 
@@ -175,8 +175,11 @@ def unit(image: Image.Image) -> npt.NDArray[np.float64]:
 
 
 def diagnose(folder: Path, text: str = SUITE, **roles: str) -> Diagnosis:
-    """The examination of a suite, on a store in the folder. roles: models in the place of its own."""
-    choices = RoleChoices(roles={role: f"{HERE}:{name}" for role, name in roles.items()})  # type: ignore[misc] # names of roles
+    """The examination of a suite, on a store in the folder. roles: models in place of its own."""
+    # the keys are names of roles
+    choices = RoleChoices(
+        roles={role: f"{HERE}:{name}" for role, name in roles.items()}  # type: ignore[misc]
+    )
     trial = Trial(write_suite(folder, text), choices, 2)
     with Store(folder / "store") as store:
         pool = ModelPool(store)

@@ -51,7 +51,7 @@ def only(check: Check) -> dict[Any, tuple[Any, ...]]:
     return {row[0]: row[1:] for row in table.rows}
 
 
-# -- measurement -------------------------------------------------------------------------------------
+# -- measurement -----------------------------------------------------------------------------------
 
 
 def test_measured_cases_pass() -> None:
@@ -62,7 +62,7 @@ def test_measured_cases_pass() -> None:
 
 
 def test_cases_that_could_not_be_measured_are_named() -> None:
-    """The first five with their reasons, the others counted; measured under one seed is not enough."""
+    """The first five with reasons, the others counted; measured under one seed is not enough."""
     cases = [case(name, reason=f"no {name}", measured=None, noise=None) for name in "abcdef"]
     check = measurability([case("z", broken=True, reason="no second seed"), *cases, case()])
     assert check.status == "problem"
@@ -88,7 +88,7 @@ def test_stopped_chains_and_warnings_are_remarks() -> None:
     assert (warned.status, warned.said, warned.advice) == ("remark", ("w1",), ())
 
 
-# -- chance ------------------------------------------------------------------------------------------
+# -- chance ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_cases_without_a_floor_are_left_out() -> None:
 
 
 def test_cases_at_chance_are_named_from_the_last() -> None:
-    """The whole suite stands last, so it is named first; five are named, problems before remarks."""
+    """The whole suite is last, so it is named first; five are named, problems before remarks."""
     cases = [case(name, value=0.5, floor=0.5) for name in "abcdef"]
     check = chance_floors(
         [*cases, case("near", value=0.615, floor=0.5), case(value=0.5, floor=0.5)]
@@ -140,7 +140,7 @@ def test_cases_at_chance_are_named_from_the_last() -> None:
     assert len(chance_floors(cases[:5]).said) == 5
 
 
-# -- visible drops -----------------------------------------------------------------------------------
+# -- visible drops ---------------------------------------------------------------------------------
 
 
 def drops(*cases: Calibrated, baselines: Path = Path("nowhere")) -> Check:
@@ -227,7 +227,7 @@ def test_one_unit_shows_no_drop_at_all() -> None:
 def test_the_noise_of_a_baseline_of_the_same_conditions_stands_in(
     change: dict[str, Any], source: str, sd: float, tmp_path: Path
 ) -> None:
-    """Only where the seeds change nothing, and the baseline was calibrated under these conditions."""
+    """Only where seeds change nothing, and the baseline was calibrated under these conditions."""
     silent = case(noise=Noise(2, 16, 0.0, 0.0))
     assert silent.measured is not None
     change = {"noise": Noise(3, 9, 0.05, 0.01)} | change

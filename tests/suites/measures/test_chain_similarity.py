@@ -59,7 +59,7 @@ def staged(tmp_path: Path, store: Store) -> Staged:
     [("gc", (1 / 3, 2 / 3)), ("gc1", (1, 0)), ("s", (0, 1)), ("sim", (1, 0))],
 )
 def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float, ...]) -> None:
-    """GC weighs iterations by their number, s is the last, SIM the first; some chains have drifted."""
+    """GC weighs iterations by number, s is the last, SIM the first; some chains have drifted."""
     similarities = _similarities(staged)
     assert len({round(second, 3) for _, second in similarities.values()}) > 3
     for category in ("a", "b"):
@@ -133,7 +133,7 @@ def test_an_iteration_beyond_the_chain_is_refused(
 
 
 def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
-    """From the generation on at which it stopped; the failure is counted, the sample is not lost."""
+    """From the generation on where it stopped; the failure is counted, the sample is not lost."""
     text = SUITE.replace("shapes:?miss=0.3&recolor=0.2", "shapes:?blank=0.2")
     staged = stage(tmp_path / "suite", text + "[metrics.s]\n[metrics.failures]\n", store)
     measured, rate = staged.measure("overall-s"), staged.measure("overall-failures")

@@ -145,7 +145,7 @@ def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Sto
 
 
 def test_sets_of_other_sizes_are_incomparable(tmp_path: Path, store: Store) -> None:
-    """The bias of a distance depends on N: a smaller set is never better or worse than the baseline."""
+    """A distance's bias depends on N: a smaller set is never better or worse than the baseline."""
     accepted = stage(tmp_path / "one", SUITE + METRICS, store).measure("overall-pooled")
     baseline = load_baseline(dump_baseline(record_of(accepted)), accepted.key, "x")
     assert judge(accepted, baseline, Policy()).verdict is Verdict.HELD
@@ -222,7 +222,7 @@ def picky() -> Picky:
 def test_the_first_encoder_that_is_here_is_taken(
     tmp_path: Path, store: Store, wanted: str, taken: str, label: str
 ) -> None:
-    """Without clean-fid's weights the next of the list; where none is here the last, to be named."""
+    """Without clean-fid's weights the next listed; where none is here the last, to be named."""
     text = SUITE + INCEPTION.format(place=tmp_path / "none", wanted=wanted)
     measure = stage(tmp_path / "suite", text, store).run.measures["gc_fid"]
     assert (readers_of(measure.required_features(None)), measure.label) == ((taken,), label)

@@ -1,4 +1,4 @@
-"""geneval and mgg: whether the pictures show what their prompts ask for, over tasks and generations."""
+"""geneval and mgg: whether pictures show what their prompts ask for, over tasks and generations."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_models_lose_something_in_every_way(staged: Staged) -> None:
 
 
 def test_the_whole_is_the_mean_of_the_tasks(staged: Staged) -> None:
-    """Whatever number of prompts they have; the micro-average over pictures is asked for by name."""
+    """Whatever number of prompts they have; the micro-average of pictures is asked for by name."""
     right = _right(staged)
     shares = {name: float(np.mean(row)) for name, row in right.items()}
     tasks = _by_task(staged, shares)

@@ -64,7 +64,7 @@ def _by_hand(
 def test_the_floor_is_the_score_of_others(
     tmp_path: Path, store: Store, metric: str, weights: tuple[float, ...]
 ) -> None:
-    """Of a category: all pairs of its samples; of a group and the whole of GC: the categories' mean."""
+    """Of a category: all pairs of its samples; of a group and all of GC: the categories' mean."""
     staged = stage(tmp_path / "suite", SUITE + METRICS, store)
     vectors = _vectors(staged)
     floors = {c: _by_hand(vectors, _members(staged, c), weights) for c in ("a", "b")}

@@ -1,4 +1,4 @@
-"""Blocks of set metrics: what a distance is without each tenth of the samples, and when it is not."""
+"""Blocks of set metrics: a distance without each tenth of the samples, and when there is none."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def fastidious() -> Fastidious:
 def test_a_rest_of_one_image_leaves_the_category_without_bounds(
     tmp_path: Path, store: Store, metric: str, why: str
 ) -> None:
-    """Three images in two blocks: the distance is there, its blocks are not, and the note says why."""
+    """Three images in two blocks: the distance is there, its blocks are not; the note says why."""
     text = SUITE.replace("python:tests.suites.world:overlapping", f"{HERE}:four")
     text = text.replace('encoder = "shapes:"', f'encoder = "{HERE}:fastidious"')
     measured = stage(tmp_path / "suite", text + METRICS, store).measure(f"overall-{metric}")
@@ -230,7 +230,7 @@ def test_a_part_of_the_samples_is_another_set(tmp_path: Path, store: Store) -> N
 
 
 def test_how_blocks_are_left_out_is_part_of_what_is_compared(tmp_path: Path, store: Store) -> None:
-    """Other blocks have other pseudo-values: formula, iteration and jackknife are in the identity."""
+    """Other blocks have other pseudo-values: formula, iteration, jackknife are in the identity."""
     staged = stage(tmp_path / "suite", SUITE + METRICS, store)
     assert {name: measure.identity for name, measure in staged.run.measures.items()} == {
         "gc_fid": "gc_fid/2 at 2, over categories, jackknife/1 of 10 blocks",
