@@ -1,15 +1,15 @@
 r"""Describing through a server: how near to what its answering time allows, and what refusals cost.
 
 A server of its own process answers each request in a given time. 64 images are described through
-`RoleRunner` into a fresh store, as a run does it: encoding, requests, reading and storing. The ideal is
-the answering time times the rounds that the concurrency needs: 64 / 16 * 0.2 s = 0.8 s.
+`RoleRunner` into a fresh store, as a run does it: encoding, requests, reading and storing. The
+ideal is the answering time times the rounds that the concurrency needs: 64 / 16 * 0.2 s = 0.8 s.
 
     OMP_NUM_THREADS=1 python -m benchmarks.api_describer
     OMP_NUM_THREADS=1 python -m benchmarks.api_describer --repeats 9 --json out.json
 
-"crowded" is the same server taking so many requests at once only, and refusing the others with 429 and
-a Retry-After of half its answering time; its ideal is that of those places. "faulty" fails every eighth
-request with 500.
+"crowded" is the same server taking so many requests at once only, and refusing the others with 429
+and a Retry-After of half its answering time; its ideal is that of those places. "faulty" fails
+every eighth request with 500.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Setting:
 class Measurement:
     """Medians over the repeats.
 
-    seconds: of all images; first: the same with loading the client and the model. ratio: to the ideal.
+    seconds: of all images; first: the same with loading client and model. ratio: to the ideal.
     cpu: of this process. retries: requests beside the first of each image.
     """
 
@@ -104,10 +104,12 @@ def main() -> None:
         return
     print(machine())
     print(
-        f"{options.images} images, concurrency {options.concurrency}, answers in {options.seconds} s"
+        f"{options.images} images, concurrency {options.concurrency}, "
+        f"answers in {options.seconds} s"
     )
     print(
-        f"{'server':>8}{'side':>6}{'ideal':>8}{'seconds':>9}{'ratio':>7}{'first':>8}{'CPU':>7}{'retries':>9}"
+        f"{'server':>8}{'side':>6}{'ideal':>8}{'seconds':>9}{'ratio':>7}"
+        f"{'first':>8}{'CPU':>7}{'retries':>9}"
     )
     measured = [_measure(setting, options) for setting in SETTINGS]
     for row in measured:
@@ -183,7 +185,7 @@ def _server(setting: Setting, seconds: float) -> Iterator[str]:
             process.terminate()
 
 
-async def _serve(seconds: float, places: int, faulty: bool) -> None:  # noqa: FBT001 - of a command line
+async def _serve(seconds: float, places: int, faulty: bool) -> None:  # noqa: FBT001 - an option
     """A server that does nothing but wait, so that it costs next to nothing itself."""
     busy, numbers = 0, itertools.count(1)
 

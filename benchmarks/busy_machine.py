@@ -3,10 +3,10 @@ r"""The embedded default beside other work: whole cold runs, on idle cores and b
     python -m benchmarks.busy_machine --against ../another-checkout
 
 Each run is `pytest suites/shapes` of a checkout, with an empty store and a report of its own, in a
-copy of the suites. The sides take turns: the other checkout on idle cores, this one on idle cores, this
-one beside a process that keeps one core busy. What the environment says of threads is left out, as most
-users say nothing; arguments after the options go to every run (`-k crowded-gc`). Ratios are those of
-medians, and pair by pair. Read them on a machine that has nothing else to do.
+copy of the suites. The sides take turns: the other checkout on idle cores, this one on idle cores,
+this one beside a process that keeps one core busy. What the environment says of threads is left
+out, as most users say nothing; arguments after the options go to every run (`-k crowded-gc`).
+Ratios are those of medians, and pair by pair. Read them on a machine that has nothing else to do.
 """
 
 from __future__ import annotations

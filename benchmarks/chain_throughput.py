@@ -4,8 +4,8 @@ The papers' procedure is GenCeption's Algorithm 1 as its released code runs it: 
 other, and for each image one describe, one generate and one encode call per iteration, the seed
 encoded anew for every image. The bare loop is what one would write by hand for one evening: all
 images of a step in batches of the same sizes, everything in memory, nothing kept. All sides use the
-same adapters and loaded models; they take turns, and what is printed are ratios of their medians, so
-that a busy machine slows all of them.
+same adapters and loaded models; they take turns, and what is printed are ratios of their medians,
+so that a busy machine slows all of them.
 
     python -m benchmarks.chain_throughput                      # tiny random checkpoints, built here
     python -m benchmarks.chain_throughput --describer DIR --generator "DIR?num_inference_steps=8" \
@@ -171,7 +171,9 @@ def tiny_checkpoints(folder: Path) -> dict[str, str]:
     encoders.build_clip(folder / "encoder")
     return {
         "describer": f"{folder / 'describer'}?max_new_tokens=24&batch_size=32",
-        "generator": f"{folder / 'generator'}?num_inference_steps=4&height=16&width=16&batch_size=32",
+        "generator": (
+            f"{folder / 'generator'}?num_inference_steps=4&height=16&width=16&batch_size=32"
+        ),
         "encoder": f"{folder / 'encoder'}",
     }
 
@@ -241,7 +243,8 @@ def report(
     for role, spec in specs.items():
         print(f"  {role}: {spec}")
     print(
-        f"{options.images} images, T = {options.iterations}, medians of {options.repeats} runs each\n"
+        f"{options.images} images, T = {options.iterations}, "
+        f"medians of {options.repeats} runs each\n"
     )
     names = ("this project", "bare loop, batched by hand", "papers: one image at a time")
     print(f"{'':34}{'seconds':>9}{'iterations/s':>14}")

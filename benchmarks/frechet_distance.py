@@ -7,7 +7,8 @@ of their medians. One thread each: BLAS reads its number of threads when numpy i
 must be in the environment.
 
     OMP_NUM_THREADS=1 python -m benchmarks.frechet_distance
-    OMP_NUM_THREADS=1 python -m benchmarks.frechet_distance --samples 50 500 --repeats 5 --json out.json
+    OMP_NUM_THREADS=1 python -m benchmarks.frechet_distance --samples 50 500 --repeats 5 \
+        --json out.json
 
 Features: rectified mixtures of directions whose variances fall as 1 / k, another law on each side.
 The second table is the peak of resident memory while the samples of one set come in shards, each in

@@ -4,8 +4,8 @@ Scores are simulated (normal, skewed, bounded, binary, clustered), and drawn fro
 embedded world; bounds, verdicts, shares of alpha, looks and Holm's procedure are the gate's own.
 Beside them stand the thresholds without statistics that CI gates usually have.
 
-    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py            # under half an hour, one core
-    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick    # under a minute
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py           # under half an hour, one core
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick   # under a minute
 
 Prints Markdown tables. A promise is broken where a rate exceeds the alpha that was promised by more
 than 3 standard errors: it is named, and the exit code is 1.
@@ -60,12 +60,12 @@ _EMBEDDED_QUICK = (24, 60)
 _MANY_AT = 60
 _LOOKED_LESS = 4  # every look of every case is judged: a quarter of the runs take as long
 _HARD_QUICK = tuple(HARD[i] for i in (0, 5, 9, 14, 15, 17))
-"""One of each kind: loud categories, heavy clusters, few samples, ties, jitter, chosen baselines."""
+"""One of each: loud categories, heavy clusters, few samples, ties, jitter, chosen baselines."""
 _MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
 
 
 def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Iterator[Figure]:
-    """Every figure, in the order of the tables; chains are played first, where something can fail."""
+    """Every figure, in the order of the tables; chains, which can fail, are played first."""
     played = embedded.populations(_PLAYED_QUICK if quick else _PLAYED) if "chains" in parts else []
     if "worlds" in parts:
         yield from _simulated(settings, quick=quick)

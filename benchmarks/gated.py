@@ -1,4 +1,4 @@
-"""The gate over many checkpoints in one process: what `pytest suites/shapes --model=...` says of each."""
+"""The gate over many checkpoints in one process, each as by `pytest suites/shapes --model=...`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _placeless(text: str, model: Path) -> str:
 
 
 def exact_captions(model: Path, samples: int) -> float | None:
-    """The share of the suite's scenes that are described without any mistake, None where none is."""
+    """The share of the suite's scenes that are described without mistake, None where none is."""
     scenes = load_shapes(samples, seed=0).samples
     images = [sample.image.load().to_pil() for sample in scenes if sample.image is not None]
     try:

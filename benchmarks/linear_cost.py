@@ -1,7 +1,7 @@
-r"""Whether cost grows linearly: time per sample of few and of many, with an empty store and a full one.
+r"""Whether cost grows linearly: time per sample of few and many, with an empty and a full store.
 
-Whole pytest processes over folders of image files with one describe and one generate each, by models
-that cost next to nothing. What a run of ten samples takes is taken off as the start.
+Whole pytest processes over folders of image files with one describe and one generate each, by
+models that cost next to nothing. What a run of ten samples takes is taken off as the start.
 
     OMP_NUM_THREADS=1 python -m benchmarks.linear_cost
     OMP_NUM_THREADS=1 python -m benchmarks.linear_cost --samples 1000 10000 --repeats 5
@@ -53,7 +53,8 @@ def main() -> None:
             sides[f"full store {n}"] = partial(project.run, GATED)
         spent_by_side = in_turns(sides, options.repeats)
     print(
-        f"\nmedians of {options.repeats} in turns; without the start: per sample, less {_START} samples"
+        f"\nmedians of {options.repeats} in turns; "
+        f"without the start: per sample, less {_START} samples"
     )
     print(
         f"{'':14}{'samples':>8}{'wall':>9}{'CPU':>9}{'CPU per sample':>16}{'without the start':>19}"

@@ -1,11 +1,11 @@
 r"""What the plugin costs: a pytest run without a cep test, and a case beside a plain test.
 
-A plain run is a pytest process with one empty test, with the plugin and with `-p no:cepbench`.
-A case is what one more case adds to a run whose chains are all in the store: runs of few and of many
-cases in turns, the difference divided by the cases between them, less the same of plain parametrized
-tests. All cases are over the same eight samples, then each over four samples of its own: those have
-to be read from the store, and seven of ten lose enough to be listed. Cases that are judged by
-`threshold` show the machinery, those judged by `regression` the statistics besides.
+A plain run is a pytest process with one empty test, with the plugin and with `-p no:cepbench`. A
+case is what one more case adds to a run whose chains are all in the store: runs of few and of many
+cases in turns, the difference divided by the cases between them, less the same of plain
+parametrized tests. All cases are over the same eight samples, then each over four samples of its
+own: those have to be read from the store, and seven of ten lose enough to be listed. Cases that are
+judged by `threshold` show the machinery, those judged by `regression` the statistics besides.
 
     OMP_NUM_THREADS=1 python -m benchmarks.plugin_overhead
     OMP_NUM_THREADS=1 python -m benchmarks.plugin_overhead --repeats 5 --cases 100 500
@@ -60,7 +60,8 @@ def main() -> None:
         folder = Path(temporary)
         _plain_run(folder, options.plain_repeats)
         print(
-            f"\none more case: runs of {few} and {many} cases, medians of {options.repeats} in turns"
+            f"\none more case: runs of {few} and {many} cases, "
+            f"medians of {options.repeats} in turns"
         )
         print(
             f"{'':36}{f'{few} cases':>11}{f'{many} cases':>11}{'ms per case':>13}{'over plain':>12}"

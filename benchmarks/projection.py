@@ -1,13 +1,13 @@
-"""What a cluster's driver costs a sample, and what that comes to for 10 thousand, a million and 100 million.
+"""What a cluster's driver costs for a sample, 10 thousand, a million and 100 million of them.
 
     python -m benchmarks.projection                 # about ten minutes
     python -m benchmarks.projection --quick
 
-The models cost nothing and sit in actors on this machine, so what is measured is the driver: pytest's
-process, which hands out batches, checks what comes back, stores it and judges. Two runs of different
-size tell what one more sample costs. Its wall time has the actors of the same machine in it, so what is
-projected is its CPU time, as if it had one core: Python's lock leaves it little more. What models
-cost is taken from the command line.
+The models cost nothing and sit in actors on this machine, so what is measured is the driver:
+pytest's process, which hands out batches, checks what comes back, stores it and judges. Two runs of
+different size tell what one more sample costs. Its wall time has the actors of the same machine in
+it, so what is projected is its CPU time, as if it had one core: Python's lock leaves it little
+more. What models cost is taken from the command line.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def main() -> None:
         )
     print(f"\nprojected, {_ITERATIONS} iterations, at {models.price:g} an hour of a device")
     print(
-        f"{'side':>5}{'samples':>13}{'device hours':>14}{'cost':>13}{'driver days':>13}{'index':>11}"
-        f"{'images':>11}{'files':>14}{'devices':>9}"
+        f"{'side':>5}{'samples':>13}{'device hours':>14}{'cost':>13}{'driver days':>13}"
+        f"{'index':>11}{'images':>11}{'files':>14}{'devices':>9}"
     )
     for cost in costs:
         for samples in _SIZES:
@@ -101,7 +101,8 @@ def _print_projection(cost: Cost, models: Models, samples: int) -> None:
     scale = samples * _ITERATIONS
     print(
         f"{cost.side:>5}{samples:>13,}{hours:>14,.0f}{hours * models.price:>13,.0f}"
-        f"{driver / _DAY:>13,.2f}{cost.index * scale / 1e9:>9,.1f}GB{cost.images * scale / 1e9:>9,.0f}GB"
+        f"{driver / _DAY:>13,.2f}{cost.index * scale / 1e9:>9,.1f}GB"
+        f"{cost.images * scale / 1e9:>9,.0f}GB"
         f"{scale:>14,}{hours * 3600 / driver:>9,.0f}"
     )
 

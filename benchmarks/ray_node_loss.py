@@ -99,9 +99,10 @@ def _over(work: Work, killed: float, done: int, wait: float) -> float:
 def _line(undisturbed: Work, work: Work, killed: float, done: int, wait: float) -> str:
     ideal, flight = _ideal(work, killed, done, wait)
     return (
-        f"both nodes {undisturbed.seconds:.1f} s; killed after {killed - work.began:.1f} s with {done} "
-        f"of {undisturbed.inputs} done: {work.seconds:.1f} s, ideal {ideal:.1f} s, in flight {work.twice} "
-        f"images ({flight:.1f} s), over both {_over(work, killed, done, wait):+.1%}"
+        f"both nodes {undisturbed.seconds:.1f} s; killed after {killed - work.began:.1f} s "
+        f"with {done} of {undisturbed.inputs} done: {work.seconds:.1f} s, ideal {ideal:.1f} s, "
+        f"in flight {work.twice} images ({flight:.1f} s), "
+        f"over both {_over(work, killed, done, wait):+.1%}"
     )
 
 

@@ -1,8 +1,9 @@
 r"""Checkpoints of real architecture and size with random weights, for measuring on an accelerator.
 
-A describer of the 2B class (LLaVA: CLIP ViT-L/14 at 336 pixels before a Llama of 1.5 billion weights),
-Stable Diffusion 1.5 (860 million in its UNet) and CLIP ViT-B/16. What they say and draw is noise; how
-long they take is not, since nothing of a step's cost depends on the values. Vocabularies are small.
+A describer of the 2B class (LLaVA: CLIP ViT-L/14 at 336 pixels before a Llama of 1.5 billion
+weights), Stable Diffusion 1.5 (860 million in its UNet) and CLIP ViT-B/16. What they say and draw
+is noise; how long they take is not, since nothing of a step's cost depends on the values.
+Vocabularies are small.
 
     python -m benchmarks.real_size FOLDER        # about 7 GB, some minutes
     python -m benchmarks.chain_throughput --images 64 \

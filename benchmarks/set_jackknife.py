@@ -2,15 +2,16 @@ r"""Set metrics with error bars: a distance and its leave-outs against the dista
 
 Both sides start at the (N, D) float32 features of the starts and of one iteration's images, as the
 suites hold them. One side ends at the distance, the other at the distance and those without each of
-ten blocks of samples, by which the gate bounds a paired difference. A third column is the plain way:
-the same distances one by one, each from the rows that are left. Sides take turns, each is timed in
-CPU seconds, and what is printed is the ratio of their medians, with the peak of resident memory of
-each in a process of its own beside it (features not counted). One thread each: BLAS reads its number
-of threads when numpy is imported, so it must be in the environment.
+ten blocks of samples, by which the gate bounds a paired difference. A third column is the plain
+way: the same distances one by one, each from the rows that are left. Sides take turns, each is
+timed in CPU seconds, and what is printed is the ratio of their medians, with the peak of resident
+memory of each in a process of its own beside it (features not counted). One thread each: BLAS reads
+its number of threads when numpy is imported, so it must be in the environment.
 
     OMP_NUM_THREADS=1 python -m benchmarks.set_jackknife
     OMP_NUM_THREADS=1 python -m benchmarks.set_jackknife --quick
-    OMP_NUM_THREADS=1 python -m benchmarks.set_jackknife --samples 1284 --blocks 5 10 20 --json out.json
+    OMP_NUM_THREADS=1 python -m benchmarks.set_jackknife --samples 1284 --blocks 5 10 20 \
+        --json out.json
 
 Features: rectified mixtures of directions whose variances fall as 1 / k, another law on each side.
 GC_FID at T takes T times as long as what is shown, less what FID shares with it. Fails where the
@@ -225,7 +226,8 @@ def main() -> int:
     print(f"{platform.machine()}, {os.cpu_count()} cores, 1 thread, {versions}")
     print(f"medians of CPU seconds, {options.repeats} runs of each side in turns\n")
     print(
-        "metric     D     N  blocks     alone  jackknife  ratio     plain    differs   alone  jackknife"
+        "metric     D     N  blocks     alone  jackknife  ratio     plain    differs"
+        "   alone  jackknife"
     )
     rows = []
     for dimension in options.dimensions:

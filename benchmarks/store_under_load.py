@@ -72,7 +72,7 @@ def same(first: Result, second: Result) -> bool:
     return type(first) is type(second) and first == second
 
 
-# -- many processes ----------------------------------------------------------------------------------
+# -- many processes --------------------------------------------------------------------------------
 
 
 def work(folder: Path, worker: int, workers: int, each: int, line: Connection) -> None:
@@ -138,7 +138,7 @@ def check(folder: Path, workers: int, each: int) -> None:
         assert store.damage == []
 
 
-# -- killed processes --------------------------------------------------------------------------------
+# -- killed processes ------------------------------------------------------------------------------
 
 
 def write_for_ever(folder: Path, life: int, out: Connection) -> None:

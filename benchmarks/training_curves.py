@@ -5,13 +5,17 @@ generator with the best describer, through the three suites of `suites/shapes` b
 there. Of the very same chains, each description is read back as the scene it tells and each drawing
 as the scene it shows: so every metric stands beside what was really kept.
 
-    OMP_NUM_THREADS=1 python benchmarks/training_curves.py --jobs 2 --write   # the page, files and plots
-    OMP_NUM_THREADS=1 python benchmarks/training_curves.py --quick            # ends of the series, few samples
-    python benchmarks/training_curves.py --read --write                       # page and plots from the JSON
+    # the page, files and plots
+    OMP_NUM_THREADS=1 python benchmarks/training_curves.py --jobs 2 --write
+    # ends of the series, few samples
+    OMP_NUM_THREADS=1 python benchmarks/training_curves.py --quick
+    # page and plots from the JSON
+    python benchmarks/training_curves.py --read --write
 
-Prints Markdown tables. --write puts them into benchmarks/results/training-curves.md between its marks, the figures
-into benchmarks/results/training_curves.json and the plots into benchmarks/results/plots/. What is played is kept in the
-store that pytest uses in this repository: what either has computed, the other does not compute again.
+Prints Markdown tables. --write puts them into benchmarks/results/training-curves.md between its
+marks, the figures into benchmarks/results/training_curves.json and the plots into
+benchmarks/results/plots/. What is played is kept in the store that pytest uses in this repository:
+what either has computed, the other does not compute again.
 """
 
 from __future__ import annotations
@@ -144,7 +148,7 @@ def _measured(options: argparse.Namespace, sampling: Sampling, command: str) -> 
 
 
 def _write(figures: Document, options: argparse.Namespace) -> None:
-    """The page and its plots belong to the shipped figures: figures kept elsewhere leave them alone."""
+    """The page and plots belong to the shipped figures: figures kept elsewhere change neither."""
     if not options.read:
         write(figures, options.json)
     if options.json.resolve() == RESULTS:

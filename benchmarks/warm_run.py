@@ -1,8 +1,8 @@
 r"""A run whose chains are all in the store: how long it takes, and how its memory grows.
 
-Whole pytest processes, interpreter start included, over folders of image files with one describe and
-one generate each, a suite of 13 categories and the whole, and vectors of 768 numbers. Another describer
-is gated than the one that was accepted. No model may be loaded or asked.
+Whole pytest processes, interpreter start included, over folders of image files with one describe
+and one generate each, a suite of 13 categories and the whole, and vectors of 768 numbers. Another
+describer is gated than the one that was accepted. No model may be loaded or asked.
 
     OMP_NUM_THREADS=1 python -m benchmarks.warm_run
     OMP_NUM_THREADS=1 python -m benchmarks.warm_run --samples 1000 10000 --repeats 5

@@ -1,4 +1,4 @@
-"""Whole pytest runs as a user starts them: projects made for it, timed from outside, sides in turns.
+"""Whole pytest runs as users start them: projects made for it, timed from outside, in turns.
 
 A project is a folder of seed images, a suite over them, and the models of `cheap_models.py`, which
 cost next to nothing: what is measured is what lies around the models.
@@ -148,7 +148,7 @@ def seed_images(folder: Path, count: int, categories: int = 1) -> None:
 def accepted(
     root: Path, samples: int, metrics: Mapping[str, str], *, categories: int = 1, gate: str = ""
 ) -> Project:
-    """A project with baselines of `ACCEPTED_MODEL`, in whose store is all that `NEXT_MODEL` needs."""
+    """A project with baselines of `ACCEPTED_MODEL`; its store has all that `NEXT_MODEL` needs."""
     project = Project(root)
     seed_images(root / "images", samples, categories)
     project.suite(root / "images", metrics, gate=f"tolerance = 0.1\n{gate}")

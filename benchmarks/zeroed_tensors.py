@@ -49,7 +49,10 @@ def names_of(folder: Path) -> list[tuple[str, tuple[int, ...]]]:
     from safetensors import safe_open
 
     with safe_open(folder / "model.safetensors", "np") as file:
-        return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118
+        return [
+            (name, tuple(file.get_slice(name).get_shape()))
+            for name in file.keys()  # noqa: SIM118
+        ]
 
 
 def zeroed(of: Path, name: str, out: Path) -> Path:

@@ -42,8 +42,8 @@ class Outcome(StrEnum):
 class Verdict:
     """What the gate says of a checkpoint.
 
-    code: pytest's exit code. value: of the gated number, None where there is none. accepted: the last
-    accepted checkpoint. report: the HTML page. output: what was printed.
+    code: pytest's exit code. value: of the gated number, None where there is none. accepted: the
+    last accepted checkpoint. report: the HTML page. output: what was printed.
     """
 
     checkpoint: Path
@@ -100,7 +100,7 @@ class Gate:
             f"--model={checkpoint}",
             f"--cep-baselines={self._baselines}",
             f"--cep-report={report}",
-            # The first checkpoint of a training may know nothing yet: later ones are held to it all the same.
+            # The first checkpoint of a training may know nothing yet: later ones are held to it.
             *(["--snapshot-update", "--cep-accept-insensitive"] if first else []),
         )
         cases = json.loads(report.read_bytes())["cases"] if report.exists() else []

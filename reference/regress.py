@@ -3,9 +3,10 @@
     python reference/regress.py --list
     python reference/regress.py pruned --of reference/checkpoints/describer-step2000 --out pruned
 
-Each regression is a copy of the checkpoint with what the accident would change, made in seconds; the
-same command makes the same bytes again. Those that begin with "resaved" change nothing that matters,
-and a gate that fails them cries wolf. `benchmarks/regressions.py` measures what the gate sees.
+Each regression is a copy of the checkpoint with what the accident would change, made in seconds;
+the same command makes the same bytes again. Those that begin with "resaved" change nothing that
+matters, and a gate that fails them cries wolf. `benchmarks/regressions.py` measures what the gate
+sees.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Train the autoencoder in whose latent space the generator draws: 64 x 64 x 3 to 8 x 8 x 8 and back.
+"""Train the autoencoder whose latents the generator draws: 64 x 64 x 3 to 8 x 8 x 8 and back.
 
-    python reference/train_autoencoder.py                  # the shipped one, before train_generator.py
+    python reference/train_autoencoder.py           # the shipped one, before train_generator.py
 
 The loss weighs pixels of objects ten times as much as those of the background.
 """

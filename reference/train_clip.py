@@ -1,9 +1,10 @@
-"""Train the encoder: a CLIP of 1.2 million parameters over pictures and captions of the shapes world.
+"""Train the encoder: a CLIP of 1.2 million parameters over pictures and captions of shapes.
 
     python reference/train_clip.py                         # the shipped one
 
-Beside the captions of the other scenes, each picture must tell its own caption from one that differs
-in a single thing. The describer's helper, which reads off patches what they show, helps here too.
+Beside the captions of the other scenes, each picture must tell its own caption from one that
+differs in a single thing. The describer's helper, which reads off patches what they show, helps
+here too.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Trainer:
     def loss(
         self, pictures: FloatArray, texts: Sequence[str], others: Sequence[str]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Contrastive loss both ways, with other captions that fit no picture; patches' hidden states."""
+        """Contrastive loss both ways, with captions that fit no picture; patches' hidden states."""
         with half_precision(self.device):
             seen, hidden = self.encode_pictures(pictures)
             texts_seen = self.encode_texts([*texts, *others])

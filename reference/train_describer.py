@@ -72,7 +72,7 @@ class Batch(NamedTuple):
 
 
 class PatchHelper(torch.nn.Module):
-    """Reads shape, color, size and cell off each patch's hidden state; left behind after training."""
+    """Reads shape, color, size and cell off a patch's hidden state; not kept after training."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

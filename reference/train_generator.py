@@ -1,6 +1,6 @@
-"""Train the generator: a latent diffusion in the format of StableDiffusionPipeline, from caption to picture.
+"""Train the generator: a latent diffusion like StableDiffusionPipeline's, caption to picture.
 
-    python reference/train_generator.py                    # the shipped series, after train_autoencoder.py
+    python reference/train_generator.py         # the shipped series, after train_autoencoder.py
 
 The UNet works on latents of 8 x 8 x 8 that are computed once. Its text encoder is taught first, and
 on the way, to keep at the last word of each object all that was said of it.
@@ -32,7 +32,7 @@ SAVED = (200, 300, 500, 700, 1000, 1500, 2000)
 WIDTH = 128
 
 DRAWING_STEPS = 8
-"""With which the pictures of `quality` are drawn, without guidance; `suites/shapes` does the same."""
+"""With which the pictures of `quality` are drawn, without guidance, as in `suites/shapes`."""
 
 _PEAK, _TEXT_PEAK, _DECAY = 1.5e-3, 4.5e-4, 0.01
 _HELP = 0.02
@@ -58,7 +58,7 @@ _SCHEDULE = {
 
 
 class ObjectHelper(torch.nn.Module):
-    """Reads cell, size, color and shape of each object off its last word; left behind after training."""
+    """Reads cell, size, color and shape of each object off its last word; training only."""
 
     ANSWERS = (CELLS, len(SIZES), len(COLORS), len(SHAPES))
 
@@ -72,7 +72,7 @@ class ObjectHelper(torch.nn.Module):
         for row, scene in enumerate(scenes):
             for number, thing in enumerate(scene.objects):
                 rows.append(row)
-                # <start> two shapes : small red circle top left , ...: six tokens each, with the comma.
+                # <start> two shapes : small red circle top left , ...: six tokens each with comma.
                 places.append(4 + 6 * number + 4)
                 look = (
                     SIZES.index(thing.size),
@@ -236,7 +236,7 @@ class Trainer:
 
 
 def _halve(folder: Path) -> None:
-    """The saved parts in float16, which are still trained in memory; without the paths of this machine."""
+    """The saved parts in float16, still trained in memory; without paths of this machine."""
     pipeline = StableDiffusionPipeline.from_pretrained(
         folder, dtype=torch.float16, safety_checker=None, requires_safety_checker=False
     )

@@ -1,4 +1,4 @@
-"""What the training scripts share: a repeatable start, a schedule, a log, checkpoints in half precision."""
+"""What training scripts share: repeatable start, schedule, log, half-precision checkpoints."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Optimizer:
 
 
 class Log:
-    """A line of JSON for each event, on stdout and in a file: what, at which step, after how long."""
+    """A line of JSON for each event, on stdout and in a file: what, which step, after how long."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Log:
 
 
 def save_half(folder: Path, model: Any, *others: Any) -> None:
-    """`save_pretrained` of a model in float16, without touching it, and of what belongs beside it."""
+    """`save_pretrained` of a model in float16, left as it is, and of what belongs beside it."""
     copy.deepcopy(model).cpu().half().save_pretrained(folder)
     for other in others:
         other.save_pretrained(folder)

@@ -1,7 +1,7 @@
 """Tokenizers for the captions of the world, built by hand.
 
-The trainers of tokenizers give another vocabulary in each process; these are the same everywhere, so
-that a checkpoint trained again speaks the same tokens.
+The trainers of tokenizers give another vocabulary in each process; these are the same everywhere,
+so that a checkpoint trained again speaks the same tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the reference models learn from: scenes of the shapes world, with everything that is true of them.
+"""What the reference models learn from: scenes of the shapes world, with all that is true of them.
 
 Pictures and captions are the package's own (`pytest_cepbench.datasets.shapes`). No scene of
 `suites/shapes` is ever drawn here, so what the suite shows to a model is new to it.
@@ -68,7 +68,7 @@ def captions(scenes: Sequence[Scene]) -> list[str]:
 
 
 def patch_labels(scenes: Sequence[Scene]) -> IntArray:
-    """(n, 64, 4): shape, color, size and cell of what each patch shows, counted from 1; 0: nothing."""
+    """(n, 64, 4): shape, color, size and cell of what each patch shows, from 1; 0: nothing."""
     labels = np.zeros((len(scenes), PATCHES, len(KINDS)), dtype=np.int64)
     for row, scene in zip(labels, scenes, strict=True):
         for thing in scene.objects:

@@ -1,4 +1,4 @@
-"""Settings of all tests: none is timed, and the processes that they start compile once and can be interrupted."""
+"""Settings of all tests: none is timed; processes compile once and can be interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can lie in the place of a file that a run reads, and is none, or endless, or breaks a parser."""
+"""What can lie in place of a file that a run reads: no file, or endless, or breaking a parser."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pytest_cepbench.escapes import escape_json, escape_toml, one_line, redirect_target, visible
 
 HIDDEN = [
-    "\x00", "\x07", "\x08", "\x1b", "\x1c", "\x7f", "\x85", "\x9b", "\xad", "\u034f", "\u061c", "\u115f",
-    "\u180e", "\u200b", "\u200c", "\u200d", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202e",
-    "\u2060", "\u2066", "\u2069", "\u2800", "\u3164", "\ufeff", "\ufff9", "\uffa0", "\U000e0001",
-    "\U000e0041", "\U000e0100", "\U000f0000", "\ud83d",
+    "\x00", "\x07", "\x08", "\x1b", "\x1c", "\x7f", "\x85", "\x9b", "\xad", "\u034f", "\u061c",
+    "\u115f", "\u180e", "\u200b", "\u200c", "\u200d", "\u200e", "\u200f", "\u2028", "\u2029",
+    "\u202a", "\u202e", "\u2060", "\u2066", "\u2069", "\u2800", "\u3164", "\ufeff", "\ufff9",
+    "\uffa0", "\U000e0001", "\U000e0041", "\U000e0100", "\U000f0000", "\ud83d",
 ]  # fmt: skip
 """Control, direction, joining, filling and tag characters, private ones, half of a pair."""
 

@@ -1,4 +1,4 @@
-"""Reading files from outside: pipes, devices, links and sizes, and texts that no parser can take."""
+"""Reading files from outside: pipes, devices, links and sizes, and texts that no parser takes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_file_of_the_kernel_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_links_are_followed_where_they_may_be(tmp_path: Path) -> None:
-    """A link to a regular file is one, unless the reader wants none; a circle of links is an error."""
+    """A link to a regular file is one, unless the reader wants none; a circle is an error."""
     (tmp_path / "x").write_bytes(b"text")
     link, circle = tmp_path / "link", tmp_path / "circle"
     link.symlink_to("x")
@@ -137,7 +137,7 @@ def test_bytes_that_are_no_utf_8() -> None:
 
 
 def test_what_runs_leave_behind_is_kept_out_of_git(tmp_path: Path) -> None:
-    """By a `.gitignore` in its folder; nothing is done for a path elsewhere, or to an existing one."""
+    """By a `.gitignore` in its folder; nothing is done for a path elsewhere or an existing one."""
     home = tmp_path / ".cepbench"
     home.mkdir()
     keep_out_of_git(home, tmp_path / "elsewhere")

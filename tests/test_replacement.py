@@ -57,7 +57,7 @@ def test_contents_are_replaced_made_and_removed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_leaves_all_old_or_all_new(tmp_path: Path) -> None:
-    """Killed before its first, second, ... change: the next process restores the files and reports it."""
+    """Killed before its first, second, ... change: the next process restores and reports."""
     number, ends = 0, set()
     remark: set[bool] = set()
     while True:
@@ -245,7 +245,7 @@ def test_folders_that_were_made_for_nothing_go(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", [JOURNAL, DONE])
 def test_a_journal_that_is_none_is_named(tmp_path: Path, name: str, text: str) -> None:
-    """It is believed as little as any other file of the folder; nothing outside of it is touched."""
+    """It is believed as little as any other file of the folder; nothing outside is touched."""
     (tmp_path / "x").write_bytes(b"mine")
     root = tmp_path / "root"
     root.mkdir()

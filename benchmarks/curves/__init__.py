@@ -1,1 +1,1 @@
-"""What `benchmarks/training_curves.py` is made of: line-ups, their chains and truth, analysis, tables, plots."""
+"""Parts of `benchmarks/training_curves.py`: line-ups, chains and truth, analysis, tables, plots."""

@@ -1,4 +1,4 @@
-"""What a curve says: whether it rises, where it levels off, and whether it orders as the truth does."""
+"""What a curve says: whether it rises, where it levels off, whether it orders as the truth does."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ class Course:
     """One metric over the checkpoints of a series.
 
     reach: the last artifacts it looks at, such as "image-first 6". points: one per checkpoint, None
-    where it could not be measured; why: the reasons, by step. ordered: whether no checkpoint's value
-    is worse than the one before. falls: see `analysis.falls`. saturates: see `analysis.saturation`.
-    tau: with the step, and with the truth of the same chains: "own" the exact scenes where the model
-    under test first acts, "exact" and "objects" at `reach`; None where one side is constant.
+    where it could not be measured; why: the reasons, by step. ordered: whether no checkpoint is
+    worse than the one before. falls: see `analysis.falls`. saturates: see `analysis.saturation`.
+    tau: with the step, and with the truth of the same chains: "own" the exact scenes where the
+    model under test first acts, "exact" and "objects" at `reach`; None where one side is constant.
     disordered: pairs of steps that metric and "objects" order differently.
     within: of chains within a checkpoint, concordance with "exact" and "objects" at `reach`; None
-    where all chains kept alike. kept: the truth at `reach`, of "exact" and "objects", per checkpoint.
+    where all chains kept alike. kept: the truth's "exact" and "objects" at `reach`, per checkpoint.
     perfect: what the world's own describer and generator reach.
     """
 
@@ -63,7 +63,7 @@ class Beside:
     """GC of one checkpoint beside what its chains really kept at their end.
 
     score: GC. kept: aspect -> share. high: chains with a GC of at least `HIGH`; lost: those of them
-    that did not keep their scene; worst: the least object F1 among these, None where there are none.
+    that did not keep their scene; worst: the least object F1 among these, None without any.
     """
 
     step: int
@@ -80,9 +80,10 @@ HIGH = 0.9
 
 @dataclass(frozen=True)
 class SeriesFigures:
-    """All figures of one series. truths: courses of the truth itself, where a model under test first
-    acts ("own exact") and at the end of its chains. stopped: chains that did not reach their end, by
-    checkpoint.
+    """All figures of one series.
+
+    truths: courses of the truth itself, where a model under test first acts ("own exact") and at
+    the end of its chains. stopped: chains that did not reach their end, by checkpoint.
     """
 
     role: Role
@@ -97,7 +98,7 @@ class SeriesFigures:
 
 @dataclass(frozen=True)
 class Document:
-    """Everything. samples: of each suite. seconds: wall time. machine, versions: where and by what."""
+    """Everything. samples: of each suite. seconds: wall time. machine, versions: of the run."""
 
     command: str
     machine: str

@@ -1,4 +1,4 @@
-"""Who plays with whom: every checkpoint of a series with the best of the other role, and a perfect pair."""
+"""Who plays with whom: each checkpoint with the best of the other role, and a perfect pair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRECISION = "dtype=float32"  # as the suites name their describer: the same res
 
 @dataclass(frozen=True)
 class Pair:
-    """A describer and a generator as model specs; steps of their trainings, None for the perfect."""
+    """A describer and a generator as model specs; steps of training, None for the perfect."""
 
     describer: str
     generator: str
@@ -47,7 +47,7 @@ class Series:
 
 
 def find_series(folder: Path, only: Sequence[int] | None = None) -> list[Series]:
-    """Both series, of the folders `describer-stepN` and `generator-stepN`; the last step is the best.
+    """Both series, of the folders `describer-stepN` and `generator-stepN`; the last is the best.
 
     only: positions in each series to keep, such as (0, -1); all when None.
     Raises ValueError where a series has fewer than two checkpoints.

@@ -99,9 +99,15 @@ def _course(
         course,
         higher_is_better=first.higher_is_better,
         tolerance=first.tolerance,
-        why={step: metric.why for step, metric in zip(series.steps, metrics, strict=True) if metric.why},
+        why={
+            step: metric.why
+            for step, metric in zip(series.steps, metrics, strict=True)
+            if metric.why
+        },
         within={
-            aspect: tuple(_within(run, metric, aspect) for run, metric in zip(runs, metrics, strict=True))
+            aspect: tuple(
+                _within(run, metric, aspect) for run, metric in zip(runs, metrics, strict=True)
+            )
             for aspect in (EXACT, OBJECTS)
             if first.scores is not None
         },

@@ -1,4 +1,4 @@
-"""Playing one pair of models through one suite by the gate's own runs, and reading its chains back."""
+"""Playing a pair of models through a suite by the gate's own runs, and reading its chains."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     """
     suite = load_suite(file)
     roles = {"describer": pair.describer, "generator": pair.generator}
-    assignments, measures = assign_models(suite, RoleChoices(roles=roles))  # type: ignore[arg-type] # they are role names
+    assignments, measures = assign_models(
+        suite,
+        RoleChoices(roles=roles),  # type: ignore[arg-type] # they are role names
+    )
     dataset = load_data(suite, {}, sampling.samples)
     run = SuiteRun(suite, dataset, assignments, measures, roster)
     samples = dataset.samples

@@ -1,7 +1,7 @@
 """The plots of the page: curves of both series, and metrics against the truth. Needs matplotlib.
 
-Files are the same for the same figures: no date, no random names, no decimals too small to be seen. They
-bring a light ground of their own, so that a page shows them alike in light and in dark.
+Files are the same for the same figures: no date, no random names, no decimals too small to be seen.
+They bring a light ground of their own, so that a page shows them alike in light and in dark.
 """
 
 from __future__ import annotations
@@ -219,7 +219,8 @@ def _scatter(axes: Axes, series: SeriesFigures, course: Course) -> None:
     axes.errorbar(
         [point.value for point in across], [point.value for point in up],
         xerr=_bars(across), yerr=_bars(up),
-        color=color, marker=mark, markersize=4, linewidth=0.7, elinewidth=0.9, label=f"{series.role}s",
+        color=color, marker=mark, markersize=4, linewidth=0.7, elinewidth=0.9,
+        label=f"{series.role}s",
     )  # fmt: skip
 
 
@@ -232,6 +233,6 @@ def _bars(points: Sequence[Estimate]) -> list[list[float]]:
 
 
 def _named(courses: Sequence[Course], names: Sequence[str]) -> Iterator[Course]:
-    """The courses of these names, in the order of the names; failures and twins are not among them."""
+    """The courses of these names, in the order of the names, without failures and twins."""
     for name in names:
         yield from (course for course in courses if course.name == name)

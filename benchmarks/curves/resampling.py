@@ -1,4 +1,4 @@
-"""Bootstrap over samples: the same draws for every checkpoint, so that their differences are paired."""
+"""Bootstrap over samples: the same draws for every checkpoint, so their differences are paired."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def draw(categories: Sequence[str], count: int, seed: int) -> Draws:
 
 
 def estimate(value: float, replicates: Array) -> Estimate:
-    """A value with the percentile interval of its replicates, (B,); NaN are draws without a value."""
+    """A value with the percentile interval of its replicates, (B,); NaN: draws without a value."""
     there = replicates[np.isfinite(replicates)]
     if len(there) < _ENOUGH * len(replicates):
         return Estimate(rounded(value), None, None)
@@ -53,8 +53,8 @@ def estimate(value: float, replicates: Array) -> Estimate:
 def recentred(replicates: Array, value: float) -> Array:
     """Replicates of a distance of sets, moved to have their mean at the value.
 
-    Draws with replacement hold some samples twice. Sets of fewer different images lie farther apart,
-    by about as much at each checkpoint: a shift that is no part of the uncertainty.
+    Draws with replacement hold some samples twice. Sets of fewer different images lie farther
+    apart, by about as much at each checkpoint: a shift that is no part of the uncertainty.
     """
     moved: Array = replicates + (value - np.nanmean(replicates))
     return moved

@@ -79,14 +79,25 @@ def _values(series: SeriesFigures) -> str:
 
 def _own_truths(series: SeriesFigures) -> Iterator[Course]:
     """The truth of the whole chains of each suite, named for a reader."""
-    names = {"own": "exact scenes, first acting", "exact": "exact scenes, end", "objects": "object F1, end"}  # fmt: skip
+    names = {
+        "own": "exact scenes, first acting",
+        "exact": "exact scenes, end",
+        "objects": "object F1, end",
+    }
     for course in series.truths:
         if course.name in names:
             yield replace(course, label=f"*{course.suite}: {names[course.name]}*")
 
 
 def _says(series: SeriesFigures) -> str:
-    heads = ("", "better is", "in order", "falls beyond noise", "level from step", "order differs from the truth's")  # fmt: skip
+    heads = (
+        "",
+        "better is",
+        "in order",
+        "falls beyond noise",
+        "level from step",
+        "order differs from the truth's",
+    )
     rows = [
         (
             course.label,
@@ -114,7 +125,14 @@ def _fall(fall: Fall) -> str:
 
 
 def _taus(series: SeriesFigures) -> str:
-    heads = ("", "with the step", "exact, first acting", "exact, last read", "object F1, last read", "last read")  # fmt: skip
+    heads = (
+        "",
+        "with the step",
+        "exact, first acting",
+        "exact, last read",
+        "object F1, last read",
+        "last read",
+    )
     rows = [
         (
             course.label,
@@ -151,7 +169,14 @@ def _within(aspect: str) -> Callable[[SeriesFigures], str]:
 
 
 def _beside(series: SeriesFigures) -> str:
-    heads = ["step", "GC@3", *_SHOWN, f"chains with GC@3 of {HIGH:g} or more", "of these, scene not kept", "least object F1 of these"]  # fmt: skip
+    heads = [
+        "step",
+        "GC@3",
+        *_SHOWN,
+        f"chains with GC@3 of {HIGH:g} or more",
+        "of these, scene not kept",
+        "least object F1 of these",
+    ]
     rows = [
         [
             str(figures.step),
@@ -192,7 +217,7 @@ _OF_A_SERIES: Mapping[str, Callable[[SeriesFigures], str]] = {
 
 
 def _measured(series: SeriesFigures) -> Iterator[Course]:
-    """Courses with a number for some checkpoint; a rate of failures that is always 0 says nothing."""
+    """Courses with a number for some checkpoint; a failure rate of 0 throughout says nothing."""
     for course in series.courses:
         values = [point.value for point in course.points if point is not None]
         if values and not (course.name == "failures" and not any(values)):

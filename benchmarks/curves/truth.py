@@ -1,4 +1,4 @@
-"""How much of a start's scene its chain still tells or shows: what only a world like this one knows."""
+"""How much of a start's scene its chain still tells or shows, which only such a world knows."""
 
 from __future__ import annotations
 

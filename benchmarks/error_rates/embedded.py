@@ -3,7 +3,7 @@
 The models are `shapes:` with knobs. Every pair of scores that the chains gave is a population with
 real ties and ceilings, whose drift is known exactly; a simulated run draws its samples from it and
 goes through `judge` from the scores to the verdict. There is no drift where each pair is turned
-around with probability one half. The tolerance is set to the population's drift, or to a part of it.
+around with probability one half. The tolerance is the population's drift, or a part of it.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. title: its head. holds: whether a figure belongs in it. form: how shown."""
+    """A column of a table. title: its head. holds: if a figure belongs in it. form: how shown."""
 
     title: str
     holds: Callable[[Figure], bool]

@@ -119,7 +119,7 @@ def _errors(
 
 
 def hard(row: Hard, settings: Settings) -> Iterator[Figure]:
-    """The two errors of a world that is hard on the bounds, as its row; no promise where none is."""
+    """Both errors of a world that is hard on the bounds, as its row; no promise is made there."""
     for world, rates, promised in (
         (row.failures, _false_failures, row.fails_promised),
         (row.passes, _false_passes, row.passes_promised),
@@ -217,7 +217,7 @@ def looks(world: World, n: int, settings: Settings) -> Iterator[Figure]:
 
 
 def pooled(world: World, n: int, settings: Settings, m: int = 14) -> Iterator[Figure]:
-    """Cases that are found by themselves and by the pooled verdict, where one drifts and where all do."""
+    """Cases found by themselves and by the pooled verdict, where one drifts and where all do."""
     level = settings.alpha / m
     for times in (2, 4):
         drift = times * settings.tolerance

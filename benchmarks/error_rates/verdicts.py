@@ -110,7 +110,7 @@ def judged(bounds: Bounds, tolerance: float) -> Verdict:
 
 
 NEAREST = 0.5
-"""Of a normal quantile in standard errors: bounds are twice as far, and bad ones still beyond it."""
+"""Of a normal quantile in standard errors: bounds are twice as far, bad ones still beyond it."""
 
 
 def found_at(
@@ -165,7 +165,7 @@ class Looked:
 
 
 def look_again(cases: Cases, alpha: float, tolerance: float) -> Looked:
-    """Every case with `--cep-inconclusive=more`: looks until it is decided or all units are used."""
+    """Every case with `--cep-inconclusive=more`: looks until decided or all units are used."""
     sizes = look_sizes(cases.values.shape[1])
     looks = list(zip(sizes, look_shares(len(sizes)), strict=True))
     verdicts, used = [], []

@@ -1,7 +1,7 @@
 """Simulated scores of a baseline and a candidate whose true drift is known.
 
-Every world is made so that the difference of a unit scatters by roughly 0.05 (binary: 0.45), and the
-expected drop is exactly the drift that was asked for.
+Every world is made so that the difference of a unit scatters by roughly 0.05 (binary: 0.45), and
+the expected drop is exactly the drift that was asked for.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _clustered(generator: np.random.Generator, shape: Shape, drift: float) -> tu
 
 
 def _correlated(generator: np.random.Generator, shape: Shape, drift: float) -> tuple[Array, Array]:
-    """Cases read the same samples: half of a difference's variance is the sample's, in all cases."""
+    """Cases read the same samples: half a difference's variance is the sample's, in all cases."""
     before = _before(generator, shape)
     common = generator.standard_normal((shape[0], 1, *shape[2:]))
     own = generator.standard_normal(shape)

@@ -84,7 +84,7 @@ def gate(
 def test_unchanged_checkpoint_holds_without_one_model_call(
     gate: CommandLine, checkpoint: Checkpoint
 ) -> None:
-    """The accepted checkpoint again: every case keeps what it can lose, no model loaded, nothing computed."""
+    """Accepted again: every case keeps what it can lose, no model is loaded, nothing computed."""
     code, output, report = gate(f"--model={checkpoint('describer', 'llava')}")
 
     assert code == 0, output

@@ -1,7 +1,7 @@
 """Chains of three iterations over real photographs, by every family of checkpoints in turn.
 
-The checkpoints have random weights: they say nothing sensible, and go the whole way through the code
-that a user's checkpoint goes.
+The checkpoints have random weights: they say nothing sensible, and go the whole way through the
+code that a user's checkpoint goes.
 """
 
 from __future__ import annotations

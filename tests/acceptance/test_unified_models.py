@@ -1,9 +1,9 @@
 """The Semantic Drift Protocol by models of its three families, which describe and draw.
 
-Shared weights: Janus and Emu3, one checkpoint each. Partially shared: a repository's own object with a
-decoder of its own, through `python:`, as the documentation's example wraps it. Decoupled: LLaVA and
-SDXL. Random weights drift at once; what is held here is that chains are whole, loads are few and
-numbers are the same again.
+Shared weights: Janus and Emu3, one checkpoint each. Partially shared: a repository's own object
+with a decoder of its own, through `python:`, as the documentation's example wraps it. Decoupled:
+LLaVA and SDXL. Random weights drift at once; what is held here is that chains are whole, loads are
+few and numbers are the same again.
 """
 
 from __future__ import annotations

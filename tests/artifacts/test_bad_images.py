@@ -64,7 +64,7 @@ def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes) -> None:
 
 
 def test_pillows_rare_decoders_stay_shut() -> None:
-    """Formats outside the list are refused though Pillow reads them: fewer decoders, fewer holes."""
+    """Formats outside the list are refused though Pillow reads them: each decoder is a risk."""
     for kind in ("PPM", "TGA", "PCX", "ICO"):
         with pytest.raises(ImageError, match="not an image of a known format"):
             decode_image(encoded(PICTURE, kind))

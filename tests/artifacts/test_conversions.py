@@ -135,7 +135,7 @@ def test_photographs_are_turned_upright(kind: str, orientation: int, turn: objec
     exif[0x0112] = orientation
     options = {"lossless": True} if kind == "WEBP" else {}
     decoded = pixels_of(Image.fromarray(pixels), kind, exif=exif, **options)
-    np.testing.assert_array_equal(decoded, turn(pixels))  # type: ignore[operator] # one of the lambdas
+    np.testing.assert_array_equal(decoded, turn(pixels))  # type: ignore[operator] # a lambda
 
 
 def test_the_suffix_does_not_matter(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Outcomes that are neither text nor image: known kinds of failures, masks, boxes and their order."""
+"""Outcomes that are neither text nor image: kinds of failures, masks, boxes and their order."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ def replicates(values: list[float], spread: float = 0.01, seed: int = 0) -> Arra
     return np.array(values)[:, None] + noise
 
 
-# -- draws -------------------------------------------------------------------------------------------
+# -- draws -----------------------------------------------------------------------------------------
 
 
 def test_draws_stay_within_their_category() -> None:
-    """Each place is drawn from its own category, the same for the same seed, and not always the same."""
+    """Each place is drawn from its own category, the same for the same seed, and does vary."""
     categories = ["a", "b", "a", "b", "b"]
 
     drawn = draw(categories, 50, seed=3)
@@ -62,7 +62,7 @@ def test_recentring_moves_and_does_not_stretch() -> None:
     assert moved[1] - moved[0] == pytest.approx(2.0)
 
 
-# -- over the checkpoints ----------------------------------------------------------------------------
+# -- over the checkpoints --------------------------------------------------------------------------
 
 
 def test_a_fall_beyond_noise_is_found_and_noise_is_not() -> None:
@@ -140,7 +140,7 @@ def test_p_is_that_of_scipy() -> None:
 
 
 def test_noise_widens_the_interval_of_tau() -> None:
-    """Checkpoints that lie within their noise could be in another order, and the interval says so."""
+    """Checkpoints within their noise could be in another order, and the interval says so."""
     values = [0.2, 0.5, 0.9, 0.9001]
     steps = np.arange(4.0)
 
@@ -180,7 +180,7 @@ def test_pairs_in_opposite_order_are_named() -> None:
     assert disordered(STEPS, metric, truth) == ((200, 400),)
 
 
-# -- over the chains of a checkpoint -----------------------------------------------------------------
+# -- over the chains of a checkpoint ---------------------------------------------------------------
 
 
 def test_concordance_of_known_orders() -> None:

@@ -60,7 +60,7 @@ def test_aspects_bound_each_other(start: Scene, now: Scene) -> None:
 
 
 def test_artifacts_are_read_back_and_what_is_missing_is_lost(tmp_path: Path) -> None:
-    """Starts of both modalities are read back exactly; a told scene counts; a stopped chain has 0."""
+    """Starts of both modalities are read exactly; a told scene counts; a stopped chain has 0."""
     dataset = load_shapes(2)
     first, second, *_ = dataset.samples
     assert first.image is not None

@@ -1,4 +1,4 @@
-"""The script of training curves in small: what it measures is the gate's own, what it writes is read."""
+"""The script of training curves in small: measures are the gate's own, what it writes is read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_values_are_those_of_the_gate(measured: tuple[Path, Document]) -> None:
 def test_a_draw_of_every_sample_gives_the_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one sample of each category there is one draw, of all: its means, distances and rates."""
+    """With one sample per category there is one draw, of all: its means, distances and rates."""
     monkeypatch.setattr(playing, "recentred", lambda drawn, _: drawn)
     for name in ("suite.toml", "drift.toml"):
         with Store(tmp_path / "store") as store:
@@ -97,7 +97,7 @@ def test_a_draw_of_every_sample_gives_the_value(
 
 
 def test_known_losses_are_seen(measured: tuple[Path, Document]) -> None:
-    """Losses of 50, 20 and 0 percent: GC and the truth rise together, and the last keeps everything."""
+    """Losses of 50, 20 and 0 percent: GC and the truth rise together, the last keeps all."""
     _, figures = measured
     for series in figures.series:
         assert series.steps == (100, 300, 900)
@@ -113,7 +113,7 @@ def test_known_losses_are_seen(measured: tuple[Path, Document]) -> None:
 
 
 def test_the_truth_of_a_generator_is_its_own(measured: tuple[Path, Document]) -> None:
-    """Generation 1 is the describer's in an image-first chain, the generator's in a text-first one."""
+    """Generation 1 is the describer's in an image-first chain, the generator's in a text-first."""
     _, figures = measured
     describers, generators = (
         {(kept.suite, kept.start): kept.aspects["exact"][0] for kept in series.kept}
@@ -157,7 +157,7 @@ def test_tables_go_between_the_marks_of_a_page(measured: tuple[Path, Document]) 
 
 
 def test_series_are_found_by_their_names(tmp_path: Path) -> None:
-    """By step, each with the best of the other role; a series of one is refused with what was found."""
+    """By step, with the best of the other role; a series of one is refused with what was found."""
     for name in (
         "describer-step900",
         "describer-step1000",

@@ -63,7 +63,7 @@ def test_cleaning_is_that_of_the_released_code(text: str, left: str) -> None:
 
 @given(st.text(alphabet=" \n\"'`\u2018\u201dab</s>|"))
 def test_cleaning_takes_nothing_from_within(text: str) -> None:
-    """What is left is part of the text, and whole but for white space, straight quotes and a token."""
+    """What is left is part of the text, whole except white space, straight quotes and a token."""
     left = CLEAN.apply(text)
     place = text.rindex(left)
     before, after = text[:place], text[place + len(left) :]

@@ -32,7 +32,7 @@ def test_seeds_fit_everywhere(step: tuple[int, str, int]) -> None:
 def test_every_step_has_a_seed_of_its_own(
     first: tuple[int, str, int], second: tuple[int, str, int]
 ) -> None:
-    """Another run seed, sample or generation is another seed (but for one chance in four billion)."""
+    """Another run seed, sample or generation is another seed (one chance in four billion aside)."""
     assert (derive_seed(*first) == derive_seed(*second)) == (first == second)
 
 

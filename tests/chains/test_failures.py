@@ -115,7 +115,7 @@ def test_a_step_fails(
 def test_an_artifact_cannot_be_encoded(
     store: Store, plan: ChainPlan, healthy: list[Trace], at: int, fault: str
 ) -> None:
-    """The start or any later artifact: no similarity from there on, zeros all along for the start."""
+    """The start or a later artifact: no similarity from there on, only zeros for the start."""
     victim = next(trace for trace in healthy if trace.chain.sample.id == VICTIM)
     link = victim.chain.links[at]
 

@@ -95,7 +95,7 @@ def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
 
 @pytest.mark.parametrize("bad", [0, 1, 3])
 def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> None:
-    """The encoder's failure counts from its generation on; a bad start leaves nothing to compare."""
+    """The encoder's failure counts from its generation on; a bad start leaves no comparison."""
     group = _grow(store, PLAN, 2)
     victim = load_link(group.chains[1], bad, store)
 
@@ -118,7 +118,10 @@ def test_vectors_are_those_of_the_encoder_in_the_order_of_the_chains(store: Stor
     group = _grow(store)
     actual = vectors(group.chains, 2, _encoder(store), store)
     for chain, vector in zip(group.chains, actual, strict=True):
-        assert np.array_equal(vector, vector_of(load_link(chain, 2, store)))  # type: ignore[arg-type] # no failure here
+        assert np.array_equal(
+            vector,
+            vector_of(load_link(chain, 2, store)),  # type: ignore[arg-type] # no failure here
+        )
     assert vectors([], 2, _encoder(store), store) == []
 
 

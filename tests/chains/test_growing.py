@@ -42,7 +42,7 @@ from tests.chains.roles import (
 
 
 def test_an_image_first_chain(store: Store) -> None:
-    """I0 T1 I2 T3 I4: each step gets the one before, its prompt and its seed; images are compared."""
+    """I0 T1 I2 T3 I4: a step gets the one before, its prompt and seed; images are compared."""
     (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store))
     image: Any = load_seed_image(samples(1)[0])
     expected, vectors = [image.digest], [vector_of(image.to_pil())]
@@ -125,7 +125,10 @@ def test_the_describer_sees_upright_rgb(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     path.write_bytes(encoded(Image.fromarray(noise()).convert("P"), "PNG"))
     seen: list[Image.Image] = []
-    describer = SmallDescriber(lambda image, *_: seen.append(image) or "a text")  # type: ignore[func-returns-value] # append gives None
+    describer = SmallDescriber(
+        # append gives None
+        lambda image, *_: seen.append(image) or "a text"  # type: ignore[func-returns-value]
+    )
     (trace,) = grow_and_trace(
         PLAN, [Sample("a", ("c",), image=FileImage(path))], make_runners(store, describer)
     )

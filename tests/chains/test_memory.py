@@ -29,7 +29,8 @@ def cuda_out_of_memory() -> Exception:
 def torch_out_of_memory() -> Exception:
     """What torch raises."""
     torch = pytest.importorskip("torch", reason="torch comes with the [models] extra")
-    return torch.OutOfMemoryError("Tried to allocate 20.00 GiB")  # type: ignore[no-any-return] # torch is untyped here
+    # torch is untyped here.
+    return torch.OutOfMemoryError("Tried to allocate 20.00 GiB")  # type: ignore[no-any-return]
 
 
 ERRORS = [

@@ -1,4 +1,4 @@
-"""Chains as far as the store has them, and the steps that they still need, actual without a model."""
+"""Chains as far as the store has them, and the steps that they still need, without a model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _keys(pending: PendingChain) -> tuple[list[str], list[str]]:
 def test_steps_in_the_store_are_found_to_the_last_generation(
     plan: ChainPlan, grown: int, store: Store
 ) -> None:
-    """Neither more nor fewer, wherever the run before was stopped; their runners are their roles'."""
+    """Neither more nor fewer, wherever the run before stopped; their runners are their roles'."""
     _grow(plan, grown, COUNT, _models(store))
     models = _unloadable(store)
 
@@ -123,7 +123,8 @@ def test_a_failed_chain_needs_no_more(store: Store) -> None:
     def describe(image: Any, prompt: str, seed: int | None) -> str:
         return "" if image.getpixel((0, 0)) == bad else f"{prompt} {seed}"
 
-    bad = samples(COUNT)[1].image.load().to_pil().getpixel((0, 0))  # type: ignore[union-attr] # it has one
+    # The sample has an image.
+    bad = samples(COUNT)[1].image.load().to_pil().getpixel((0, 0))  # type: ignore[union-attr]
     _grow(PLAN, 2, COUNT, _models(store, describe))
 
     pending = look_ahead(PLAN, samples(COUNT), _unloadable(store), None)

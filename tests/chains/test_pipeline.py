@@ -51,7 +51,7 @@ def test_every_item_is_worked_off_once_and_in_order(count: int, size: int, ahead
 
 
 def test_the_next_inputs_are_read_while_the_model_works(writer: Executor) -> None:
-    """The first call does not end before an input of the second batch was read, on another thread."""
+    """The first call ends only after an input of the second batch was read, on another thread."""
     read_by: dict[int, int] = {}
     later = threading.Event()
 

@@ -85,5 +85,5 @@ def test_a_passing_failure_counts_and_is_asked_again(tmp_path: Path) -> None:
             for chain in ChainGroup(PLAN, samples(2), _models(store, describe)[2]).chains
         )
     with Store(tmp_path / "refused") as store:
-        ChainGroup(PLAN, samples(2), _models(store, refuse)[2]).chains  # noqa: B018 - growing is the point
+        ChainGroup(PLAN, samples(2), _models(store, refuse)[2]).chains  # noqa: B018 - this grows it
         assert len(store) == 2

@@ -58,7 +58,7 @@ def test_a_longer_run_computes_only_what_is_new(store: Store) -> None:
 
 
 def test_another_checkpoint_shares_what_the_fixed_roles_saw(store: Store) -> None:
-    """A new describer that says the same leaves the others nothing to do; seeds are encoded once."""
+    """A new describer that says the same leaves the others no work; seeds are encoded once."""
     grow_and_trace(PLAN, samples(3), make_runners(store))
     for fingerprint, suffix, asked in [("same words", "", [6, 0, 0]), ("others", "!", [6, 6, 6])]:
 
@@ -132,7 +132,11 @@ def test_another_model_is_never_served_these_answers(
         "generator": SmallGenerator(),
         "encoder": SmallEncoder(),
     }
-    grow_and_trace(PLAN, samples(2), make_runners(store, **again, only=params))  # type: ignore[arg-type] # by role
+    grow_and_trace(
+        PLAN,
+        samples(2),
+        make_runners(store, **again, only=params),  # type: ignore[arg-type] # by role
+    )
     assert inputs_of(*again.values()) == 0  # type: ignore[arg-type] # as above
 
 
@@ -218,7 +222,7 @@ def test_keys_never_change(store: Store) -> None:
 
 
 def test_how_a_result_came_about_is_kept(store: Store) -> None:
-    """Device, batch and weights are noted beside the result, to explain a difference in its last bit."""
+    """Device, batch and weights are noted with the result, to explain a differing last bit."""
     device = {"provenance": {"device": "cuda:1"}}
     grow_and_trace(PLAN, samples(3), make_runners(store, every=device))
     notes = store.index.read("SELECT DISTINCT provenance FROM results")

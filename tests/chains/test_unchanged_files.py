@@ -48,7 +48,8 @@ def runner(weights: Path, store: Store, does: Callable[[], object]) -> RoleRunne
 def describe(role: RoleRunner, count: int = 4) -> None:
     """Ask for so many texts."""
     steps = [
-        Step(f"{i:064x}", 0, lambda i=i: Image.fromarray(noise(4, 4, seed=i)))  # type: ignore[misc] # mypy does not see the default
+        # mypy does not see the default
+        Step(f"{i:064x}", 0, lambda i=i: Image.fromarray(noise(4, 4, seed=i)))  # type: ignore[misc]
         for i in range(count)
     ]
     role.describe("describe", steps)()

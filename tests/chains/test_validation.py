@@ -1,4 +1,4 @@
-"""What models return, judged at the door: an artifact, a failure, or a model that is no such role."""
+"""Checks of what models return: an artifact, a failure, or a model that is of no such role."""
 
 from __future__ import annotations
 
@@ -160,7 +160,13 @@ CAT = Detection("cat", 0.5, (0.0, 0.0, 4.0, 4.0))
 def test_detections_pass_with_built_in_numbers_in_the_order_of_confidence() -> None:
     """Detectors give numpy's floats in any order; the store's text and the rules want neither."""
     box: Any = np.array([0, 1, 2, 3.5], np.float32)
-    dog = Detection("dog", np.float32(0.75), box, Mask(1, 2, (1, 1)), "red")  # type: ignore[arg-type] # as users do
+    dog = Detection(
+        "dog",
+        np.float32(0.75),  # type: ignore[arg-type] # as users do
+        box,
+        Mask(1, 2, (1, 1)),
+        "red",
+    )
     (admitted,) = admit_detections((Detections((CAT, dog)),), [["cat", "dog"]])
     assert admitted == Detections(
         (Detection("dog", 0.75, (0.0, 1.0, 2.0, 3.5), Mask(1, 2, (1, 1)), "red"), CAT)
@@ -197,10 +203,16 @@ def test_a_box_that_is_none_fails_its_image(place: float) -> None:
         ([Detections()] * 3, "returned 3 for 2 images"),
         ([Detections(), None], "Detections for each image, this one returned NoneType"),
         ([Detections(), [CAT]], "this one returned list"),
-        ([Detections(), Detections((("cat", 0.5),))], "held a tuple"),  # type: ignore[arg-type] # as users do
-        ([Detections(), Detections((Detection("a cat", 0.5, CAT.box),))], "word for word, this one answered 'a cat'"),
-        ([Detections(), Detections((Detection("cat", 0.5, CAT.box, [[1]]),))], "returned list and NoneType"),  # type: ignore[arg-type] # as users do
-        ([Detections(), Detections((Detection("cat", 0.5, CAT.box, None, 3),))], "returned NoneType and int"),  # type: ignore[arg-type] # as users do
+        # Wrong types are ignored below: users give them.
+        ([Detections(), Detections((("cat", 0.5),))], "held a tuple"),  # type: ignore[arg-type]
+        ([Detections(), Detections((Detection("a cat", 0.5, CAT.box),))],
+         "word for word, this one answered 'a cat'"),
+        ([Detections(),
+          Detections((Detection("cat", 0.5, CAT.box, [[1]]),))],  # type: ignore[arg-type]
+         "returned list and NoneType"),
+        ([Detections(),
+          Detections((Detection("cat", 0.5, CAT.box, None, 3),))],  # type: ignore[arg-type]
+         "returned NoneType and int"),
     ],
     ids=range(9),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Models with a fault that the doctor has to find, for scenes of the shapes world and plain photos."""
+"""Models with a fault for the doctor to find, over scenes of the shapes world and plain photos."""
 
 from __future__ import annotations
 

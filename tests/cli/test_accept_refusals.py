@@ -1,4 +1,4 @@
-"""`cepbench accept` refuses what is no whole, sound measurement, by name, and then writes nothing."""
+"""`cepbench accept` refuses, by name, what is no whole, sound measurement, and writes nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_incomplete_run(home: Home, measured: Measured) -> None:
 
 
 def test_a_run_in_which_a_worker_died(home: Home, measured: Measured) -> None:
-    """Its verdicts stand, since its cases were judged again; a baseline is to come of a calm run."""
+    """Its verdicts stand, as its cases were judged again; a baseline must come of a calm run."""
     results = [result_of(measurement) for measurement in measured()]
     refused(home, accept(home, results, deaths=2), "2 workers died in the run, and baselines are")
 

@@ -1,4 +1,4 @@
-"""`cepbench calibrate`: the noise it prints and keeps is that of the seeds, and nothing else changes."""
+"""`cepbench calibrate`: the noise it prints and keeps is that of seeds; nothing else changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.studies.toy import write_suite
 
 
 def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured, tmp_path: Path) -> None:
-    """Both deviations are those of the gate's own measurements under the seeds; nothing else changes."""
+    """Both deviations are of the gate's own measurements under the seeds; all else stays."""
     root = home.path / "baselines"
     accept_by_hand(root, measured(MODEL))
     before = contents(root)
@@ -56,7 +56,7 @@ def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured, tmp_pat
 
 
 def test_what_is_printed(home: Home, measured: Measured) -> None:
-    """Value, noise, units, share of alpha, tolerance; what can be seen, and a warning where it is more."""
+    """Value, noise, units, alpha, tolerance; what can be seen, and a warning where it is more."""
     accept_by_hand(home.path / "baselines", measured(MODEL))
     ended = calibrate(home)
     (measurement,) = [m for m in measured(MODEL) if (m.key.part, m.key.metric) == ("overall", "gc")]
@@ -64,7 +64,8 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
     assert noise is not None
     cells = row(ended.out, "overall/gc")
     assert cells[:6] == [
-        f"{measurement.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16", "0.005", "0.01",
+        f"{measurement.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16",
+        "0.005", "0.01",
     ]  # fmt: skip
     # 80 % power at alpha 0.005 and 15 degrees of freedom: a bit more than (z + z) sd / 4.
     plain = (2.5758 + 0.8416) * noise.sd / 4

@@ -1,4 +1,4 @@
-"""`cepbench calibrate` writes into baselines of what it measured, and leaves all others as they are."""
+"""`cepbench calibrate` writes into baselines of what it measured, and leaves all others alone."""
 
 from __future__ import annotations
 

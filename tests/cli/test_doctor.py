@@ -1,4 +1,4 @@
-"""`cepbench doctor`: each fault of a set-up is found and named, with what helps; a good one passes."""
+"""`cepbench doctor`: each fault of a set-up is named, with a remedy; a good set-up passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/studies.md, accepting.md, store.md, doctor.md and leaderboards.md: every option of the commands, and what is said of the files."""
+"""docs/studies.md and the pages of other commands: every option, and what is said of the files."""
 
 from __future__ import annotations
 

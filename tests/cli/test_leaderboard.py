@@ -24,7 +24,7 @@ def reports(home: Home, measured: Measured) -> Home:
 
 
 def test_page_and_files(reports: Home) -> None:
-    """Models with their ranks in each metric, then each metric's differences; files hold the same."""
+    """Models with ranks in each metric, then each metric's differences; files hold the same."""
     ended = reports.command("leaderboard", "toy", "low.json", "best.json", "third=mid.json")
     out = reports.path / ".cepbench" / "leaderboards"
     document = json.loads((out / "leaderboard-toy.json").read_text("utf-8"))

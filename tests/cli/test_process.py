@@ -46,9 +46,10 @@ def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Help is instant: no NumPy, no pytest, no torch, nothing of the package but the command line."""
+    """Help is instant: it imports no NumPy, pytest or torch, only the package's command line."""
     code = (
-        "import sys; from pytest_cepbench.cli import main; code = main(['study', 'seeds', '--help']); "
+        "import sys; from pytest_cepbench.cli import main; "
+        "code = main(['study', 'seeds', '--help']); "
         "print(*sys.modules); sys.exit(code)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

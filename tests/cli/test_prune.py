@@ -1,4 +1,4 @@
-"""`cepbench prune`: what no case has any more is listed, deleted when asked to, and nothing else is."""
+"""`cepbench prune`: what no case has any more is listed, and only that is deleted when asked to."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert contents(full.path / "baselines") == before
 
 
-# -- ledgers that are not complete -------------------------------------------------------------------
+# -- ledgers that are not complete -----------------------------------------------------------------
 
 
 def test_an_incomplete_run(full: Home, measured: Measured) -> None:
@@ -137,7 +137,8 @@ def test_an_incomplete_run(full: Home, measured: Measured) -> None:
     ended = full.command("prune", "r.json", "--delete")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
-        "cepbench: nothing is pruned: the run is incomplete: 2 tests did not report: a, b; run it again\n"
+        "cepbench: nothing is pruned: the run is incomplete: "
+        "2 tests did not report: a, b; run it again\n"
     )
     assert contents(full.path / "baselines") == before
 
@@ -192,11 +193,11 @@ def test_a_case_in_error_is_a_case(full: Home, measured: Measured) -> None:
     assert baseline_path(full.path / "baselines", measured()[0].key).exists()
 
 
-# -- what is no baseline -----------------------------------------------------------------------------
+# -- what is no baseline ---------------------------------------------------------------------------
 
 
 def test_only_baselines_are_deleted(full: Home, measured: Measured) -> None:
-    """Notes, other TOML, copies under other names, folders and what cannot be read: left, and said."""
+    """Notes, other TOML, copies under other names, folders and unreadable files: left and named."""
     folder = full.path / "baselines" / "toy"
     old = (folder / f"{gone(measured).key.file_stem}.toml").read_text()
     left = {

@@ -115,7 +115,7 @@ def test_the_baseline_is_measured_under_a_fresh_seed(home: Home) -> None:
 
 @pytest.mark.slow
 def test_later_runs_are_compared_under_the_same_conditions(home: Home) -> None:
-    """The accepted checkpoint holds in a run of the suite as it is now, sample by sample the same."""
+    """The accepted checkpoint holds in a run of today's suite, sample by sample the same."""
     (home.path / "test_toy.py").write_text(TEST_MODULE)
     assert accept_again(home, measure(home, CHOSEN)).code == 0
     ended = subprocess.run(
@@ -180,7 +180,7 @@ def test_samples_that_are_used_up_leave_the_seed(home: Home) -> None:
 
 
 def test_where_nothing_is_fresh_it_is_refused(home: Home) -> None:
-    """Nothing is seeded and all samples were seen: said with what would help, nothing is written."""
+    """Nothing is seeded and all samples were seen: it says what would help and writes nothing."""
     (home.path / "fixed.py").write_text(PAINTER)
     write_suite(home.path, FIXED)
     sys.path.insert(0, str(home.path))
@@ -194,7 +194,7 @@ def test_where_nothing_is_fresh_it_is_refused(home: Home) -> None:
 
 
 def test_a_seed_that_changes_nothing_is_refused(home: Home) -> None:
-    """The generator only jitters, which the exact encoder does not see: the score is the lucky one."""
+    """The generator only jitters, unseen by the exact encoder: the score is the lucky one."""
     ended = accept_again(home, measure(home, EXACT))
     assert ended.code == 1
     assert "every score is the same as before" in ended.err
@@ -349,7 +349,7 @@ def test_a_suite_that_cannot_be_written_is_said_first(home: Home, tmp_path: Path
 
 
 def test_a_suite_that_could_not_be_written_is_said_last(home: Home) -> None:
-    """The baselines are there, the suite is not changed, nothing else is left; it is said what to do."""
+    """The baselines are there, the suite is unchanged, nothing else is left; it says what to do."""
     chosen = measure(home, CHOSEN)
     (home.path / ".suite.toml.new").mkdir()
     ended = accept_again(home, chosen)

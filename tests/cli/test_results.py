@@ -77,7 +77,8 @@ def test_another_schema(home: Home, argv: list[str], schema: int, message: str) 
     refused(
         home,
         argv,
-        f"have schema {schema}, this version reads 2: it was written by a{'n' * (message == 'earlier')} {message}",
+        f"have schema {schema}, this version reads 2: "
+        f"it was written by a{'n' * (message == 'earlier')} {message}",
     )
 
 

@@ -52,7 +52,7 @@ def elsewhere(home: Home, ran: Path) -> Home:
 
 @pytest.mark.slow
 def test_what_was_accepted_elsewhere_holds(elsewhere: Home, ran: Path, tmp_path: Path) -> None:
-    """The baselines are those of `--snapshot-update` but for [accepted], and the run then passes."""
+    """The baselines are those of `--snapshot-update` except [accepted]; the run then passes."""
     ended = elsewhere.command("accept", "r.json", "--reason=the first", "--baselines=accepted")
     assert ended.code == 0
     assert sorted(path.name for path in elsewhere.path.iterdir()) == ["accepted", "r.json"]

@@ -116,7 +116,7 @@ def test_gc(filled: Home) -> None:
 
 
 def test_baselines_say_what_is_needed(home: Home) -> None:
-    """Real ones: all that their model and the fixed roles made stays, or is all that is exported."""
+    """Real ones: what their model and the fixed roles made stays, or is all that is exported."""
     accept_by_hand(Path("baselines"), measure_toy(home.path, "shapes:?miss=0.1"))
     with ReadonlyStore(Path("store"), "store") as reader:
         theirs = models_in(reader.read)
@@ -201,7 +201,7 @@ def test_what_is_no_store(home: Home, argv: list[str]) -> None:
 
 
 def test_push_verify_and_pull(filled: Home) -> None:
-    """To a shared store and into another local one; what is damaged there is named, and not taken."""
+    """To a shared store and into another local one; what is damaged is named and left out."""
     pushed = store(filled, "push", "lib")
     assert (pushed.code, pushed.out) == (0, "9 results uploaded to lib; 0 were there already\n")
     assert store(filled, "push", "lib").out == "0 results uploaded to lib; 9 were there already\n"

@@ -1,4 +1,4 @@
-"""`cepbench study`: what it prints and writes is what was measured, and its exit code says whether."""
+"""`cepbench study`: what it prints and writes was measured, and its exit code says whether."""
 
 from __future__ import annotations
 

@@ -129,12 +129,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class Toy:
-    """A project in a folder of its own, whose runs load the plugins that are named and no others."""
+    """A project in a folder of its own, whose runs load only the plugins that are named."""
 
     path: Path
 
     def run(self, *args: str, plugins: tuple[str, ...] | None = ()) -> Ended:
-        """Run pytest in a process of its own. plugins: their names; all that are installed where None."""
+        """Run pytest in its own process. plugins: their names; all installed ones where None."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
         named: list[str] = []
         if plugins is not None:

@@ -75,8 +75,9 @@ def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["with space.png", " .png", "it's \"quoted\".png", "two.dots.png", "trailing..png", "naïve 猫 🐈.png",
-     "new\nline.png", "tab\t.png", "back\\slash.png", "#[x]=1.png", "$HOME;rm *.png", "%20.png", "-n.png"],
+    ["with space.png", " .png", "it's \"quoted\".png", "two.dots.png", "trailing..png",
+     "naïve 猫 🐈.png", "new\nline.png", "tab\t.png", "back\\slash.png", "#[x]=1.png",
+     "$HOME;rm *.png", "%20.png", "-n.png"],
 )  # fmt: skip
 def test_names_are_taken_as_they_are(tmp_path: Path, name: str) -> None:
     """Whatever a file system holds is a sample's id, at the top and below it."""

@@ -1,4 +1,4 @@
-"""The generator of the prompt suite: the published file from its seed, and suites of other seeds."""
+"""The generator of the prompt suite: the published file from its seed, suites of other seeds."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_published_suite_has_its_numbers() -> None:
 @given(st.integers(0, 2**64), st.integers(1, 150))
 @settings(max_examples=25)
 def test_suites_of_other_seeds_keep_the_rules(seed: int, number: int) -> None:
-    """No prompt twice, no person with a color, two different classes, each task within its number."""
+    """No prompt twice, no colored person, two different classes, each task within its number."""
     written = write_prompts(seed, number)
     assert len(set(written)) == len({each.text for each in written}) == len(written)
     tasks = Counter(each.prompt.task for each in written)

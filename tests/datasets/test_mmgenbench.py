@@ -173,7 +173,8 @@ IMAGE = coded(square(1))
     ("table", "words"),
     [
         (f"index\tpicture\n0\t{IMAGE}\n", r"no column 'image'; it has \['index', 'picture'\]"),
-        (f"index\timage\n1\t{IMAGE}\n01\t{IMAGE}\n", r"row 2 \(line 3\).*'index': 1 is there twice"),
+        (f"index\timage\n1\t{IMAGE}\n01\t{IMAGE}\n",
+         r"row 2 \(line 3\).*'index': 1 is there twice"),
         (f"index\timage\nfirst\t{IMAGE}\n", "'index': a whole number is expected, got 'first'"),
         (f"index\timage\n0.0\t{IMAGE}\n", "'index': a whole number is expected, got '0.0'"),
         (f"index\timage\n-1\t{IMAGE}\n", "'index': a whole number is expected, got '-1'"),

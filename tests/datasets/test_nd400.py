@@ -47,7 +47,7 @@ def write_docci(folder: Path) -> Path:
 
 
 def write_nocaps(folder: Path, *, beside: str = "images", **changes: Any) -> Path:
-    """A copy of NoCaps: captions COCO style, several per image, images named by Open Images' ids."""
+    """A copy of NoCaps: COCO-style captions, several per image, images named by Open Images ids."""
     content = {
         "licenses": [],
         "images": [
@@ -177,8 +177,10 @@ def test_which_list_must_be_clear(tmp_path: Path) -> None:
         ({"images": {}}, r"captions\.json: a list 'images' is expected at the top"),
         ({"annotations": [3]}, r"annotations\[0\]: an object is expected, got int"),
         ({"annotations": [{"image_id": "4", "caption": "x"}]}, r"'image_id' is expected to be int"),
-        ({"images": [{"id": 4, "file_name": "../x.jpg"}]}, r"images\[0\]: field 'file_name': .*out"),
-        ({"images": [{"id": 4, "file_name": "a.jpg"}] * 2}, r"images\[1\]: image 4 .* is there twice"),
+        ({"images": [{"id": 4, "file_name": "../x.jpg"}]},
+         r"images\[0\]: field 'file_name': .*out"),
+        ({"images": [{"id": 4, "file_name": "a.jpg"}] * 2},
+         r"images\[1\]: image 4 .* is there twice"),
     ],
 )  # fmt: skip
 def test_damaged_annotations_are_refused(

@@ -32,7 +32,8 @@ def test_a_stem_is_the_name_without_an_images_suffix(name: str, expected: str) -
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/passwd", "../x.png", "a/../../x.png", "C:\\x.png", "..\\x.png", "\\\\host\\x", "//x"]
+    "name",
+    ["/etc/passwd", "../x.png", "a/../../x.png", "C:\\x.png", "..\\x.png", "\\\\host\\x", "//x"],
 )  # fmt: skip
 def test_names_that_lead_out_are_unsafe(name: str) -> None:
     """As POSIX and as Windows write them: a data set is the same on every system."""
@@ -49,7 +50,9 @@ def test_names_of_no_file_are_unsafe(name: str) -> None:
 def test_a_safe_name_stays_inside(parts: list[str]) -> None:
     """What passes never leaves the folder that it is appended to."""
     name = "/".join(parts)
-    inside = os.path.normpath(os.path.join("/root/data", name)).startswith("/root/data")  # noqa: PTH118 # the text of the path is what is tested
+    inside = os.path.normpath(
+        os.path.join("/root/data", name)  # noqa: PTH118 # the text of the path is what is tested
+    ).startswith("/root/data")
     assert inside or unsafe(name) is not None
     assert unsafe(name) is None or not name.strip() or ".." in parts
 

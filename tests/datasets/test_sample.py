@@ -1,4 +1,4 @@
-"""Samples and data sets: ids in order and once, replicates, seeds that can be used or say why not."""
+"""Samples and data sets: each id once, in order; replicates; seeds that are usable or say why."""
 
 from __future__ import annotations
 

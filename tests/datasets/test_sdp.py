@@ -91,7 +91,8 @@ def test_a_missing_partner_is_refused_with_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("a.jpg", "again"), r"row 2 \(line 3\), column 'filename': 'a\.jpg' is there twice, row 1"),
+        (("a.jpg", "again"),
+         r"row 2 \(line 3\), column 'filename': 'a\.jpg' is there twice, row 1"),
         (("/data/b.png", "B"), r"column 'filename': '/data/b\.png' is an absolute path"),
         (("../b.png", "B"), r"'\.\./b\.png' leads out of the folder"),
         (("", "B"), "column 'filename': '' is no file name"),

@@ -23,7 +23,12 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text
 def written(rows: list[list[str]], delimiter: str, end: str, quoting: int) -> bytes:
     """The bytes that Python's own writer makes of rows."""
     stream = io.StringIO(newline="")
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator=end, quoting=quoting)  # type: ignore[arg-type] # typeshed wants a literal
+    writer = csv.writer(
+        stream,
+        delimiter=delimiter,
+        lineterminator=end,
+        quoting=quoting,  # type: ignore[arg-type] # typeshed wants a literal
+    )
     writer.writerows([["a", "b"], *rows])
     return stream.getvalue().encode()
 
@@ -39,7 +44,7 @@ def written(rows: list[list[str]], delimiter: str, end: str, quoting: int) -> by
 def test_what_is_written_is_read(
     rows: list[list[str]], delimiter: str, end: str, quoting: int, *, bom: bool, last_end: bool
 ) -> None:
-    """Quotes, delimiters, line ends and any letters come back; offsets lead to each cell's bytes."""
+    """Quotes, delimiters, line ends and any letters come back; offsets lead to a cell's bytes."""
     if end == "\n":  # Python 3.11's writer leaves a bare CR unquoted there, and it is ambiguous
         rows = [[text.replace("\r", "") for text in row] for row in rows]
     data = b"\xef\xbb\xbf" * bom + written(rows, delimiter, end, quoting)
@@ -83,7 +88,7 @@ def table(root: Path, data: bytes) -> Path:
 
 
 def test_rows_know_row_and_line(tmp_path: Path) -> None:
-    """After a caption of two lines, the row's number and the editor's line differ: both are said."""
+    """After a caption of two lines, row number and editor's line differ: both are reported."""
     path = table(tmp_path, b'a,b\n"x\ny",1\n\nz,2\n')
     assert [row.where("b") for row in read_rows(path, ",", ())] == [
         "row 1 (line 2), column 'b'",

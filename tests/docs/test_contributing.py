@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and docs/architecture.md: the code that they show and the files that they name exist."""
+"""CONTRIBUTING.md and docs/architecture.md: code that they show and files that they name exist."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_diffs_show_the_code_as_it_is() -> None:
 
 @pytest.mark.parametrize("page", [CONTRIBUTING, ARCHITECTURE], ids=lambda page: page.name)
 def test_named_files_exist(page: Path) -> None:
-    """Every path of a module or folder in code marks leads somewhere, from the root or the package."""
+    """Every path of a module or folder in code marks exists, from the root or the package."""
     prose = page.read_text(encoding="utf-8")
     for block in blocks(page):
         prose = prose.replace(block.text, "")

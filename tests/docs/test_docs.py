@@ -1,4 +1,4 @@
-"""Names in the documentation: each of them exists, and docs/reference.md and docs/models.md have all."""
+"""Names in the documentation exist, and docs/reference.md and docs/models.md have all of them."""
 
 from __future__ import annotations
 
@@ -73,23 +73,28 @@ _SCHEME_PARAMETERS = {"model", "layout"}
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
-    "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of the scripts in benchmarks/
-    "--pair-model", "--battles", "--no-answer", "--forfeits", "--by", "--unseen",  # of cepbench arena
+    "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of scripts in benchmarks
+    "--pair-model", "--battles", "--no-answer", "--forfeits",
+    "--by", "--unseen",  # of cepbench arena
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",
-    "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf", "--no-summary",
+    "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf",
+    "--no-summary",
     "--group", "--strict",  # of pip and mypy
     "--continue-on-collection-errors", "--forked", "--timeout-method",
-    "--gate", "--from", "--device", "--help", "--seed", "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
+    "--gate", "--from", "--device", "--help", "--seed",
+    "--steps", "--save", "--batch", "--spoil-at",  # of the scripts in reference/
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
     "--create", "--message", "--fill",  # of git and gh
-    "--served-model-name", "--port", "--silent", "--fail", "--omni", "--model-path",  # of servers and curl
+    "--served-model-name", "--port", "--silent",
+    "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
-    "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples", "--store",
-    "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run", "--delete", "--suite", "--baselines",
+    "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples",
+    "--store", "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run",
+    "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
     "--remeasure",
 }  # fmt: skip
@@ -287,7 +292,7 @@ def test_baseline_fields_are_documented() -> None:
 
 
 def test_store_layout_is_documented(tmp_path: Path) -> None:
-    """The table of the store has everything that lies in one, the database's own companions aside."""
+    """The table of the store has all that lies in one, except the database's own companions."""
     (rows,) = tables(REFERENCE, "The store")
 
     with Store(tmp_path / "store") as store:

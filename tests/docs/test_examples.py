@@ -40,7 +40,7 @@ _WITH_CONSOLE = [
 _WITH_MODELS = [page for page in PAGES if any(block.place == _MODELS for block in blocks(page))]
 
 
-# -- console blocks ----------------------------------------------------------------------------------
+# -- console blocks --------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("page", _WITH_MODELS, ids=lambda page: page.name)
 def test_blocks_with_models_show_what_is_printed(page: Path, tmp_path: Path) -> None:
-    """The blocks of a page that trained models play in, whose last digits are the processor's own."""
+    """Blocks of a page that trained models play in; their last digits are the processor's own."""
     pytest.importorskip("diffusers", reason="trained models need the [models] extra")
     _lay_out(tmp_path)
     for block in blocks(page):
@@ -75,7 +75,7 @@ def test_blocks_with_models_show_what_is_printed(page: Path, tmp_path: Path) -> 
 
 
 def test_the_shown_pass_is_what_was_accepted() -> None:
-    """Its run is too long for a test: its rows are the accepted baselines of the default, all held."""
+    """Its run is too long for a test: its rows are the default's accepted baselines, all held."""
     page = DOCS / "gating-real-checkpoints.md"
     (shown,) = [b.text for b in blocks(page) if "suites/shapes -k overall" in b.text]
     rows = re.findall(
@@ -95,7 +95,7 @@ def test_the_shown_pass_is_what_was_accepted() -> None:
 
 
 def _lay_out(root: Path) -> None:
-    """Copies of what the blocks are run in: suites with baselines, and the examples; their models."""
+    """Copies of what the blocks run in: suites with baselines, the examples, and their models."""
     for name in ("suites", "baselines"):
         shutil.copytree(ROOT / name, root / "repository" / name, ignore=_NO_CACHES)
     (root / "repository" / "reference").symlink_to(ROOT / "reference")
@@ -169,7 +169,7 @@ def test_a_block_that_shows_something_else_is_found() -> None:
             _assert_shows(Block("console", wrong, None), printed)
 
 
-# -- suites ------------------------------------------------------------------------------------------
+# -- suites ----------------------------------------------------------------------------------------
 
 
 def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
@@ -242,11 +242,11 @@ def test_text_first_suite_of_the_example(tmp_path: Path) -> None:
     assert 'chain" = "text-first' in next(tmp_path.rglob("overall-gc-*.toml")).read_text()
 
 
-# -- models ------------------------------------------------------------------------------------------
+# -- models ----------------------------------------------------------------------------------------
 
 
 def test_model_of_the_page_states_its_identity(tmp_path: Path) -> None:
-    """The describer class that the page shows plays that role, known by its weights and parameters."""
+    """The describer class on the page plays that role, known by its weights and parameters."""
     (text,) = [b.text for b in blocks(DOCS / "models.md") if "class MyCaptioner" in b.text]
     namespace: dict[str, Any] = {}
     exec(compile(text, "models.md", "exec"), namespace)
@@ -260,7 +260,7 @@ def test_model_of_the_page_states_its_identity(tmp_path: Path) -> None:
     assert made[0].fingerprint != made[1].fingerprint
 
 
-# -- the workflow ------------------------------------------------------------------------------------
+# -- the workflow ----------------------------------------------------------------------------------
 
 
 def _workflow() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""docs/threat-model.md: every test that it names exists, so that no defence is claimed without one."""
+"""docs/threat-model.md: every test that it names exists, so no defence is claimed without one."""
 
 from __future__ import annotations
 

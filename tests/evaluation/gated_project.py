@@ -32,7 +32,7 @@ class GatedProject:
         return GatedProject(Path(shutil.copytree(self.path, path)))
 
     def gate(self, options: dict[str, Any] | None = None, **knobs: Any) -> GateResult:
-        """Gate a describer. options: of the gate. knobs: of `scored.Describer`; `snapshot_update` too."""
+        """Gate a describer. options: the gate's. knobs: `scored.Describer`'s, `snapshot_update`."""
         update = knobs.pop("snapshot_update", False)
         query = "&".join(f"{name}={value}" for name, value in knobs.items())
         model = f"python:tests.plugin.scored:Describer{f'?{query}' if query else ''}"

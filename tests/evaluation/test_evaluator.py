@@ -1,4 +1,4 @@
-"""What one process of a run holds: threads for its share of the cores, a store that a plan leaves alone."""
+"""What one process of a run holds: threads for its share of cores, a store that no plan changes."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _count(folder: Path, suite: str = LARGE, **values: str) -> int:
 def test_a_run_has_as_many_helpers_as_pay(
     cores: int, memory: int | None, inputs: int, count: int
 ) -> None:
-    """At most three, one a core besides the run's own, 2 GiB each, for a thousand inputs or more."""
+    """At most three, one a core besides the run's own, 2 GiB each, from a thousand inputs on."""
     assert helpers_that_pay(cores, memory, inputs) == count
 
 
@@ -126,7 +126,7 @@ def test_replays_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_uploads_and_turns_have_none(tmp_path: Path) -> None:
-    """Uploads take longer than the models do; models that take turns have the device to themselves."""
+    """Uploads take longer than the models; models that take turns have the device to themselves."""
     assert _count(tmp_path, publish=str(tmp_path / "lib")) == 0
     assert _count(tmp_path, residency="swap") == 0
 

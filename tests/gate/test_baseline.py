@@ -55,7 +55,8 @@ def test_every_measurement_comes_back(
 @pytest.mark.parametrize(
     "name",
     ['say "no".png', r"C:\new\table.png", "del\x7f.png", "two\nlines", "tab\there", "nul\0.png",
-     "naïve 猫.png", "a.b.c", "# no comment", "'", '"""', "[x]", "a = 1", "\r", "\u2028", "\x85", ""],
+     "naïve 猫.png", "a.b.c", "# no comment", "'", '"""', "[x]", "a = 1", "\r",
+     "\u2028", "\x85", ""],
 )  # fmt: skip
 def test_awkward_names_stay_readable(name: str) -> None:
     """The files are TOML for any reader, one score a line whatever the sample is called."""
@@ -67,7 +68,7 @@ def test_awkward_names_stay_readable(name: str) -> None:
 
 
 def test_a_path_that_is_no_unicode_can_be_written() -> None:
-    """A checkpoint in a folder with such a name can be accepted; the file shows the bytes' escapes."""
+    """A checkpoint in a folder with such a name can be accepted; the file has bytes' escapes."""
     text = text_of(measured(model={"spec": "/data/\udcff/x"}))
     text.encode("utf-8")
     assert load_baseline(text, KEY, "x").model == {"spec": r"/data/\udcff/x"}
@@ -85,7 +86,8 @@ def test_the_same_measurement_gives_the_same_bytes(scores: Scores, random: objec
     other = shuffled({category: shuffled(part) for category, part in scores.items()})
     failures = {"empty-text": 1, "exception": 2}
     assert text_of(measured(scores, failures=failures)) == text_of(
-        measured(other, failures=dict(reversed(failures.items())))  # type: ignore[arg-type] # scores, shuffled
+        # scores, shuffled
+        measured(other, failures=dict(reversed(failures.items())))  # type: ignore[arg-type]
     )
 
 
@@ -96,7 +98,8 @@ def test_the_text_is_made_for_reviewers() -> None:
     assert text == (
         "# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.\n"
         'format = 2\ncase = "shapes/color/gc"\nmetric = "GC@3"\nvalue = 1e-06\nn = 2\n'
-        'higher_is_better = true\n\n[model]\n"spec" = "shapes:"\n\n[identity]\n"suite" = "shapes/1"\n'
+        'higher_is_better = true\n\n[model]\n"spec" = "shapes:"\n\n'
+        '[identity]\n"suite" = "shapes/1"\n'
         '"samples" = "2 0123456789abcdef"\n\n[failures]\n"exception" = 1\n\n[scores."color"]\n'
         '"a" = 2e-06\n"b" = 0.0\n'
     )

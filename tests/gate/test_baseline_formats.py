@@ -1,4 +1,4 @@
-"""Baseline files of both formats: what format 2 added comes back, format 1 is read, format 3 is not."""
+"""Baseline files: what format 2 added comes back, format 1 is read, format 3 is refused."""
 
 from __future__ import annotations
 

@@ -135,9 +135,11 @@ def test_every_field_that_differs_is_named(fields: dict[str, tuple[str, str]]) -
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"identity": {"suite": "shapes/2", "samples": "2 0123456789abcdef"}}, "suite: baseline shapes/1, now shapes/2"),
+        ({"identity": {"suite": "shapes/2", "samples": "2 0123456789abcdef"}},
+         "suite: baseline shapes/1, now shapes/2"),
         ({"identity": {"suite": "shapes/1"}}, "samples: baseline 2 0123456789abcdef, now (none)"),
-        ({"higher_is_better": False}, "direction: the baseline counts the other direction as better"),
+        ({"higher_is_better": False},
+         "direction: the baseline counts the other direction as better"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared_says_why(changes: dict[str, Any], reason: str, gate: Any) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark of error rates in small: it measures the real gate, and fails when a promise breaks."""
+"""The benchmark of error rates in small: it measures the real gate; a broken promise fails it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def rate(row: Hard, what: str) -> float:
 
 
 def test_what_is_not_promised_does_happen() -> None:
-    """Rare gains among ties, and the luck of a chosen baseline, fail runs; measured again it is gone."""
+    """Rare gains among ties and a chosen baseline's luck fail runs; the luck does not last."""
     rows = {row.name: row for row in HARD}
     assert rate(rows["86 % ties, 12 % lose 0.1, 2 % gain 0.6"], "false failures") > 0.1
     lucky = rate(rows["baseline the best of 5, n = 60"], "false failures")
@@ -203,7 +203,7 @@ def played() -> list[embedded.Population]:
 
 
 def test_the_embedded_world_keeps_the_promises(played: list[embedded.Population]) -> None:
-    """Real chains with their ties and ceilings go through judge(); each kind of population is there."""
+    """Real chains with ties and ceilings go through judge(); each kind of population is there."""
     figures = [f for p in played for f in embedded.figures(p, 20, 1, Settings(runs=30))]
     assert broken(iter(figures)) == []
     assert {figure.world for figure in figures} == {population.name for population in played}
@@ -211,7 +211,7 @@ def test_the_embedded_world_keeps_the_promises(played: list[embedded.Population]
 
 
 def test_embedded_runs_without_drift_have_none(played: list[embedded.Population]) -> None:
-    """Turned around at random, pairs of scores have no drift; as they are, they have the population's."""
+    """Pairs of scores, turned around at random, have no drift; as they are, the population's."""
     generator, policy = np.random.default_rng(0), Policy(gate="threshold", tolerance=0.0)
     population = played[0]
     fails = {
@@ -258,7 +258,7 @@ def test_the_script_prints_tables_and_exits_by_the_promises(
 
 
 def test_it_is_run_by_its_path(tmp_path: Path) -> None:
-    """As a script, from any folder; a number of runs that cannot be used is refused with the least that can."""
+    """As a script, from any folder; too few runs are refused with the least that can be used."""
     script = Path(gate_error_rates.__file__)
     done = subprocess.run(
         [sys.executable, str(script), "--runs", "1"],
@@ -272,7 +272,7 @@ def test_it_is_run_by_its_path(tmp_path: Path) -> None:
 
 
 def test_every_figure_has_its_place() -> None:
-    """A table shows rows in the order they came, a dash where nothing was measured, and all columns."""
+    """A table has rows in the order they came, a dash where nothing was measured, all columns."""
     cell = Cell("regression", "normal", 20, 1, 0.0, 0.01)
     figure = cell.rate("false failures", np.arange(100) % 4 == 0, 0.05)
     (text,) = tables.report([figure], [], Settings()).values()

@@ -141,7 +141,7 @@ def shuffled(scores: Micros, random: Any) -> Micros:
 
 @given(comparisons(), st.randoms(use_true_random=False))
 def test_the_order_of_samples_has_no_say(it: Comparison, random: Any) -> None:
-    """Samples and categories in any order give the same verdict and the same bounds, to the last bit."""
+    """Samples and categories in any order give the same verdict and bounds, to the last bit."""
     assert numbers(it.judged(now=shuffled(it.now, random))) == numbers(it.judged())
 
 
@@ -159,7 +159,7 @@ def test_the_level_of_scores_has_no_say(it: Comparison, by: int) -> None:
 
 
 ONE_UNIT = {"c0": {f"s{i}": 300_000 for i in range(3)}}
-"""Three scores of one cluster: the spread of their differences is nothing, or what rounding makes of it."""
+"""Three scores of one cluster: their differences' spread is 0, or what rounding makes of it."""
 
 
 @settings(max_examples=200)
@@ -174,7 +174,7 @@ ONE_UNIT = {"c0": {f"s{i}": 300_000 for i in range(3)}}
     2,
 )
 def test_better_scores_never_make_a_verdict_worse(it: Comparison, by: int) -> None:
-    """Raising all scores of the candidate by one amount never steps down from regressed to improved."""
+    """Raising all scores of the candidate by one amount never makes the verdict worse."""
     better = it.judged(now=raised(it.now, by if it.higher else -by))
     assert RISING.index(better.verdict) >= RISING.index(it.judged().verdict)
 
@@ -195,7 +195,7 @@ def test_less_error_decides_no_more(it: Comparison) -> None:
 
 @given(comparisons())
 def test_exactly_one_row_of_the_table_holds(it: Comparison) -> None:
-    """Improved, held, regressed and inconclusive exclude each other, and the verdict is the one that holds."""
+    """Improved, held, regressed and inconclusive exclude each other, and the true one is given."""
     judgement = it.judged(anchor=None)
     low, high, tolerance = judgement.low, judgement.high, it.policy.tolerance
     difference = judgement.difference
@@ -219,7 +219,7 @@ def test_exactly_one_row_of_the_table_holds(it: Comparison) -> None:
 
 @given(comparisons())
 def test_noninferiority_passes_only_what_it_has_excluded(it: Comparison) -> None:
-    """A pass says that the bound is above the tolerated drop, since the baseline and since the anchor."""
+    """A pass means that the bound is above the tolerated drop, from baseline and from anchor."""
     judgement = it.judged(policy=replace(it.policy, gate="noninferiority"))
     if present(judgement.verdict, strict=True).passes:
         assert judgement.low is not None
@@ -272,7 +272,7 @@ def test_nothing_in_common_never_passes(pairing: Any, policy: Policy) -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_are_none_are_refused(bad: float) -> None:
-    """A score that is not finite makes neither a measurement nor a baseline, so nothing can pass by it."""
+    """A score that is not finite makes no measurement and no baseline, so none can pass by it."""
     with pytest.raises(ValueError, match="finite score"):
         measured({"c": {"a": bad}})
     text = dump_baseline(accepted(measured({"c": {"a": 0.25}})))

@@ -108,7 +108,7 @@ def test_the_anchor_has_its_own_tolerance() -> None:
 
 
 def test_an_anchor_of_something_else_is_incomparable() -> None:
-    """A comparison that was promised and cannot be made is no pass; each reason says whose it is."""
+    """A promised comparison that cannot be made is no pass; each reason says whose it is."""
     anchor = accepted(_step(0, identity={"suite": "shapes/0", "samples": "another"}))
     judgement = judge(_step(1), accepted(_step(1)), Policy(), anchor=anchor)
     assert judgement.verdict is Verdict.INCOMPARABLE
@@ -130,7 +130,7 @@ def test_what_fails_against_the_last_baseline_keeps_its_own_reasons() -> None:
     assert incomparable.since_anchor is not None
     regressed = judge(_step(9), accepted(_step(1)), Policy(), anchor=anchor)
     assert (regressed.verdict, regressed.reasons) == (Verdict.REGRESSED, ())
-    assert regressed.losers != regressed.since_anchor.losers  # type: ignore[union-attr] # there is one
+    assert regressed.losers != regressed.since_anchor.losers  # type: ignore[union-attr] # it exists
 
 
 def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
@@ -151,7 +151,7 @@ def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
 
 
 def test_an_improvement_is_one_since_the_last_baseline() -> None:
-    """Better than both is improved, better than the last and worse than the anchor has regressed."""
+    """Better than both is improved; better than the last, worse than the anchor: regressed."""
     last, now = accepted(_step(6)), _step(3)
     assert judge(now, last, Policy(), anchor=accepted(_step(5))).verdict is Verdict.IMPROVED
     assert judge(now, last, Policy(), anchor=accepted(_step(0))).verdict is Verdict.REGRESSED

@@ -1,4 +1,4 @@
-"""The table of verdicts over differences of a known shape, and what each judgement says beside it."""
+"""The table of verdicts over differences of a known shape, and what judgements say beside it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_model_without_an_identity_is_not_taken_for_the_same() -> None:
 
 
 def test_the_same_model_on_another_processor_holds() -> None:
-    """Weights that are the same and scores that moved by a tenth of the tolerance are no new model."""
+    """Equal weights whose scores moved by a tenth of the tolerance are no new model."""
     moved = [0.0, -0.0004, 0.001, 0.0]
     judgement = _judged(moved, now=ONE_MODEL)
     assert judgement.verdict is Verdict.HELD

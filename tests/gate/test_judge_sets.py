@@ -144,7 +144,7 @@ def test_blocks_of_two_categories_are_units_of_their_own() -> None:
 
 
 def test_a_set_whose_samples_are_others_is_incomparable() -> None:
-    """Its one score is of all of them: there is no intersection to pair on, whatever pairing is asked for."""
+    """Its one score is of all samples: no intersection to pair on, whatever pairing is chosen."""
     now = _set(12.0, identity={"suite": "shapes/1", "samples": "200 fedcba9876543210"})
     for pairing in ("exact", "common"):
         judgement = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)

@@ -18,7 +18,7 @@ FILE_NAME = re.compile(r"[a-z0-9-]{1,80}")
 
 
 def test_file_names_never_collide() -> None:
-    """Names that a careless slug makes equal, or that differ in case only, have files of their own."""
+    """Names that a careless slug makes equal, or that differ only in case: a file each."""
     parts = [
         "org/sdxl",
         "orgsdxl",
@@ -53,7 +53,7 @@ def test_file_names_never_collide() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=400), st.sampled_from(["gc", "s", "failures"]))
 def test_any_part_has_a_file_name(part: str, metric: str) -> None:
-    """Lower-case letters, digits and dashes, short enough for every file system, always the same."""
+    """Lower-case letters, digits and dashes, short enough for any file system, always the same."""
     key = CaseKey("suite", part, metric)
     assert FILE_NAME.fullmatch(key.file_stem)
     assert key.file_stem == CaseKey("other suite", part, metric).file_stem

@@ -1,4 +1,4 @@
-"""Samples that a baseline lacks or has beyond the measurement: named, left out on request, or looked at in part."""
+"""Samples that only baseline or measurement has: named, left out on request, looked at in part."""
 
 from __future__ import annotations
 
@@ -27,11 +27,16 @@ def _judged(now: Scores, before: Scores = BEFORE, **how: Any) -> Judgement:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"color": {"a": 0.5}}, f"samples of color: 2 only in the baseline, 0 only now (b, c); the other 1 {REMEDY}"),
-        ({"shape": {"d": 0.2, "e": 0.4, "f": 1.0}}, f"samples of shape: 0 only in the baseline, 1 only now (f); the other 2 {REMEDY}"),
-        ({"color": {"a": 0.5, "b": 0.6, "c2": 0.7}}, f"samples of color: 1 only in the baseline, 1 only now (c, c2); the other 2 {REMEDY}"),
-        ({"shape": {"x": 0.2, "y": 0.4}}, "samples of shape: 2 only in the baseline, 2 only now (d, e, x); not one is in both"),
-        ({"size": {"z": 0.1}}, "samples of size: 0 only in the baseline, 1 only now (z); not one is in both"),
+        ({"color": {"a": 0.5}},
+         f"samples of color: 2 only in the baseline, 0 only now (b, c); the other 1 {REMEDY}"),
+        ({"shape": {"d": 0.2, "e": 0.4, "f": 1.0}},
+         f"samples of shape: 0 only in the baseline, 1 only now (f); the other 2 {REMEDY}"),
+        ({"color": {"a": 0.5, "b": 0.6, "c2": 0.7}},
+         f"samples of color: 1 only in the baseline, 1 only now (c, c2); the other 2 {REMEDY}"),
+        ({"shape": {"x": 0.2, "y": 0.4}},
+         "samples of shape: 2 only in the baseline, 2 only now (d, e, x); not one is in both"),
+        ({"size": {"z": 0.1}},
+         "samples of size: 0 only in the baseline, 1 only now (z); not one is in both"),
     ],
     ids=["missing", "extra", "renamed", "all renamed", "another category"],
 )  # fmt: skip

@@ -80,8 +80,8 @@ def test_a_baseline_at_chance_holds_nothing(gate: Any) -> None:
     assert judgement.verdict is Verdict.INCONCLUSIVE
     (reason,) = judgement.reasons
     assert reason == (
-        "the baseline of 0.2152 can lose 0.0052 down to what chance gives, and 0.01 is tolerated: a "
-        "regression could not be seen"
+        "the baseline of 0.2152 can lose 0.0052 down to what chance gives, and 0.01 is tolerated: "
+        "a regression could not be seen"
     )
     assert any(
         "baseline is close to what chance gives" in warning for warning in judgement.warnings
@@ -160,7 +160,7 @@ def test_floors_of_distances_have_no_part() -> None:
 
 
 def test_a_floor_is_kept_in_the_file() -> None:
-    """One line, rounded as scores are; files without it are read as before, and nonsense is refused."""
+    """One line, rounded as scores are; files without it are read as before, nonsense is refused."""
     text = text_of(_at(0.5, floor=0.12345678))
     assert "floor = 0.123457\n" in text
     assert load_baseline(text, KEY, "b.toml").floor == 0.123457

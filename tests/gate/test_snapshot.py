@@ -92,7 +92,7 @@ def test_a_baseline_is_found_whatever_the_test_is_called(tmp_path: Path) -> None
 
 
 def test_syrupy_finds_nothing_that_it_could_delete() -> None:
-    """What syrupy discovers it may call unused: it discovers nothing, and its deleting does nothing."""
+    """Syrupy may call unused what it discovers: it discovers nothing, and deletes nothing."""
     extension = BaselineExtension()
     assert list(extension.discover_snapshots()) == []
     extension.delete_snapshots(snapshot_location="x", snapshot_names=set())

@@ -1,8 +1,8 @@
 """Comparison with the frozen files, in `files/` beside this module.
 
-A difference means that a store, a baseline, a report's reader or a user's settings no longer fit. Where that
-is wanted (a new option, a new metric), GOLDEN=write in the environment writes the files anew, and the
-diff of them is what a reviewer reads.
+A difference means that a store, a baseline, a report's reader or a user's settings no longer fit.
+Where that is wanted (a new option, a new metric), GOLDEN=write in the environment writes the files
+anew, and the diff of them is what a reviewer reads.
 """
 
 from __future__ import annotations

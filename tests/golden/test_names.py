@@ -39,7 +39,7 @@ def test_options_with_their_twins_and_defaults(project: Project) -> None:
 
 
 def test_keys_of_suite_files() -> None:
-    """Every key of a suite.toml with its type and default, table by table, and those of each metric."""
+    """Every key of a suite.toml with type and default, table by table, and those of each metric."""
     tables: dict[str, Any] = {"": _keys(SuiteTable)}
     for kind, table in KINDS.items():
         tables[f"metrics.{kind}"] = _keys(table)

@@ -1,4 +1,4 @@
-"""What a run leaves: keys in the store, baseline files, the JSON report. Seen from outside, as users have it."""
+"""What a run leaves, as users see it: keys in the store, baseline files, the JSON report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tests.plugin.project import INI, run_plainly
 ACCEPTED, WORSE = "shapes:?miss=0.1", "shapes:?miss=0.5"
 
 # Names of cases, categories, roles and samples: keys that are data.
-_OPEN = {"blocks", "clusters", "counts", "failures", "identity", "model", "origins", "roles", "scores", "sizes"}  # fmt: skip
+_OPEN = {
+    "blocks", "clusters", "counts", "failures", "identity",
+    "model", "origins", "roles", "scores", "sizes",
+}  # fmt: skip
 
 
 MODULE = """\
@@ -41,7 +44,7 @@ def test_tasks(cep_case, cep_gate):
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The JSON reports of a run that accepts and one that fails; the project's path under "path"."""
+    """JSON reports of a run that accepts and one that fails; the project's path under "path"."""
     root = tmp_path_factory.mktemp("golden")
     shutil.copytree(Path(__file__).with_name("project"), root, dirs_exist_ok=True)
     (root / "pytest.ini").write_text(INI)

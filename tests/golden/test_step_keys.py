@@ -1,4 +1,4 @@
-"""Keys under which stores hold results: the same inputs have the same keys, whatever the code is called."""
+"""Keys under which stores hold results: same inputs, same keys, whatever the code is called."""
 
 from __future__ import annotations
 
@@ -94,9 +94,15 @@ def _write_checkpoints(folder: Path) -> None:
 
 SPECS: tuple[tuple[RoleName, str], ...] = (
     ("describer", "llava?device=cpu"),
-    ("describer", "llava?device=cpu&max_new_tokens=64&do_sample=true&temperature=0.5&dtype=float16"),
+    (
+        "describer",
+        "llava?device=cpu&max_new_tokens=64&do_sample=true&temperature=0.5&dtype=float16",
+    ),
     ("generator", "diffusion?device=cpu"),
-    ("generator", "diffusion?device=cpu&num_inference_steps=4&guidance_scale=2.5&height=64&width=64"),
+    (
+        "generator",
+        "diffusion?device=cpu&num_inference_steps=4&guidance_scale=2.5&height=64&width=64",
+    ),
     ("describer", "janus?device=cpu"),
     ("generator", "janus?device=cpu"),
     ("generator", "janus?device=cpu&guidance_scale=2&image_top_k=5"),
@@ -133,7 +139,7 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
 def test_every_adapter_gives_its_identities_and_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a spec is bound to: the adapter's version, parameters by name with their defaults, and the key of one step."""
+    """What a spec is bound to: adapter version, parameters with defaults, and one step's key."""
     if find_spec("torch") is None:  # importing it takes seconds, and binding does without
         pytest.skip("checkpoints need the [models] extra")
     _write_checkpoints(tmp_path)
@@ -153,7 +159,16 @@ def test_every_adapter_gives_its_identities_and_keys(
 
 
 def _bound(role: RoleName, *, seeded: bool) -> BoundRole:
-    return BoundRole(role, "s", "w", "f" * 64, "a/1", lambda: None, {"x": 1}, seeded)  # type: ignore[arg-type,return-value] # never loaded
+    return BoundRole(
+        role,
+        "s",
+        "w",
+        "f" * 64,
+        "a/1",
+        lambda: None,  # type: ignore[arg-type,return-value] # never loaded
+        {"x": 1},
+        seeded,
+    )
 
 
 def test_keys_of_steps() -> None:

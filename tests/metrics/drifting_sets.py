@@ -1,4 +1,4 @@
-"""Simulated starts and what two models make of them, to hold the jackknife's error to the true one."""
+"""Simulated starts and what two models make of them, to compare jackknife and true error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
 
 Leaving = Callable[[Array, Array, Labels, int], tuple[float, list[float]]]
-"""Two sets, the block of each pair of rows, number of blocks: a distance and those without a block."""
+"""Two sets, the block of each pair of rows, number of blocks: a distance and its leave-outs."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Agreement:
 def agreement(
     leaving: Leaving, n: int, dimension: int, *, far: float = 0.0, drifts: bool = True
 ) -> Agreement:
-    """Two models, in 200 draws, that each keep a share of the start and draw the rest by themselves.
+    """Two models, in 200 draws, that each keep a share of the start and draw the rest themselves.
 
     far: how far both move the mean; the second a third further. drifts: whether what they draw by
     themselves has another spectrum than the starts; else the drawings have the law of the starts.

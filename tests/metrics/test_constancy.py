@@ -18,7 +18,7 @@ from pytest_cepbench.metrics.constancy import (
 
 @given(st.integers(2, 40), st.integers(0, 2**32 - 1))
 def test_the_spread_bounds_all_distances(n: int, seed: int) -> None:
-    """No two unit vectors lie farther apart than twice the spread, and some as far as the spread."""
+    """Unit vectors lie at most twice the spread apart, and some as far as the spread."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(n, 6)) * rng.uniform(1e-3, 1e3, (n, 1))
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -51,7 +51,7 @@ def test_length_is_seen_by_distances_alone() -> None:
 
 
 def test_the_threshold_lies_between_rounding_and_sight() -> None:
-    """Rounding to float32 stays below it; below it every cosine is 1 in the decimals that are kept."""
+    """Rounding to float32 stays below it; below it, every cosine is 1 in the decimals kept."""
     rng = np.random.default_rng(1)
     base = rng.normal(size=256)
     rounded = np.stack([base * (1 + rng.normal(scale=1e-7, size=256)) for _ in range(50)])

@@ -42,7 +42,7 @@ def value_of(first: Array, second: Array, method: Method) -> float:
 
 
 def ranks_of(column: Array) -> Array:
-    """Average ranks by their definition: the values below, and half of the others that are equal."""
+    """Average ranks by definition: the values below, and half of the others that are equal."""
     values = column.tolist()
     return np.array([sum(v < own for v in values) + values.count(own) / 2 for own in values])
 
@@ -97,7 +97,7 @@ def test_no_magnitude_overflows_or_vanishes(method: Method, scale: float) -> Non
 @given(PAIRS)
 @settings(max_examples=40)
 def test_what_all_scores_have_in_common_costs_no_digits(shift: float, pair: Array) -> None:
-    """Quarters stay exact beside 2**49: the coefficient of shifted columns is that of the columns."""
+    """Quarters stay exact beside 2**49: shifted columns have the coefficient of the columns."""
     assume(all(len(set(column)) > 1 for column in pair.tolist()))
     for method in METHODS:
         result = value_of(pair[0] + shift, pair[1] - shift, method)

@@ -160,7 +160,7 @@ def test_features_of_rising_variance_keep_all_digits(power: float) -> None:
 
 
 def test_the_quick_way_declines_what_it_cannot_promise() -> None:
-    """Squares of a wide spectrum may lose more than nine digits: None, and the exact way is taken."""
+    """Squares of a wide spectrum may lose over nine digits: None, and the exact way is taken."""
     falling = (np.geomspace(1, last, 64) for last in (1e-7, 1e-3))
     wide, narrow = (np.diag(variances / variances.sum()) for variances in falling)
 

@@ -90,7 +90,7 @@ def test_a_generator_of_one_image_leaves_points(n: int) -> None:
 
 
 def test_a_sample_far_off_costs_the_rest_no_digits_that_matter() -> None:
-    """Without the block of one broken vector the others are as far apart as they are by themselves."""
+    """Without the block of one broken vector, the others' distance is that of them alone."""
     x, y = pair(9, 9, 12)
     y[4] += 1e5
     blocks = np.arange(9) % 3

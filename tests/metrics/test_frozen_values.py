@@ -1,4 +1,4 @@
-"""Numbers of before SciPy made them: t quantiles, drift rates; a baseline must not move by a library."""
+"""Numbers from before SciPy made them (t quantiles, drift rates): no library moves a baseline."""
 
 from __future__ import annotations
 

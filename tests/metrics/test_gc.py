@@ -57,7 +57,7 @@ def test_constant_similarity_is_its_own_score(similarity: float, iterations: int
 
 @given(TRACES, st.data())
 def test_a_higher_similarity_gives_a_higher_score(traces: Array, data: st.DataObject) -> None:
-    """Raising any one iteration raises its own chain by its weight t / sum t, and no other chain."""
+    """Raising one iteration raises its own chain by its weight t / sum t, and no other chain."""
     chain = data.draw(st.integers(0, traces.shape[0] - 1))
     t = data.draw(st.integers(1, traces.shape[1]))
     raised = traces.copy()
@@ -109,7 +109,10 @@ def test_the_mean_of_categories_does_not_depend_on_any_order(
     """Shuffled samples and categories give the same bits, or a verdict could hang on the order."""
     names = list(scores)
     random.shuffle(names)  # type: ignore[attr-defined] # a random.Random
-    shuffled = {name: sorted(scores[name], key=lambda _: random.random()) for name in names}  # type: ignore[attr-defined] # as above
+    shuffled = {
+        name: sorted(scores[name], key=lambda _: random.random())  # type: ignore[attr-defined]
+        for name in names
+    }
     assert _mean(shuffled) == _mean(scores)
 
 

@@ -158,7 +158,7 @@ def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, Dete
 
 
 def test_what_is_excluded_is_looked_for() -> None:
-    """An excluded class that is not asked for would always pass; an included one is asked for once."""
+    """An excluded class not asked for would always pass; an included one is asked for once."""
     prompt = Prompt(
         "counting", (Clause("dog", color="red"),), (Exclusion("cat", 1), Exclusion("dog", 2))
     )

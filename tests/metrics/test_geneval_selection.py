@@ -78,7 +78,7 @@ def test_the_order_given_does_not_matter() -> None:
 
 @pytest.mark.parametrize("beside", [(), (0.9,), (0.4, 0.9), (0.9, 0.4, 0.95, 0.35)])
 def test_equally_sure_ones_stay_in_the_order_of_the_detector(beside: tuple[float, ...]) -> None:
-    """The same on every machine, whatever else is found: an unstable sort would not say which is first."""
+    """The same on every machine, whatever else is found: an unstable sort has no fixed first."""
     equal = [seen("dog", 0.6, 100 * place) for place in range(5)]
     others = [seen("dog", score, 1000 + 100 * place) for place, score in enumerate(beside)]
     mixed = [

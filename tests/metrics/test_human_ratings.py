@@ -42,7 +42,8 @@ def test_a_margin_in_floats_would_be_another() -> None:
 
 def test_scores_of_encoders_are_compared_as_they_print() -> None:
     """A float32 is its shortest decimal, as a float64 is."""
-    assert predicted_choice(np.float32(0.51), np.float32(0.5)) == "B"  # type: ignore[arg-type]  # a scalar of an array
+    # scalars of an array
+    assert predicted_choice(np.float32(0.51), np.float32(0.5)) == "B"  # type: ignore[arg-type]
     assert predicted_choice(np.float64(0.51), np.float64(0.5)) == "B"
 
 
@@ -84,7 +85,7 @@ def test_what_is_no_similarity_is_refused(
 )
 def test_a_majority_is_more_than_half(votes: str, majority: str | None) -> None:
     """Five of nine, two of three; half is none."""
-    assert majority_choice(votes.split()) == majority  # type: ignore[arg-type]  # words of the table
+    assert majority_choice(votes.split()) == majority  # type: ignore[arg-type]  # of the table
 
 
 ITEMS = st.lists(

@@ -63,7 +63,7 @@ def test_several_blocks_each_lose_their_own(seed: int, n: int, block: int) -> No
 
 
 def test_parts_and_shards_change_no_bit_of_the_distance() -> None:
-    """The whole has the distance that it has without a jackknife, in however many pieces it comes."""
+    """The whole has the distance it has without a jackknife, in however many pieces it comes."""
     x, y = pair(50, 50, 5)
     parts = np.arange(50) % 4
     whole = summed(x, y, (parts, parts), block=20)
@@ -88,7 +88,7 @@ def test_a_block_that_keeps_one_sample_is_refused() -> None:
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:
-    """One per row, from 0; missing rows leave nothing to leave out, and a refusal leaves no trace."""
+    """One per row, from 0; missing rows leave nothing to leave out; a refusal leaves no trace."""
     x, y = pair(8, 8, 5)
     parts = np.arange(8) % 2
     sums = KernelBlocks(8, 8)

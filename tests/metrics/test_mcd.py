@@ -48,7 +48,7 @@ def test_the_papers_mappings_score_ten_of_twenty_generations(
 def test_a_mapping_scores_every_artifact_of_its_modality(
     start: Modality, compares: Modality, generations: int
 ) -> None:
-    """At any length, G included: what a chain that alternates from its start makes, and no start."""
+    """At any length, G included: all that a chain alternating from its start makes, no start."""
     other: Modality = "text" if start == "image" else "image"
     made = {g: start if g % 2 == 0 else other for g in range(1, generations + 1)}
     expected = tuple(g for g, modality in made.items() if modality == compares)

@@ -48,7 +48,7 @@ def test_one_model() -> None:
 
 
 def test_critical_values() -> None:
-    """Tukey's studentized range over root 2: 3 models, 2.344 by the normal, 2.728 with 10 degrees."""
+    """Tukey's studentized range over root 2: 3 models, 2.344 by normal, 2.728 with 10 degrees."""
     normal = rank_intervals(np.zeros(3), np.eye(3)).critical
     student = rank_intervals(np.zeros(3), np.eye(3), degrees=10).critical
 

@@ -17,7 +17,7 @@ from pytest_cepbench.metrics.similarity import chance_similarities
 def _pair_by_pair(
     start: npt.NDArray[Any], later: npt.NDArray[Any], starts: list[str], groups: list[str]
 ) -> npt.NDArray[np.float64]:
-    """The definition: the mean cosine with the outputs of every other start of the group, else of all."""
+    """By definition, the mean cosine with outputs of all other starts of the group, else of all."""
 
     def cosine(left: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
         lengths = np.linalg.norm(left) * np.linalg.norm(two)
@@ -52,7 +52,7 @@ def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
 
 
 def test_it_is_computed_in_double_precision() -> None:
-    """Vectors in float32 that are nearly the same, thousands of them: no digit of the score is lost."""
+    """Thousands of nearly equal vectors in float32: no digit of the score is lost."""
     rng = np.random.default_rng(0)
     start = (1 + rng.normal(scale=1e-4, size=(2000, 16))).astype(np.float32)
     names = [str(i) for i in range(2000)]

@@ -1,4 +1,4 @@
-"""Fixtures of the model tests: a context to bind in, and the trained checkpoints where there are any."""
+"""Fixtures of the model tests: a context to bind in, trained checkpoints where there are any."""
 
 from __future__ import annotations
 

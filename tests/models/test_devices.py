@@ -127,7 +127,7 @@ def write_amd(root: Path) -> Path:
 
 
 def test_devices_of_amd_are_read_from_the_kernel(tmp_path: Path) -> None:
-    """Free is what is not used; a processor's node is no device; where a file is absent, unknown."""
+    """Free is what is not used; a processor's node is no device; without a file, unknown."""
     root = write_amd(tmp_path)
     first, second = _amd(root)
     assert first == Device("0", "Instinct MI300X", 700, 1000, "HIP_VISIBLE_DEVICES")

@@ -1,4 +1,4 @@
-"""What is loaded is what was fingerprinted: for every role, adapter and file that a fingerprint covers."""
+"""What is loaded is what was fingerprinted, for every role, adapter and file of a fingerprint."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def test_what_is_overwritten_before_it_is_loaded_is_refused(named: Named) -> Non
         role.load()
     words = str(raised.value)
     assert (
-        f"changed after it was fingerprinted, before the model was loaded (written again: {named.file.name}"
+        "changed after it was fingerprinted, before the model was loaded "
+        f"(written again: {named.file.name}"
         in (words.replace("unet/", "").replace("1_Pooling/", ""))
     )
     assert "Copy the checkpoint to a folder of its own" in words
@@ -247,7 +248,7 @@ def test_a_hub_snapshot_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.M
         role.load()
 
 
-# -- the files themselves ----------------------------------------------------------------------------
+# -- the files themselves --------------------------------------------------------------------------
 
 
 class Counting:
@@ -334,7 +335,7 @@ def loading(files: CoveredFiles, change: Callable[[], object], error: Exception)
 
 
 def test_an_error_of_loading_gives_way_to_its_cause(folder: Path) -> None:
-    """What a library made of half of a file explains nothing; where nothing changed, it is the error."""
+    """What a library made of half a file explains nothing; if nothing changed, it is the error."""
     files = covered(folder, Counting())
     error = CheckpointError("header too large")
     with pytest.raises(CheckpointError, match="header too large"):
@@ -375,7 +376,7 @@ def test_a_file_that_vanishes_while_it_is_fingerprinted_is_told(folder: Path) ->
 
 
 def test_the_store_does_not_remember_what_was_young_when_its_hashing_began(tmp_path: Path) -> None:
-    """Hashing takes longer than a file is young, and bytes that followed in the first tick go unseen."""
+    """Hashing outlasts a file's youth; bytes that followed in the first tick go unseen."""
     path = tmp_path / "weights"
     path.write_text("one")
     counting = Counting()

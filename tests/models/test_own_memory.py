@@ -26,7 +26,7 @@ pytest.importorskip("torch", reason="checkpoints need the [models] extra")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of checkpoint. build: writes one. package: that loads it. before, query: of its spec."""
+    """A kind of checkpoint. build: writes one. package: its loader. before, query: of the spec."""
 
     role: RoleName
     build: Callable[[Path], Path]
@@ -52,7 +52,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_no_file_stays_in_use_after_loading(name: str, tmp_path: Path) -> None:
-    """On a CPU weights are mapped from their file, and would follow whatever a trainer writes there.
+    """On a CPU weights are mapped from their file, and would follow what a trainer writes there.
 
     Numbers of tensors are compared, so that the test does not rest on what the system lists alone.
     """
@@ -91,7 +91,7 @@ def test_a_tokenizer_that_is_loaded_late_is_of_the_same_checkpoint(tmp_path: Pat
 
 
 def test_what_is_loaded_again_is_of_the_same_checkpoint(tmp_path: Path) -> None:
-    """Models that take turns on a device are let go of: the error comes again to everybody who asks."""
+    """Models that take turns on a device are unloaded: whoever asks again gets the error again."""
     pytest.importorskip("transformers")
     from pytest_cepbench.models.torch_runtime import quiet
 
@@ -121,7 +121,7 @@ def _wipe(file: Path) -> None:
 
 
 def _sums() -> list[float]:
-    """The sum of every tensor that is alive in this process, those of the loaded model among them."""
+    """The sum of all tensors that are alive in this process, those of the loaded model too."""
     import torch
 
     gc.collect()

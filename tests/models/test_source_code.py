@@ -1,4 +1,4 @@
-"""The digest of a user's code: of the module, and of what it imports from beside it; of nothing else."""
+"""The digest of a user's code: the module and what it imports from beside it, nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pytest_cepbench.models.python_model import source_of
 
 FILES = {
     "own/__init__.py": "",
-    "own/models.py": "import numpy\nfrom . import colors\nfrom own.deep.paint import draw\nimport beside\n",
+    "own/models.py": (
+        "import numpy\nfrom . import colors\nfrom own.deep.paint import draw\nimport beside\n"
+    ),
     "own/colors.py": "RED = 1\n",
     "own/other.py": "unused = True\n",
     "own/deep/__init__.py": "",

@@ -23,7 +23,7 @@ FOLDER = Path("checkpoints/step-8")
 
 
 def knows(rows: int, added: int = 0) -> Any:
-    """A model whose table of embeddings has so many rows. added: rows of a table of added tokens."""
+    """A model whose embedding table has that many rows. added: rows of a table of added tokens."""
     from transformers import GPT2Config, GPT2Model
     from transformers.models.idefics.modeling_idefics import IdeficsDecoupledEmbedding
 
@@ -118,7 +118,7 @@ def test_a_model_that_does_not_say_is_not_judged(make: Callable[[], Any]) -> Non
 def test_processor_and_model_agree_on_the_images_token(
     written: int | None, config: dict[str, int], fits: bool
 ) -> None:
-    """Another token leaves the image no place, or the place of a word; who says none is not judged."""
+    """Another token leaves the image no place, or that of a word; who names none is not judged."""
     from transformers import CLIPImageProcessor, LlavaProcessor, PretrainedConfig
 
     processor = CLIPImageProcessor()

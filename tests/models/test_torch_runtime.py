@@ -82,7 +82,7 @@ print({name: value for name, value in os.environ.items() if name.startswith(("GO
 def test_threads_wait_briefly_unless_the_user_said_how(
     said: dict[str, str], imported: tuple[str, ...], expected: dict[str, str]
 ) -> None:
-    """What the user said stands, and once torch is imported nothing is changed that it would not read."""
+    """What the user said stands; once torch is imported, nothing it would not read is changed."""
     calm = {k: v for k, v in os.environ.items() if not k.startswith(("GOMP_", "OMP_", "KMP_"))}
     ended = subprocess.run(
         [sys.executable, "-c", WAITS, *imported],

@@ -70,7 +70,7 @@ def test_a_matrix_of_zeros_is_told_and_loads() -> None:
 
 
 def test_zeros_that_are_no_matrix_are_not_told() -> None:
-    """Biases and tokens often are zero; so are whole numbers, and parts without weights have none."""
+    """Biases and tokens often are zero, as whole numbers are; parts without weights have none."""
     ordinary = module(
         bias=torch.zeros(4), cls_token=torch.zeros(4, 4), norm_weight=torch.zeros(1, 4)
     )

@@ -1,4 +1,4 @@
-"""What the builders of tiny checkpoints share: a vocabulary, a tokenizer, a chat template, pictures."""
+"""What builders of tiny checkpoints share: a vocabulary, a tokenizer, a chat template, pictures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from PIL import Image, ImageDraw
 
 # fmt: off
 WORDS = [
-    "describe", "the", "image", "what", "is", "shown", "?", "user", "assistant", "system", ":", "be",
-    "brief", "a", "an", "and", "on", "of", "two", "small", "large", "red", "green", "blue", "yellow",
-    "circle", "square", "left", "right", "top", "bottom",
+    "describe", "the", "image", "what", "is", "shown", "?", "user", "assistant", "system", ":",
+    "be", "brief", "a", "an", "and", "on", "of", "two", "small", "large", "red", "green", "blue",
+    "yellow", "circle", "square", "left", "right", "top", "bottom",
 ]
 # fmt: on
 

@@ -36,7 +36,7 @@ def owl_tokenizer() -> Any:
 
 
 def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
-    """An OWLv2 (version 2) or OWL-ViT (version 1) with its processor; the same weights both times."""
+    """An OWLv2 (version 2) or OWL-ViT (version 1) with processor; both have the same weights."""
     import torch
     import transformers
 

@@ -159,7 +159,7 @@ def build_vit(folder: Path, *, pooler: bool) -> Path:
 
 
 def build_vit_mae(folder: Path) -> Path:
-    """A masked autoencoder: its encoder hides three of four patches at random unless told not to."""
+    """A masked autoencoder: its encoder hides 3 of 4 patches at random unless told not to."""
     import torch
     from transformers import ViTImageProcessor, ViTMAEConfig, ViTMAEForPreTraining
 

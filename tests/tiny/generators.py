@@ -36,7 +36,7 @@ def t5_tokenizer() -> Any:
 
 
 def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: int = 21) -> Path:
-    """A StableDiffusionPipeline with DDIM; with `safety_checker`, one that flags next to nothing."""
+    """A StableDiffusionPipeline with DDIM; `safety_checker` adds one that flags next to nothing."""
     import torch
     from diffusers import DDIMScheduler, StableDiffusionPipeline
 
@@ -186,12 +186,12 @@ def build_flux(folder: Path) -> Path:
 
 
 def flag_everything(folder: Path) -> None:
-    """Make a saved pipeline's safety checker flag every image: its thresholds go below any cosine."""
+    """Make a saved pipeline's safety checker flag all images: thresholds go below any cosine."""
     _edit_tensor(folder / "safety_checker" / "model.safetensors", "concept_embeds_weights", -2.0)
 
 
 def poison_decoder(folder: Path) -> None:
-    """Make a saved pipeline draw NaN from weights that are numbers: what they are multiplied to is none."""
+    """Make a saved pipeline draw NaN from finite weights: what they are multiplied by is NaN."""
     _edit_tensor(
         folder / "vae" / "diffusion_pytorch_model.safetensors", "decoder.conv_norm_out.weight", 3e38
     )

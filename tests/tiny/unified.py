@@ -1,4 +1,4 @@
-"""Tiny unified checkpoints with random weights: each describes and draws, and loads as a published one.
+"""Tiny unified checkpoints with random weights: each describes, draws and loads as published ones.
 
 Both draw 32 x 32 pixels out of 16 image tokens.
 """
@@ -91,7 +91,7 @@ def build_janus(path: Path, seed: int = 0) -> Path:
 
 
 def build_emu3(path: Path, seed: int = 0) -> Path:
-    """Emu3ForConditionalGeneration: one vocabulary of words and image tokens, to read and to draw."""
+    """Emu3ForConditionalGeneration: one vocabulary of words and image tokens, read and drawn."""
     import torch
     from transformers import (
         Emu3Config,

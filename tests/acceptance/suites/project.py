@@ -39,7 +39,8 @@ cepbench_gate = threshold
 """
 """Strict; the one exception is for a plugin of this environment that the warm libraries import.
 
-The plain rule: of the few samples here, which are about the measuring, statistics would say nothing.
+The plain rule: of the few samples here, which are about the measuring, statistics would say
+nothing.
 """
 
 
@@ -53,7 +54,7 @@ class Run:
 
     @property
     def cases(self) -> dict[str, dict[str, Any]]:
-        """The measured cases, by `suite/part/metric`; the verdicts of whole suites are not among them."""
+        """The measured cases, by `suite/part/metric`, without the verdicts of whole suites."""
         return {
             f"{case['suite']}/{case['part']}/{case['metric']}": case
             for case in self.report["cases"]
@@ -114,7 +115,7 @@ class Project:
         return Run(code, printed.read_text(), document)
 
     def accept(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
-        """A run that accepts baselines, and did, though untrained checkpoints are often at chance."""
+        """A run that accepts baselines, and did, though untrained models are often at chance."""
         asked = ("--snapshot-update", "--cep-accept-insensitive")
         run = self.run(cast, *asked, *arguments, paths=paths)
         assert run.code == 0, run.output

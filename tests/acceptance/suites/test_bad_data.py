@@ -114,8 +114,9 @@ MISTAKES = {
 def test_a_mistake_is_named_and_nothing_is_gated(
     wrong: Wrong, make_project: MakeProject, tmp_path: Path
 ) -> None:
-    """Exit code, file, row and field; no traceback, and no baseline is written, not even of the parts
-    that the mistake leaves whole.
+    """Exit code, file, row and field, without a traceback; no baseline is written.
+
+    Not even of the parts that the mistake leaves whole.
     """
     place = wrong.write(tmp_path / "data")
     wrong.spoil(place)

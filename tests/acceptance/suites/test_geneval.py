@@ -1,4 +1,4 @@
-"""suites/geneval: the built-in prompts with Mask2Former, GenEval-Rewritten over generations with OWLv2."""
+"""suites/geneval: built-in prompts with Mask2Former, GenEval-Rewritten's generations with OWLv2."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def prompts(make_project: MakeProject, tiny: Checkpoint) -> Gated:
 
 
 def test_built_in_prompts_are_judged_by_task(prompts: Gated) -> None:
-    """The umbrella of one prompt is found, nothing else that is asked for: half a task, 1/12 in all."""
+    """One prompt's umbrella is found, nothing else that is asked for: half a task, 1/12 in all."""
     cases = prompts.run.cases
     assert set(cases) == {
         *(f"geneval/{part}/geneval" for part in (*TASKS, "overall")),
@@ -102,8 +102,9 @@ def test_another_generator_is_looked_at(prompts: Gated, tiny: Checkpoint) -> Non
 def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
     prompts: Gated, make_project: MakeProject, tiny: Checkpoint, tmp_path: Path
 ) -> None:
-    """Blue and yellow scissors are asked for, which are most of what so small a CLIP tells: right is
-    what a plain Mask2Former and a plain CLIP tell of the image.
+    """Right is what a plain Mask2Former and a plain CLIP tell of the image.
+
+    Blue and yellow scissors are asked for, which are most of what so small a CLIP tells.
     """
     entries = [
         {
@@ -154,7 +155,7 @@ def generations(
 def test_mgg_is_what_plain_owl_finds_over_the_generations(
     generations: Gated, tiny: Checkpoint
 ) -> None:
-    """A prompt's score is the share of its ten images that are right, by the counts of the boxes."""
+    """A prompt's score is the share of its ten images that are right by the counts of boxes."""
     chains = generations.project.chains(generations.cast, "geneval/mgg.toml", "text")
     scores = generations.project.scores("mgg/overall/mgg")
     for number, entry in enumerate(REWRITTEN):

@@ -1,4 +1,4 @@
-"""suites/instrument: the three suites over rule-based models, which need no data and no checkpoint."""
+"""suites/instrument: three suites over rule-based models, which need no data and no checkpoint."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_patterns_share_images_and_the_whole_counts_each_once(gated: Gated) -> N
 def test_images_of_every_kind_are_seen_upright_and_in_color(
     chains: Mapping[str, list[Link]], seeds: Mapping[str, Image.Image]
 ) -> None:
-    """What the describer is shown is what the table's files show: turned, CMYK, deep grey, palette."""
+    """The describer is shown what the table's files show: turned, CMYK, deep grey, palette."""
     for name, index in IDS.items():
         source = chains[name][0].source
         assert source is not None
@@ -220,7 +220,7 @@ def test_another_checkpoint_is_looked_at(gated: Gated, tiny: Checkpoint) -> None
 
 
 def test_another_preset_makes_numbers_incomparable(gated: Gated, tiny: Checkpoint) -> None:
-    """The published settings of SD 3.5 draw other images: no verdict on the describer comes of it."""
+    """The published settings of SD 3.5 draw other images, so the describer gets no verdict."""
     roles = {**gated.cast.roles, "generator": preset(tiny, "sd3-5", "sd3", 256)}
     run = gated.project.run(replace(gated.cast, roles=roles), "-k", "domain")
     assert run.code == 1

@@ -27,9 +27,9 @@ ALL = ("suites",)
 class Replayed:
     """Chains of one layout and the suite that scores them.
 
-    cast: what is typed, the replay as the model. cases: how many there are. lost: the case that must
-    fall where `lose` has taken a piece out of a copy of the replay; stopped: how many chains that
-    stops. paths: what of the suite is run.
+    cast: what is typed, the replay as the model. cases: how many there are. lost: the case that
+    must fall where `lose` has taken a piece out of a copy of the replay; stopped: how many chains
+    that stops. paths: what of the suite is run.
     """
 
     suite: str
@@ -242,7 +242,7 @@ def test_rows_are_matched_by_index(
 def test_pickles_alone_are_refused(
     tmp_path: Path, make_project: MakeProject, tiny: Checkpoint
 ) -> None:
-    """GenCeption's results without their images: not opened, and the message says why and what to do."""
+    """GenCeption's results without images are not opened; the message says why and what to do."""
     replayed = genception(tmp_path / "chains", tiny)
     for image in replayed.root.rglob("*.jpg"):
         image.unlink()

@@ -194,7 +194,7 @@ def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:
 
 @pytest.mark.parametrize("gated", ["folders"], indirect=True)  # the form decides the starts alone
 def test_another_checkpoint_drifts_by_itself(gated: Gated, tiny: Checkpoint) -> None:
-    """Its chains are grown anew and no mapping comes out as before; the starts' vectors are reused."""
+    """Its chains are grown anew and every mapping is another; the starts' vectors are reused."""
     later = cast(tiny, gated.cast.data["sdp"], "llava-later")
     run = gated.project.run(later, "-k", "mcd and not clip and not overall")
     assert len(run.cases) == 4

@@ -1,4 +1,4 @@
-"""A cluster in the tests' own process: actors that reply at once, die when told, and count their calls."""
+"""A cluster in the tests' own process: actors reply at once, die when told, and count calls."""
 
 from __future__ import annotations
 

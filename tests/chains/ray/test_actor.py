@@ -138,7 +138,7 @@ def test_images_are_pixels_or_failures() -> None:
 
 
 def test_vectors_are_float32_and_as_many_as_inputs() -> None:
-    """A number too large for that is infinite, and a failure in the driver; a row too few is a fault."""
+    """Too large for float32 is infinite, a failure in the driver; a missing row is a fault."""
     encoder = _actor("encoder")
     images = _answer(encoder, "encode_images", [PIXELS, PIXELS])
     texts = _answer(encoder, "encode_texts", ["one", "two words"])

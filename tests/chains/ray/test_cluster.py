@@ -1,4 +1,4 @@
-"""Clusters, as far as none is needed: addresses, versions, nodes, and this process left as it was."""
+"""Clusters, as far as none is needed: addresses, versions, nodes, and this process unchanged."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_cluster_has_the_nodes_that_are_alive(set_nodes: Callable[..., None]) 
 def test_a_process_is_put_back_as_it_was(
     set_nodes: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Variables that Ray needs are set while it is connected; a user's own stand. Versions are checked."""
+    """Ray's variables are set while connected, a user's own stand, and versions are checked."""
     ray = pytest.importorskip("ray")
     set_nodes("b")
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"):

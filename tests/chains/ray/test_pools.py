@@ -293,7 +293,8 @@ def test_pools_are_made_when_a_model_is_needed(local: LocalCluster, bound_on: li
 
     assert begun == [0]
     assert len(local.actors) == 8
-    assert first.describe([], "p", []) == again.describe([], "p", [])  # type: ignore[union-attr] # a describer
+    # Both are describers.
+    assert first.describe([], "p", []) == again.describe([], "p", [])  # type: ignore[union-attr]
     assert not isinstance(first, CountsTokens)
     loads, seconds = manager.usage()
     assert dict(loads) == {"describer": loads["describer"]}
@@ -340,7 +341,10 @@ def test_models_of_servers_are_asked_from_here(
     assert manager.helpers == 2
     models = [manager.bound("describer", parse_spec("openai:m"), _never).load() for _ in range(2)]
 
-    assert [model.describe([], "p", []) for model in models] == [["yes"]] * 2  # type: ignore[union-attr]
+    assert [
+        model.describe([], "p", [])  # type: ignore[union-attr]
+        for model in models
+    ] == [["yes"]] * 2
     assert loads == [1]
     loaded, seconds = manager.usage()
     assert loaded == {"describer": 1}

@@ -1,4 +1,4 @@
-"""How a cluster is divided: an actor of each role on each device, unless the user says otherwise."""
+"""How a cluster is divided: an actor of each role on each device, unless the user says more."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_nothing_left_is_refused() -> None:
 
 
 def test_a_cluster_of_single_cores_has_sixteen_places() -> None:
-    """No more actors of a role than that where nothing is asked for; each has the part of a core."""
+    """No role has more actors where nothing is asked for; each has its part of a core."""
     pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 17))
     assert (pools["encoder"].actors, pools["encoder"].cpus) == (16, 1.0)
 
@@ -177,7 +177,7 @@ def test_pools_that_are_too_large_together_are_refused() -> None:
 
 
 def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models without a request share the groups; others have their own, or none without resources."""
+    """Models without a request share groups; others have their own, or none without resources."""
     placement = pytest.importorskip("ray.util.placement_group")
     monkeypatch.setattr(placement, "placement_group", tuple)
     places: list[Place] = [

@@ -20,7 +20,7 @@ def opened(root: Path, **params: str) -> Replay:
 
 
 def test_images_are_those_of_the_iterations(tmp_path: Path) -> None:
-    """Iteration i + 1 is generation 2(i + 1) of an image-first chain; the texts are not recorded."""
+    """Iteration i + 1 is generation 2(i + 1) of an image-first chain; texts are not recorded."""
     put(tmp_path, *(f"{stem}_{i}.jpg" for stem in ("cat", "my.dog_1") for i in range(3)))
     (tmp_path / "cat_result.pkl").write_bytes(TRAP)
     (tmp_path / "GC@3.json").write_text("{}")
@@ -91,8 +91,10 @@ def test_pickles_alone_are_refused_with_the_reason(tmp_path: Path) -> None:
     ("names", "words"),
     [
         (("a_0.jpg", "a_0.png"), r"holds 'a_0\.jpg' and 'a_0\.png': keep one"),
-        (("a_0.jpg", "a_00.jpg"), "holds 'a_00' of '.' in more than one|holds 'a_0' of '.' in more"),
-        (("c/results_x/a_0.jpg", "results_x/c/a_0.jpg"), "holds 'a_0' of 'c' in more than one folder"),
+        (("a_0.jpg", "a_00.jpg"),
+         "holds 'a_00' of '.' in more than one|holds 'a_0' of '.' in more"),
+        (("c/results_x/a_0.jpg", "results_x/c/a_0.jpg"),
+         "holds 'a_0' of 'c' in more than one folder"),
     ],
 )  # fmt: skip
 def test_an_image_twice_is_refused(tmp_path: Path, names: tuple[str, ...], words: str) -> None:

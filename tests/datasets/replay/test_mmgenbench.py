@@ -136,7 +136,8 @@ def test_cells_that_are_no_texts_are_written_out(tmp_path: Path) -> None:
         ([["index", "answer"], [1, "x"]], "index and prediction, or index and image, is expected"),
         ([["index", "prediction"], ["one", "x"]], "row 2, column 'index': a whole number is"),
         ([["index", "prediction"], [1.5, "x"]], r"a whole number is expected, got '1\.5'"),
-        ([["index", "prediction"], [1, "x"], ["01", "y"]], "row 3, column 'index': 1 is there twice"),
+        ([["index", "prediction"], [1, "x"], ["01", "y"]],
+         "row 3, column 'index': 1 is there twice"),
         ([], "is expected"),
     ],
 )  # fmt: skip

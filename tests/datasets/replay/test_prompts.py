@@ -43,7 +43,8 @@ def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (("00001/samples/0000.png", "00001/samples/00000.png"), "holds both '0000.png' and '00000.png'|holds both '00000.png' and '0000.png'"),
+        (("00001/samples/0000.png", "00001/samples/00000.png"),
+         "holds both '0000.png' and '00000.png'|holds both '00000.png' and '0000.png'"),
         (("00001/samples/0000.png", "00001/samples/0000.jpg"), "holds '0000.jpg' and '0000.png'"),
         (("00001/samples/0000.png", "0001/samples/0001.png"), "holds both '00001' and '0001'"),
         (("00001/samples/grid.png",), "holds no image in folders like 00000/samples/"),
@@ -77,7 +78,7 @@ def test_mgg_has_images_of_odd_generations_only(tmp_path: Path) -> None:
 
 
 def test_one_chain_of_sdp_is_not_mgg(tmp_path: Path) -> None:
-    """Its names are not lines of GenEval: the folder above it is asked for by the list of layouts."""
+    """Its names are not lines of GenEval: the list of layouts asks for the folder above it."""
     put(tmp_path, "gen-1/0001.png")
     (tmp_path / "gen-2.csv").write_text("filename,caption\n0001.png,x\n")
     with pytest.raises(DatasetError, match=r"found 'gen-1/', 'gen-2\.csv', which is no known"):

@@ -47,7 +47,7 @@ def test_both_chains_are_read_by_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_row_shifts_nothing(tmp_path: Path) -> None:
-    """The authors' code would give b's text to the next; here it is missing, and an empty one is not."""
+    """The authors' code would give b's text to the next; here b's is missing, a's is empty."""
     rows = [["filename", "caption"], ["a.png", ""], ["c.png", "C"]]
     put_table(tmp_path / "image-first" / "gen-1.csv", rows)
     replay = opened(tmp_path)
@@ -122,7 +122,7 @@ def test_a_damaged_image_is_there_and_does_not_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["gen-1", "gen-1/b.png", "gen-2.csv"])
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, link: str) -> None:
-    """Downloaded chains cannot read other files of the machine; links that stay inside are files."""
+    """Downloaded chains cannot read other files of the machine; links that stay inside can."""
     secret = put_table(tmp_path / "secret.csv", [["filename", "caption"], ["a", "password"]])
     chain = put(tmp_path / "root", "text-first/gen-3/a.png") / "text-first"
     (chain / "gen-3" / "linked.png").symlink_to(chain / "gen-3" / "a.png")

@@ -59,7 +59,7 @@ def test_no_text_is_refused(text: str) -> None:
         ("small red red circle middle left", ()),
         ("smaller red circle middle left", ()),
         ("small red circle middle leftover", ()),
-        # The long s and the Kelvin sign are S and K to a reader who ignores case by Unicode's rules.
+        # The long s and the Kelvin sign are S and K where Unicode's rules ignore case.
         ("\u017fmall red circle middle left", ()),
     ],
 )

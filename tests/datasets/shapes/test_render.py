@@ -80,7 +80,10 @@ def test_seeds_give_different_images_of_one_scene() -> None:
             "d365d1c9058040ae3500edb097187dd7b601ce9130d05cef76e5ac8253944e6c",
         ),
         (
-            "large yellow cross top left , small purple square middle center , small green circle bottom right",
+            (
+                "large yellow cross top left , small purple square middle center , "
+                "small green circle bottom right"
+            ),
             2**32 - 1,
             "9e75048a4ace845a9cec0559b5b5127bf83e736b6e38d3ac7281e86f4de08a8e",
         ),

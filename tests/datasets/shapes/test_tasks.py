@@ -1,4 +1,4 @@
-"""GenEval's tasks in the shapes world: what is asked is in the scene, and an honest drawing is right."""
+"""GenEval's tasks in the shapes world: the scene has what is asked, an honest drawing is right."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_repeated_pairs_of_a_cluster_narrow_nothing(
 def test_the_upper_bound_is_the_lower_one_in_the_mirror(
     method: BoundsName, scores: list[float]
 ) -> None:
-    """Turning every difference around turns the bounds around, where they are no lumps and not few."""
+    """Turning all differences around turns the bounds around, given no lumps and enough units."""
     bounds = known(mean_bounds(sample(scores), 0.05, method=method))
     other = known(mean_bounds(sample([-x for x in scores]), 0.05, method=method))
     assert (-other[1], -other[0]) == pytest.approx(bounds, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Lumps of equal differences: what counts as one, and that bounds do not jump where it dissolves."""
+"""Lumps of equal differences: what counts as one, and no jump of bounds where it dissolves."""
 
 from __future__ import annotations
 

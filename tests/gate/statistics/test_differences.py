@@ -139,7 +139,7 @@ def test_the_variance_of_clusters_is_that_of_leaving_one_out(sizes: list[int], s
 
 @given(SIZES)
 def test_clusters_have_the_degrees_of_their_weights(sizes: list[int]) -> None:
-    """Those of the chi square with the mean and variance of what the jackknife finds, by matrices."""
+    """Those of the chi square with the mean and variance that the jackknife finds, by matrices."""
     d = _clusters(sizes, np.arange(len(sizes)) / 8)
     share = np.array(sizes) / sum(sizes)
     centre = np.eye(len(sizes)) - share  # each row takes off the weighted mean

@@ -51,7 +51,7 @@ def test_the_smallest_visible_drop_is_seen(units: int, alpha: float, tolerance: 
 
 @pytest.mark.parametrize(("units", "alpha"), [(8, 0.05), (20, 0.05 / 14), (60, 0.05), (400, 0.5)])
 def test_the_plan_is_for_samples_of_usual_skewness(units: int, alpha: float) -> None:
-    """The gate's own step, skewed to the bad side by 0.4 standard errors of a skewness, and power."""
+    """The gate's step and power, skewed to the bad side by 0.4 standard errors of a skewness."""
     t = stats.t.isf(0.9 * alpha, units - 1)
     step = t_step(t, -0.4 * sqrt(6 / units), units) + stats.t.isf(0.2, units - 1)
     assert smallest_visible(0.5, units, alpha) == pytest.approx(0.5 * step / sqrt(units), rel=1e-9)
@@ -67,7 +67,7 @@ def test_few_samples_see_little_less_than_planned() -> None:
 
 
 def test_large_samples_need_what_the_textbook_says() -> None:
-    """Where t is normal: ((z + z_power) sd / drop)^2, z of nine tenths of alpha, and its inverse."""
+    """Where t is normal: ((z + z_power) sd / drop)^2, z of nine tenths of alpha, and inverse."""
     assert samples_needed(1.0, 0.01, 0.05) == pytest.approx(
         ((1.6954 + 0.8416) / 0.01) ** 2, rel=0.01
     )

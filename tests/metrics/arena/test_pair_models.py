@@ -1,4 +1,4 @@
-"""Models of pairs: their derivatives, invariances, limits, and whether they find what was simulated."""
+"""Models of pairs: derivatives, invariances, limits, and whether they find what was simulated."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_both_orders_do_not_count_twice() -> None:
 
 
 def test_clusters_widen_the_errors() -> None:
-    """A question whose verdict is only repeated for other models' copies tells less than new ones."""
+    """A question whose verdict is repeated for copies of other models tells less than new ones."""
     battles = simulate(TRUTH, 300, np.random.default_rng(5), per_question=1)
     copies = [
         JudgedBattle(f"{b.question}{i}", b.first, b.second, b.winner) for b in battles for i in "ab"

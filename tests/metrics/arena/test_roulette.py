@@ -33,7 +33,7 @@ def names(count: int) -> list[str]:
 
 @given(st.integers(2, 14), st.data())
 def test_no_pair_meets_twice_over_a_question(count: int, data: st.DataObject) -> None:
-    """Each question has as many battles as rounds, all of different pairs, in any number of rounds."""
+    """Each question has a battle per round, all of different pairs, in any number of rounds."""
     rounds = data.draw(st.integers(1, comb(count, 2)))
     battles = roulette(names(count), {"t": ["q1", "q2", "q3"]}, rounds)
 

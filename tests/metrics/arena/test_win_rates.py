@@ -90,7 +90,7 @@ def test_both_orders_count_once() -> None:
 def test_forfeits(
     policy: ForfeitPolicy, absent: BattleRecord, opponent: BattleRecord | None
 ) -> None:
-    """A missing answer loses; its opponent, which has no other battle, wins where it is credited."""
+    """A missing answer loses; its opponent, without another battle, wins where it is credited."""
     battles = [JudgedBattle("q1", "a", "b", "A"), JudgedBattle("q2", "a", "b", "B")]
     records = battle_records(BattleTable(battles), [Forfeit("q3", "a", "c")], policy)
 

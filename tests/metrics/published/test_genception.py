@@ -227,7 +227,8 @@ def test_means_of_table_5() -> None:
 def test_human_gaps_of_table_5() -> None:
     """All gaps come out: each category against its best model, each group as mean of its gaps.
 
-    The overall gap is 13.5326 and printed as 13.5327, from scores with more digits. The gaps of the group means would be 18.3, 31.3 and 21.7 percent.
+    The overall gap is 13.5326 and printed as 13.5327, from scores with more digits. The gaps of the
+    group means would be 18.3, 31.3 and 21.7 percent.
     """
     gaps = {
         row: 100 * (float(TABLE_5.rows[(row,)][7]) / TABLE_5.rows[(row,)][:7].max() - 1)
@@ -256,11 +257,14 @@ def test_human_gaps_of_table_5() -> None:
 
 
 LEADERBOARD_JSON = Path(__file__).parents[3] / "../shared/data/genception/leaderboard.json"
-SHORT = ("Exist", "Count", "Posi", "Col", "Post", "Cel", "Sce", "Lan", "Art", "Comm", "Code", "Num", "Tran", "OCR")  # fmt: skip
+SHORT = (
+    "Exist", "Count", "Posi", "Col", "Post", "Cel", "Sce",
+    "Lan", "Art", "Comm", "Code", "Num", "Tran", "OCR",
+)  # fmt: skip
 
 
 def test_the_authors_leaderboard_is_table_2() -> None:
-    """leaderboard.json has the GC@3 of four of the models, category by category, and their means."""
+    """leaderboard.json has the GC@3 of four models, category by category, and their means."""
     if not LEADERBOARD_JSON.is_file():
         pytest.skip(f"no published leaderboard at {LEADERBOARD_JSON}")
     names = dict(zip(CATEGORIES, SHORT, strict=True))

@@ -59,7 +59,7 @@ def test_every_model_has_the_same_400_images() -> None:
 
 @pytest.mark.parametrize("model", MAJORITIES)
 def test_accuracies_by_the_majority_of_people(model: str) -> None:
-    """.414, .579 and .734 are the unweighted means of the six tasks, as GenEval's own scores are."""
+    """.414, .579 and .734 are unweighted means of the six tasks, as GenEval's own scores are."""
     votes, tasks = votes_of(model)
     by_task, overall = MAJORITIES[model]
     right = majority(votes)
@@ -71,7 +71,11 @@ def test_accuracies_by_the_majority_of_people(model: str) -> None:
 def test_people_rank_the_models_as_the_evaluator_does_and_are_milder() -> None:
     """Every overall score by people is above the evaluator's."""
     people = {model: overall for model, (_, overall) in MAJORITIES.items()}
-    assert sorted(people, key=people.get) == sorted(GENEVAL_PRINTS, key=GENEVAL_PRINTS.get)  # type: ignore[arg-type] # every model is there
+    # Every model is there.
+    assert sorted(people, key=people.get) == sorted(  # type: ignore[arg-type]
+        GENEVAL_PRINTS,
+        key=GENEVAL_PRINTS.get,  # type: ignore[arg-type]
+    )
     assert all(people[model] > GENEVAL_PRINTS[model] for model in people)
 
 

@@ -68,8 +68,8 @@ def test_agreement_with_single_votes(items: int, voters: int, right: int, percen
 def test_agreement_with_majorities() -> None:
     """90.0 % is 900 of 1,000 majorities, which 7,944 of 9,000 single votes allow.
 
-    The votes themselves are not printed. With three choices nine votes need not have a majority; the
-    paper divides by all 1,000 items, so here every item has one.
+    The votes themselves are not printed. With three choices nine votes need not have a majority;
+    the paper divides by all 1,000 items, so here every item has one.
     """
     right = [9] * 344 + [8] * 556 + [4] * 100  # of nine votes on each item
     votes = [[AGREES] * count + [DIFFERS] * (9 - count) for count in right]
@@ -81,7 +81,7 @@ def test_agreement_with_majorities() -> None:
 
 
 def test_agreement_with_majorities_and_single_votes_fit_each_other() -> None:
-    """900 right majorities have 4,500 to 8,100 right votes, 100 wrong ones at most 400: 7,944 lies within."""
+    """900 right majorities have 4,500 to 8,100 right votes, 100 wrong ones at most 400."""
     least, most = 900 * 5, 900 * 9 + 100 * 4
     assert least <= 7944 <= most
 
@@ -286,7 +286,7 @@ def test_rank_correlation_of_seeds(score: str, rho: float) -> None:
 
 
 def test_largest_difference_between_table_1_and_the_means_over_seeds() -> None:
-    """The claim of "at most 0.004" holds for SIM, with .0035; FID of InternVL2-8B differs by .0181."""
+    """The claim "at most 0.004" holds for SIM, with .0035; FID of InternVL2-8B differs by .0181."""
     away = {
         score: abs(TABLE_1.column(f"test_{score}") - TABLE_6.column(f"{score}_mean"))
         for score in ("sim", "fid")

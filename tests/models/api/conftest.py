@@ -1,4 +1,4 @@
-"""Fixtures of the tests of served models: a server, an environment without keys, models behind it."""
+"""Fixtures of served models' tests: a server, models behind it, an environment without keys."""
 
 from __future__ import annotations
 

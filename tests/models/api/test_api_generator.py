@@ -69,13 +69,16 @@ def test_an_answer_without_an_image_is_asked_for_again(server: FakeServer, load:
 
     (reply,) = load("generator").generate(["a"], [0])
 
-    assert (reply.usage.retries, admit_image(reply.value).size) == (6, (8, 8))  # type: ignore[union-attr]
+    assert (
+        reply.usage.retries,
+        admit_image(reply.value).size,  # type: ignore[union-attr]
+    ) == (6, (8, 8))
 
 
 def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(
     server: FakeServer, load: Load
 ) -> None:
-    """A server could name any address of the local network; that is refused before anything is asked."""
+    """A server could name any address of the local network; that is refused before any request."""
     data = drawn().body.decode().split('"b64_json": "')[1].split('"')[0]
     server.in_turn(document({"data": [{"url": f"data:image/png;base64,{data}"}]}))
     model = load("generator")

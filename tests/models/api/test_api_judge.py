@@ -44,7 +44,7 @@ BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
     ],
 )
 def test_an_answer_counts_where_it_names_one_verdict(text: str, winner: str | None) -> None:
-    """No coin is tossed, and a stray letter is no verdict: an answer that names none is a failure."""
+    """No coin is tossed, no stray letter is a verdict: an answer that names none is a failure."""
     result = read_winner(text)
 
     assert (result.kind if isinstance(result, Failure) else result) == (winner or "no-verdict")
@@ -60,7 +60,8 @@ def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Lo
     shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
     assert reply.value == "B"
     assert shown[:8] == [
-        "Question:", "draw a circle", "Answer A:", "here:", "an image", "Answer B:", "an image", "done",
+        "Question:", "draw a circle", "Answer A:", "here:", "an image", "Answer B:", "an image",
+        "done",
     ]  # fmt: skip
     assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
     assert seen.body["messages"][0]["role"] == "system"

@@ -30,7 +30,7 @@ def _shade(seen: Seen) -> int:
 
 
 def test_a_request_says_prompt_image_and_settings(server: FakeServer, load: Load) -> None:
-    """The image goes losslessly inside the request, the prompt after it, greedy unless said otherwise."""
+    """The image goes losslessly inside the request, the prompt after it, greedy by default."""
     model = load("describer", "system_prompt=be brief&detail=low&max_tokens=9")
 
     (reply,) = describe(model)
@@ -71,7 +71,7 @@ def test_seeds_are_sent_where_tokens_are_drawn(server: FakeServer, load: Load) -
 
 
 def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load: Load) -> None:
-    """Whatever order the answers come in, each is that of its image; tokens, cost and server are told."""
+    """In any order, each answer is that of its image; tokens, cost and server are reported."""
 
     def answer(seen: Seen) -> Answer:
         shade = _shade(seen)
@@ -230,7 +230,7 @@ def test_text_in_parts_is_put_together(server: FakeServer, load: Load) -> None:
 
 
 def test_a_wrong_request_is_said_and_not_repeated(server: FakeServer, load: Load) -> None:
-    """Where every request is wrong, that is the user's to see; one among others is its sample's failure."""
+    """Where every request is wrong, the user sees it; one among others is its sample's failure."""
     model = load("describer")
     server.answer = lambda _: fault(400, "image too large")
     with pytest.raises(ModelError, match="400: image too large"):
@@ -273,7 +273,7 @@ def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
 
 
 def test_max_tokens_goes_by_its_newer_name(server: FakeServer, load: Load) -> None:
-    """Some models know max_completion_tokens alone; then the limit is honoured, and nothing is told."""
+    """Some models know only max_completion_tokens; that limit is honoured without a message."""
     wrong = "Unsupported parameter: 'max_tokens' is not supported with this model."
     server.answer = lambda seen: (
         fault(400, wrong, "unsupported_parameter", "max_tokens")

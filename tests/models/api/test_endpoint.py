@@ -1,4 +1,4 @@
-"""Reaching a server: what is wrong is said at once, in one line that names the option and the remedy."""
+"""Reaching a server: a mistake is reported at once, in one line with option and remedy."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_list_that_lacks_the_model_stops_nothing(
 
 
 def test_one_fatal_answer_ends_the_whole_batch(server: FakeServer, load: Load) -> None:
-    """A key that expires on the way fails every request that is still to come: none of them is sent."""
+    """A key that expires on the way fails every request still to come: none of them is sent."""
     model = load("describer", "concurrency=2")
     server.in_turn(chat_answer(), fault(401, "expired"))
 
@@ -170,7 +170,7 @@ def test_one_fatal_answer_ends_the_whole_batch(server: FakeServer, load: Load) -
 def test_a_server_that_points_elsewhere_is_not_followed(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """Neither image nor key nor prompt goes to wherever a server says; the host is named, no more."""
+    """Neither image nor key nor prompt goes where a server says; only its host is named."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving() as other:
         at = other.url.partition("//")[2]

@@ -41,7 +41,7 @@ def test_retry_after_is_read_in_all_its_forms(
 
 
 def test_too_many_requests_hold_all_back(server: FakeServer, load: Load) -> None:
-    """No request is sent again before the time that the server named, and fewer at once afterwards."""
+    """No request is sent again before the time the server named, and fewer at once afterwards."""
     model = load("describer", "concurrency=8")
     held: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Binding served models: which weights a spec stands for, and what is wrong before a server is asked."""
+"""Binding served models: which weights a spec stands for, and mistakes found before any request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_name_plays_what_an_api_offers() -> None:
 
 
 def test_the_served_weights_are_the_identity(tmp_path: Path) -> None:
-    """Another checkpoint under the same name is another model; a copy, or another port, is the same."""
+    """Another checkpoint under the same name is another model; a copy or another port is not."""
     folder = write_checkpoint(tmp_path / "step-1", LLAVA)
 
     def identity(weights: Path, url: str = URL) -> object:

@@ -99,7 +99,7 @@ def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: s
 def test_a_key_is_found_inside_what_was_encoded(
     key: str, before: bytes, after: bytes, for_urls: bool, padded: bool
 ) -> None:
-    """At any place in groups of three bytes, in both alphabets: nothing that is left decodes to it."""
+    """Anywhere in groups of three bytes, in both alphabets: nothing that is left decodes to it."""
     encoded = (urlsafe_b64encode if for_urls else b64encode)(before + key.encode() + after).decode()
     redacted = Secret(key).remove_from(f"got {encoded if padded else encoded.rstrip('=')} from you")
     assert redacted.startswith("got ")
@@ -184,7 +184,7 @@ def test_what_python_shows_of_an_endpoint_holds_no_key() -> None:
 def test_a_server_that_answers_with_the_key_puts_it_into_no_result(
     server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Texts are stored and drawn by others; the key is sent to the server that it is for, and no further."""
+    """Texts are stored and drawn by others; the key goes only to the server that it is for."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.answer = lambda seen: chat_answer(f"a sign: {seen.headers['authorization']}")
 

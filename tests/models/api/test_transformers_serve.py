@@ -69,7 +69,7 @@ def url(checkpoint: Path) -> Iterator[str]:
 def test_a_served_checkpoint_says_what_it_says_here(
     checkpoint: Path, url: str, tmp_path: Path
 ) -> None:
-    """Greedy captions are equal word for word, stored under the weights, and not asked for again."""
+    """Greedy captions are equal word for word, stored under the weights, and asked for once."""
     images = [ImageArtifact.from_pil(image) for image in pictures(((64, 64), (48, 80), (96, 40)))]
     specs = {
         "here": f"{checkpoint}?max_new_tokens=12",
@@ -93,7 +93,7 @@ def test_a_served_checkpoint_says_what_it_says_here(
     assert reply["served"] == reply["here"]
     assert len(set(map(str, reply["here"]))) > 1
     usage = runners["served"].tally.usage
-    # Its list of models fails without a hub's cache, and the line that said so may be cut: one retry.
+    # Its list of models fails without a hub's cache, and that line may be cut: one retry.
     assert usage.requests - usage.retries == len(images)
     assert usage.retries <= 1
     assert min(usage.input_tokens, usage.output_tokens) > len(images)

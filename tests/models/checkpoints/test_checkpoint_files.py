@@ -1,4 +1,4 @@
-"""Which files of a checkpoint are read, and which faults of its weights are found before loading."""
+"""Which files of a checkpoint are read, and which faults of weights are found before loading."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ MODEL = "architectures"
     ids=lambda value: value if isinstance(value, str) else str(value.get(MODEL, ["timm"])[0]),
 )
 def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], role: str) -> None:
-    """An architecture, even one that no list names, must be recognised by the shape of its config."""
+    """An architecture, even one that no list names, is recognised by the shape of its config."""
     assert detection_of(write_checkpoint(tmp_path / "m", config)).roles == (role,)
 
 

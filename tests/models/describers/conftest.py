@@ -1,4 +1,4 @@
-"""Fixtures of the describer tests: tiny checkpoints built once, copies to damage, binding, loading."""
+"""Fixtures of describer tests: tiny checkpoints built once, copies to damage, binding, loading."""
 
 from __future__ import annotations
 

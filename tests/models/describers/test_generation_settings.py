@@ -1,4 +1,4 @@
-"""A describer's parameters: what is in force is in the key, and what is wrong is refused by name."""
+"""A describer's parameters: what is in force is in the key, what is wrong is refused by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_zero_temperature_is_greedy(tiny_describer: Build, bound: Callable[..., 
 
 
 def test_a_captioners_own_length_counts(copied: Build, bound: Callable[..., BoundRole]) -> None:
-    """Captioners were published with max_length, start token included; chat models' is the context."""
+    """Captioners' published max_length includes the start token; chat models' is the context."""
     for name, expected in (("blip", 15), ("llava", 512)):
         folder = copied(name)
         (folder / "generation_config.json").write_text('{"max_length": 16}', encoding="utf-8")

@@ -118,7 +118,7 @@ def add_tensors(file: Path, *names: str) -> None:
 def test_a_tensor_that_is_not_used_is_refused(
     copied: Build, bound: Callable[..., BoundRole]
 ) -> None:
-    """An adapter that was not merged is left out without a word; a constant of old libraries is none."""
+    """An unmerged adapter is left out silently; a constant of old libraries is no adapter."""
     folder = copied("llava")
     name = "language_model.model.layers.0.self_attn.q_proj.lora_A.weight"
     add_tensors(folder / "model.safetensors", "language_model.model.masked_bias")

@@ -47,7 +47,7 @@ def detect(
 
 
 def assert_same(first: Detections, second: Detections) -> None:
-    """The same objects in the same order, within float noise; masks may differ by a pixel in 500."""
+    """The same objects in the same order, within float noise; masks up to 1 pixel in 500."""
     assert [detection.query for detection in first.found] == [
         detection.query for detection in second.found
     ]

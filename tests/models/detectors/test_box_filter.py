@@ -66,7 +66,7 @@ def test_overlap_is_the_share_of_common_squares(
 def test_kept_is_what_scores_above_the_threshold_and_was_asked_for(
     rows: list[Any], threshold: float
 ) -> None:
-    """Strictly above; most confident first, ties as found; labels that were not asked for are left out."""
+    """Strictly above; most confident first, ties as found; labels not asked for are left out."""
     wanted = [row for row in rows if row[1] > threshold and row[2] in NAMES]
     wanted.sort(key=lambda row: -row[1])
     detections = kept(rows, threshold=threshold).found
@@ -116,7 +116,7 @@ def test_limits_keep_the_most_confident(rows: list[Any], most: int) -> None:
 
 @pytest.mark.parametrize("where", ["score", "box", "turned"])
 def test_numbers_that_are_none_fail_the_image(where: str) -> None:
-    """One NaN among many boxes: the others cannot be trusted, and "nothing found" would be a lie."""
+    """One NaN among many boxes: the others cannot be trusted, "nothing found" would be a lie."""
     good = candidates([((0, 0, 4, 4), 0.9, 0), ((1, 1, 3, 3), 0.05, 1)])
     boxes: npt.NDArray[Any] = good.boxes.copy()
     scores: npt.NDArray[Any] = good.scores.copy()

@@ -62,7 +62,7 @@ def test_boxes_are_those_of_the_library(
 def test_an_image_is_found_the_same_alone_and_in_a_batch(
     folders: dict[str, Path], images: list[Image.Image]
 ) -> None:
-    """Images of other shapes in the batch change nothing: YOLOS sees padding as part of the image."""
+    """Other shapes in the batch change nothing: YOLOS sees padding as part of the image."""
     model = load(f"{folders['yolos']}{EVERYTHING}")
     for image, detections in zip(images, detect(model, images, [ALL] * 4), strict=True):
         assert len(detections.found) == 10

@@ -27,7 +27,7 @@ EVERYTHING = "?threshold=0&max_per_class=none"
 
 
 def by_hand(folder: Path, image: Image.Image) -> list[tuple[str, float, Any]]:
-    """(class, score, mask) of every pair of query and class, by plain loops over the model's output.
+    """(class, score, mask) of each pair of query and class, by plain loops over the model's output.
 
     For an image of the size that the network sees, so that only its quarter-size masks are resized.
     """

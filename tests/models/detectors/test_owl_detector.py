@@ -1,4 +1,4 @@
-"""OWLv2 and OWL-ViT: boxes in the image's own pixels, each with its best query, alone or in a batch."""
+"""OWLv2 and OWL-ViT: boxes in the image's pixels, each with its best query, alone or in a batch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def by_hand(folder: Path, image: Image.Image, queries: list[str], threshold: flo
 def test_boxes_are_those_of_the_model_run_by_hand(
     folders: dict[str, Path], images: list[Image.Image], kind: str, threshold: float
 ) -> None:
-    """Scores, best queries and boxes on square and other images; the installed library maps right."""
+    """Scores, best queries and boxes on square and other images; the library maps right."""
     model = load(f"{folders[kind]}?threshold={threshold}")
     for image, queries, detections in zip(
         images, QUERIES, detect(model, images, QUERIES), strict=True

@@ -71,7 +71,7 @@ def test_a_vision_tower_refuses_texts(folders: dict[str, Path], name: str) -> No
 
 @pytest.mark.parametrize("name", DUAL)
 def test_a_text_that_is_cut_is_reported_once(folders: dict[str, Path], name: str) -> None:
-    """Cutting hides drift at the end of a caption: it is said, and a text that fits is not blamed."""
+    """Cutting hides drift at a caption's end: it is reported, but not for a text that fits."""
     encoder = load(str(folders[name]))
     fitting = "red " * (tiny.TEXT_LENGTH - 2)
     with warnings.catch_warnings():
@@ -132,7 +132,9 @@ def test_a_wrong_parameter_is_refused_by_name(
 def test_binding_imports_no_torch(folders: dict[str, Path], name: str) -> None:
     """A run that finds everything in the store never pays for importing torch."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; from pytest_cepbench.models.registry import bind; from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.protocols import BindContext; "
+        "from pytest_cepbench.models.registry import bind; "
+        "from pytest_cepbench.models.model_spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'transformers', 'open_clip', 'timm'} & set(sys.modules)"
     )

@@ -166,7 +166,9 @@ def test_it_embeds_images_and_nothing_else(weights: Path) -> None:
 def test_asking_and_binding_import_no_torch(weights: Path) -> None:
     """A suite asks for the weights before anything is loaded."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; from pytest_cepbench.models.registry import bind; from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.protocols import BindContext; "
+        "from pytest_cepbench.models.registry import bind; "
+        "from pytest_cepbench.models.model_spec import parse_spec; "
         "from pytest_cepbench.models.encoders.inception_encoder import inception_weights; "
         "spec = parse_spec(sys.argv[1]); assert inception_weights(spec); "
         "bind(spec, 'encoder', BindContext(lambda path: 'ab')); "

@@ -111,8 +111,9 @@ def test_the_tokens_of_texts_are_counted(folders: dict[str, Path], name: str, sp
     room = tiny.TEXT_LENGTH - special
     texts = ["", "red", "red " * room, "red " * (room + 1), "red " * (room + 40)]
     lengths = [special, special + 1, special + room, special + room + 1, special + room + 40]
-    assert encoder.text_lengths(texts) == (lengths, tiny.TEXT_LENGTH)  # type: ignore[attr-defined] # optional
-    assert encoder.text_lengths([]) == ([], tiny.TEXT_LENGTH)  # type: ignore[attr-defined] # optional
+    # The method is optional.
+    assert encoder.text_lengths(texts) == (lengths, tiny.TEXT_LENGTH)  # type: ignore[attr-defined]
+    assert encoder.text_lengths([]) == ([], tiny.TEXT_LENGTH)  # type: ignore[attr-defined]
 
 
 def test_an_open_clip_model_with_a_tokenizer_of_its_own_counts_too(
@@ -125,7 +126,8 @@ def test_an_open_clip_model_with_a_tokenizer_of_its_own_counts_too(
     config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = str(folder)
     (folder / "open_clip_config.json").write_text(json.dumps(config))
     encoder = load(str(folder))
-    lengths, most = encoder.text_lengths(["red", "red " * 40])  # type: ignore[attr-defined] # optional
+    # The method is optional.
+    lengths, most = encoder.text_lengths(["red", "red " * 40])  # type: ignore[attr-defined]
     assert (lengths, most) == ([3, 42], tiny.TEXT_LENGTH)
 
 

@@ -1,4 +1,4 @@
-"""sentence-transformers folders: the library's own vectors of texts, and every file accounted for."""
+"""sentence-transformers folders: the library's own vectors of texts, every file accounted for."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ def test_long_texts_are_counted_and_reported_once(folder: Path) -> None:
     encoder = load(str(folder))
     fits, long = "red " * (TEXT_LENGTH - 2), "red " * (TEXT_LENGTH + 5)
     lengths = [3, TEXT_LENGTH, TEXT_LENGTH + 7, 2]
-    assert encoder.text_lengths(["red", fits, long, ""]) == (lengths, TEXT_LENGTH)  # type: ignore[attr-defined] # optional
+    assert encoder.text_lengths(  # type: ignore[attr-defined] # optional
+        ["red", fits, long, ""]
+    ) == (lengths, TEXT_LENGTH)
     assert encoder.text_lengths([]) == ([], TEXT_LENGTH)  # type: ignore[attr-defined] # optional
     with pytest.warns(UserWarning, match=r"reads 16 tokens: 1 longer text"):
         vectors = encoder.encode_texts([fits, long])
@@ -221,7 +223,9 @@ def test_a_wrong_parameter_is_refused_by_name(folder: Path) -> None:
 def test_binding_imports_no_torch(folder: Path) -> None:
     """A run that finds everything in the store never pays for importing the library."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; from pytest_cepbench.models.registry import bind; from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.protocols import BindContext; "
+        "from pytest_cepbench.models.registry import bind; "
+        "from pytest_cepbench.models.model_spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)"
     )

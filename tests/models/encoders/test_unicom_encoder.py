@@ -63,7 +63,7 @@ def pixels(images: list[Image.Image]) -> Any:
 def test_features_are_those_of_the_reference(
     reference: Any, file: Path, images: list[Image.Image]
 ) -> None:
-    """Layout, order of operations, ReLU6 and the published epsilon, on images that must be cropped."""
+    """Layout, order of operations, ReLU6 and the published epsilon, on images to be cropped."""
     import torch
 
     reached = []
@@ -135,7 +135,7 @@ def test_an_allowed_pickle_still_runs_no_code(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_refused_by_name(reference: Any, tmp_path: Path) -> None:
-    """Cut off, not finite, of another layout or of another kind: an error in words, never features."""
+    """Cut off, not finite, of another layout or kind: an error in words, never features."""
     import torch
 
     tensors = dict(reference.state_dict())
@@ -208,7 +208,9 @@ def test_binding_imports_no_torch_and_hashes_the_file(file: Path, tmp_path: Path
     other.write_bytes(changed)
     assert bind_encoder(f"unicom:{file}").fingerprint != bind_encoder(f"unicom:{other}").fingerprint
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; from pytest_cepbench.models.registry import bind; from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.protocols import BindContext; "
+        "from pytest_cepbench.models.registry import bind; "
+        "from pytest_cepbench.models.model_spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'torchvision', 'safetensors'} & set(sys.modules)"
     )

@@ -1,4 +1,4 @@
-"""Fixtures of the generator tests: tiny pipelines built once, a copy to damage, binding, loading."""
+"""Fixtures of generator tests: tiny pipelines built once, a copy to damage, binding, loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generator's parameters: what decides an image is in the key, and what is wrong is refused by name."""
+"""A generator's parameters: what decides an image is in the key, mistakes are refused by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.models
 
 
 def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> None:
-    """What can change an image is in `params`; where it runs is provenance; defaults add nothing."""
+    """What changes an image is in `params`; where it runs is provenance; defaults add nothing."""
     folder = folders["stable-diffusion"]
     bare = bind_generator(str(folder))
     assert bare.params == {"dtype": "float32"}

@@ -94,7 +94,9 @@ def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
 def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     """A run that finds everything in the store never pays for importing torch."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; from pytest_cepbench.models.registry import bind; from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.protocols import BindContext; "
+        "from pytest_cepbench.models.registry import bind; "
+        "from pytest_cepbench.models.model_spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'generator', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'diffusers', 'transformers'} & set(sys.modules)"
     )
@@ -159,7 +161,7 @@ def test_a_missing_tensor_is_an_error_and_not_a_random_one(
     from safetensors import safe_open
 
     with safe_open(copy / file, "pt") as tensors:
-        (full_name,) = [name for name in tensors.keys() if name.endswith(tensor)]  # noqa: SIM118 - no mapping
+        (full_name,) = [name for name in tensors.keys() if name.endswith(tensor)]  # noqa: SIM118
     tiny.drop_tensor(copy / file, full_name)
     bound = bind_generator(str(copy))
     with pytest.raises(CheckpointError, match="random numbers") as caught:
@@ -168,7 +170,7 @@ def test_a_missing_tensor_is_an_error_and_not_a_random_one(
 
 
 def test_a_tokenizer_without_vocabulary_is_refused(copy: Path) -> None:
-    """The library would go on with a vocabulary of three tokens and draw the same for every text."""
+    """The library would take a vocabulary of three tokens and draw the same for every text."""
     (copy / "tokenizer" / "tokenizer.json").unlink()
     bound = bind_generator(str(copy))
     with pytest.raises(CheckpointError, match=r"tokenizer: no vocabulary"):

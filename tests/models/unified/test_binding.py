@@ -118,7 +118,7 @@ def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-# -- damaged checkpoints -----------------------------------------------------------------------------
+# -- damaged checkpoints ---------------------------------------------------------------------------
 
 
 LAST = "vqmodel.decoder.conv_out.weight"

@@ -75,7 +75,7 @@ def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
     "query", ["", "image_do_sample=false", "guidance_scale=1&image_top_k=8&image_temperature=0.7"]
 )
 def test_a_drawing_depends_on_its_text_and_seed_alone(model: Load, family: str, query: str) -> None:
-    """In a batch, alone and in another order the same to the last level; the caller's state stays."""
+    """In a batch, alone and in another order the same to the last level; caller's state stays."""
     import torch
 
     made = model(family, query)
@@ -161,7 +161,7 @@ def by_documented_call(model: UnifiedModel, text: str) -> Pixels:
 
 @both
 def test_a_description_does_not_depend_on_its_batch(model: Load, family: str) -> None:
-    """Images of several sizes together are described as one by one, and differently from each other."""
+    """Images of several sizes are described together as one by one, each differently."""
     made, images = model(family), [*pictures(), *pictures(((64, 64),))]
 
     together = made.describe(images, "describe the image", [0] * 4)
@@ -183,7 +183,7 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(model: Load, family: str)
 
 
 def test_what_frames_a_prompt_can_be_said(model: Load) -> None:
-    """A template of the spec goes in the place of Janus's chat template and is part of Emu3's prompt."""
+    """A spec's template goes in place of Janus's chat template and is part of Emu3's prompt."""
     for family in ("janus", "emu3"):
         plain = draw(model(family), ["red circle"], [11])
         framed = draw(model(family, "image_prompt_template={prompt} small"), ["red circle"], [11])
