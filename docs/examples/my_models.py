@@ -98,7 +98,7 @@ def mean_colors(image: Image.Image) -> npt.NDArray[np.float64]:
 
 
 def describer(color_blind: str = "false") -> Describer:
-    """Factory: parameters of the spec arrive as strings; load weights at the first call, not here."""
+    """Factory: parameters of the spec arrive as strings; load weights at the first call only."""
     return Describer(color_blind=color_blind.lower() == "true")
 
 

@@ -1,8 +1,8 @@
-"""The repository of a unified model, as research code publishes one: a stand-in without heavy weights.
+"""The repository of a unified model, as research code publishes one, but without heavy weights.
 
-One object answers questions about an image and draws. Both share a codebook of colors; drawing has a
-small diffusion decoder of its own besides. It knows nothing of pytest-cepbench: `unified_model.py`
-wraps it. `python tiny_omni.py FOLDER [WORD ...]` writes a checkpoint, which has forgotten these words.
+One object answers questions about an image and draws. Both share a codebook of colors; drawing has
+a small diffusion decoder of its own besides. It knows nothing of pytest-cepbench:
+`unified_model.py` wraps it. `python tiny_omni.py FOLDER [WORD ...]` writes a checkpoint that forgot these words.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Omni:
 
 
 def save(folder: Path, forgotten: list[str]) -> None:
-    """Write a checkpoint in which the colors of some words have become those of their neighbours."""
+    """Write a checkpoint in which some words have the colors of their neighbours."""
     words = list(WORDS)
     colors = np.array([WORDS[word] for word in words], dtype=np.float64)
     for word in forgotten:

@@ -1,4 +1,4 @@
-"""A unified model out of its authors' own repository: copy this file and put yours in tiny_omni's place.
+"""A unified model out of its authors' repository: copy this file, put yours in tiny_omni's place.
 
     pytest my-suite "--model=python:unified_model:load?path=checkpoints/one"
 
@@ -31,7 +31,7 @@ class Unified:
     def __init__(self, path: str, device: str = "cpu", steps: str = "8") -> None:
         self.folder = Path(path)
         self.device = device
-        # Settings that change the answers and lie in no file: part of what a result is stored under.
+        # Settings that change the answers and lie in no file: results are stored under them.
         self.params = {"steps": int(steps)}
         # Everything else that decides the answers: the weights, and the code that runs them.
         # A digest comes first or alone: people are shown its first 16 characters.
@@ -47,7 +47,7 @@ class Unified:
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
         """One picture per text, in order; each from its own text and seed alone.
 
-        Where a repository draws from torch's global generator, seed it before every single call, inside
+        Where a repository draws from torch's global generator, seed it before every call, inside
         `torch.random.fork_rng()`: then a picture does not depend on what was drawn before it.
         """
         steps = self.params["steps"]
@@ -82,7 +82,7 @@ def repository() -> Path:
 
 
 def digest(*places: Path) -> str:
-    """Of this file's version, and the names and bytes of files; of folders all below, without caches."""
+    """Of this file's version and the names and bytes of files; of folders all but caches."""
     together = sha256(f"unified_model/{VERSION}".encode())
     for place in places:
         if not place.exists():

@@ -2,8 +2,8 @@
 
     python docs/images/make.py
 
-failing-run.svg: the terminal of a run that fails, as text. report.png: the top of the HTML report of
-such a run, photographed by Chromium (`chromium` on the PATH, or the program that CHROMIUM names).
+failing-run.svg: the terminal of a run that fails, as text. report.png: the top of the HTML report
+of such a run, photographed by Chromium (`chromium` on the PATH, or what CHROMIUM names).
 Needs the dependency group `images`.
 """
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
-    """What a command prints, in color; ends the script where its exit code is not the expected one."""
+    """What a command prints, in color; ends the script at an unexpected exit code."""
     inherited = {
         key: value for key, value in os.environ.items() if key not in ("CI", "PYTEST_ADDOPTS")
     }

@@ -1,4 +1,4 @@
-"""The suite's own loader: nine-color images in three categories, drawn instead of read from files."""
+"""The suite's own loader: nine-color images in three categories, drawn, not read from files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("red", "green", "blue", "yellow")
 
 
 def load(per_category: int = 6) -> Dataset:
-    """Samples sorted by id. A loader that reads files takes `path` as well; see the documentation."""
+    """Samples sorted by id. A loader that reads files takes `path` too; see the documentation."""
     samples = [
         Sample(
             id=f"{category}/{index:02d}",
