@@ -2,7 +2,8 @@
 
 One object answers questions about an image and draws. Both share a codebook of colors; drawing has
 a small diffusion decoder of its own besides. It knows nothing of pytest-cepbench:
-`unified_model.py` wraps it. `python tiny_omni.py FOLDER [WORD ...]` writes a checkpoint that forgot these words.
+`unified_model.py` wraps it. `python tiny_omni.py FOLDER [WORD ...]` writes a checkpoint that
+forgot these words.
 """
 
 from __future__ import annotations
