@@ -119,6 +119,7 @@ def test_vectors_are_those_of_the_encoder_in_the_order_of_the_chains(store: Stor
     actual = vectors(group.chains, 2, _encoder(store), store)
     for chain, vector in zip(group.chains, actual, strict=True):
         expected = vector_of(load_link(chain, 2, store))
+        assert isinstance(vector, np.ndarray)
         assert isinstance(expected, np.ndarray)
         assert np.array_equal(vector, expected)
     assert vectors([], 2, _encoder(store), store) == []
