@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation import work_stealing
 from pytest_cepbench.evaluation.case_evaluation import prepared_shards
 from pytest_cepbench.evaluation.evaluator import Evaluator
@@ -120,5 +121,6 @@ def test_an_error_while_helping_is_left_to_the_case(
     monkeypatch.setattr(Describer, "fingerprint", property(read_fingerprint))
     with _helping(tmp_path) as evaluator:
         help_others(evaluator)
-        with pytest.raises(FileNotFoundError):
-            prepared_shards(evaluator).compute_others()
+        path, case, _ = prepared_shards(evaluator).cases[0]
+        with pytest.raises(SpecError, match=r"Describer\.fingerprint raised FileNotFoundError"):
+            evaluator.shards.compute(path, case)
