@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.datasets.sample import Dataset as Dataset
     from pytest_cepbench.datasets.sample import DrawnImage as DrawnImage
     from pytest_cepbench.datasets.sample import FileImage as FileImage
+    from pytest_cepbench.datasets.sample import GoldStep as GoldStep
     from pytest_cepbench.datasets.sample import Sample as Sample
     from pytest_cepbench.errors import CepError as CepError
     from pytest_cepbench.errors import InconclusiveWarning as InconclusiveWarning
@@ -29,14 +30,19 @@ if TYPE_CHECKING:
     from pytest_cepbench.metrics import cosine_to_start as cosine_to_start
     from pytest_cepbench.metrics import gc_at_t as gc_at_t
     from pytest_cepbench.metrics import mean_similarity as mean_similarity
+    from pytest_cepbench.models.protocols import AnswerStep as AnswerStep
     from pytest_cepbench.models.protocols import Battle as Battle
     from pytest_cepbench.models.protocols import Describer as Describer
     from pytest_cepbench.models.protocols import Detector as Detector
+    from pytest_cepbench.models.protocols import Editor as Editor
     from pytest_cepbench.models.protocols import Encoder as Encoder
     from pytest_cepbench.models.protocols import Generator as Generator
+    from pytest_cepbench.models.protocols import Interleaver as Interleaver
     from pytest_cepbench.models.protocols import Judge as Judge
     from pytest_cepbench.models.protocols import Reply as Reply
+    from pytest_cepbench.models.protocols import StepLimit as StepLimit
     from pytest_cepbench.models.protocols import Usage as Usage
+    from pytest_cepbench.models.protocols import Writer as Writer
     from pytest_cepbench.report import CaseResult as CaseResult
     from pytest_cepbench.suites import Case as Case
 
@@ -44,13 +50,14 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "_version": ("__version__",),
     "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact"),
-    "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "Sample"),
+    "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "GoldStep", "Sample"),
     "errors": ("CepError", "InconclusiveWarning"),
     "evaluation.python_api": ("GateResult", "gate_checkpoint"),
     "gate": ("Judgement", "Measurement", "Verdict"),
     "metrics": ("cosine_to_start", "gc_at_t", "mean_similarity"),
     "models.protocols": (
-        "Battle", "Describer", "Detector", "Encoder", "Generator", "Judge", "Reply", "Usage",
+        "AnswerStep", "Battle", "Describer", "Detector", "Editor", "Encoder", "Generator",
+        "Interleaver", "Judge", "Reply", "StepLimit", "Usage", "Writer",
     ),
     "report": ("CaseResult",),
     "suites": ("Case",),

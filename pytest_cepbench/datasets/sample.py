@@ -69,12 +69,22 @@ SeedImage = FileImage | EmbeddedImage | DrawnImage
 
 
 @dataclass(frozen=True)
+class GoldStep:
+    """One step of a reference answer; text is empty, image None, where the step has none."""
+
+    text: str
+    image: SeedImage | None
+
+
+@dataclass(frozen=True)
 class Sample:
     """One item of a data set.
 
     id: unique in its data set, stable over time and machines; names the sample in baselines.
     categories: the categories it belongs to, at least one; the first is its home.
-    image, text: the seeds a chain can start from; at least one is there.
+    image, text: the seeds a chain can start from; at least one is there, or a question.
+    question: texts and images in reading order, where the data set asks for interleaved answers.
+    gold: the reference answer to it, where there is one.
     metadata: what else the data set says of it, built-in types only.
     cluster: what it shares with samples that are not independent of it: images of one prompt, seeds
     of one image; None for a sample of its own.
@@ -88,6 +98,8 @@ class Sample:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     cluster: str | None = None
     replicate: int = 0
+    question: tuple[str | SeedImage, ...] = ()
+    gold: tuple[GoldStep, ...] = ()
 
     @property
     def unit(self) -> str:

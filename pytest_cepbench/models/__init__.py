@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-RoleName = Literal["describer", "generator", "encoder", "detector", "judge"]
+RoleName = Literal[
+    "describer", "generator", "encoder", "detector", "judge", "writer", "editor", "interleaver"
+]
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)

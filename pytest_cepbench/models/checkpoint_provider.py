@@ -59,6 +59,9 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "detectors.classes_detector:BOXES"},
         "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
     ),
+    "writer": ({}, "writes no answers here yet"),
+    "editor": ({}, "edits no images here yet"),
+    "interleaver": ({}, "answers in texts alone"),
 }
 """The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
 is imported alone, so that a describer binds where diffusers is not installed."""

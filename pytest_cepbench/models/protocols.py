@@ -18,6 +18,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
@@ -157,6 +158,66 @@ class Detector(Protocol):
 Piece = str | Image.Image
 """A part of a question or an answer."""
 
+Question = Sequence[Piece]
+"""A question: texts and RGB images in reading order."""
+
+
+@dataclass(frozen=True)
+class StepLimit:
+    """How many steps an answer may have.
+
+    told: the number that the model is told; None where it decides by itself.
+    most: the answer is cut after so many, whatever was told.
+    """
+
+    told: int | None = None
+    most: int = MOST_STEPS
+
+
+@dataclass(frozen=True)
+class AnswerStep:
+    """One step of an interleaved answer, as a model gives it.
+
+    text: empty where the step has none.
+    image: None where the step has none.
+    """
+
+    text: str = ""
+    image: ImageLike | None = None
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """Question to text: the text part of an interleaved answer, or any other reply."""
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> Sequence[str | Failure | Reply]:
+        """Answer each question with a text; prompt is the system prompt, empty for none."""
+        ...
+
+
+@runtime_checkable
+class Editor(Protocol):
+    """Image and text to image."""
+
+    def edit(
+        self, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
+    ) -> Sequence[ImageLike | Failure | Reply]:
+        """Change each RGB image as its text says; each depends on its own inputs alone."""
+        ...
+
+
+@runtime_checkable
+class Interleaver(Protocol):
+    """Question to an answer of steps: one model makes texts and images."""
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> Sequence[Sequence[AnswerStep] | Failure | Reply]:
+        """Answer each question; each answer depends on its own question, limit and seed alone."""
+        ...
+
 
 @dataclass(frozen=True)
 class Battle:
@@ -190,7 +251,7 @@ class Movable(Protocol):
         ...
 
 
-Model = Describer | Generator | Encoder | Detector | Judge
+Model = Describer | Generator | Encoder | Detector | Judge | Writer | Editor | Interleaver
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,14 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     Describer,
     Detector,
+    Editor,
     Encoder,
     Generator,
+    Interleaver,
     Judge,
     Model,
     RoleName,
+    Writer,
     is_unified,
 )
 from pytest_cepbench.models.registry import DetectedModel, Provider
@@ -59,10 +62,13 @@ _METHODS: dict[RoleName, tuple[type, tuple[str, ...]]] = {
     "encoder": (Encoder, ("encode_images(images)", "encode_texts(texts)")),
     "detector": (Detector, ("detect(images, queries)",)),
     "judge": (Judge, ("judge(battles, seeds)",)),
+    "writer": (Writer, ("write(questions, prompt, seeds)",)),
+    "editor": (Editor, ("edit(images, texts, seeds)",)),
+    "interleaver": (Interleaver, ("interleave(questions, limits, seeds)",)),
 }
 """The Protocol of each role, and its methods for people."""
 
-_SEEDED = ("describer", "generator", "judge")
+_SEEDED = ("describer", "generator", "judge", "writer", "editor", "interleaver")
 """Roles whose answers are taken to depend on the seed where the model does not say."""
 
 _MOST = 200  # files; more of them beside a model are a library

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.models import ROLE_NAMES
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.model_spec import ModelSpec
@@ -110,14 +111,14 @@ SCHEMES: Mapping[str, Scheme] = {
             "shapes:?miss=0.1",
             "the built-in rule-based models of the shapes world, exact or degraded by known "
             "amounts",
-            ("describer", "generator", "encoder", "detector"),
+            ("describer", "generator", "encoder", "detector", "judge", "writer", "interleaver"),
             f"{_HERE}.rule_based",
         ),
         Scheme(
             "python",
             "python:package.module:factory",
             "a model of your own: an object that satisfies a role's Protocol",
-            ("describer", "generator", "encoder", "detector", "judge"),
+            ROLE_NAMES,
             f"{_HERE}.python_model",
         ),
         Scheme(

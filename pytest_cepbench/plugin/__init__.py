@@ -21,10 +21,13 @@ from pytest_cepbench.plugin.fixtures import (
     cep_case,
     cep_describer,
     cep_detector,
+    cep_editor,
     cep_encoder,
     cep_gate,
     cep_generator,
+    cep_interleaver,
     cep_judge,
+    cep_writer,
     evaluator_of,
 )
 from pytest_cepbench.plugin.ledger import Ledger
@@ -53,10 +56,13 @@ __all__ = [
     "cep_case",
     "cep_describer",
     "cep_detector",
+    "cep_editor",
     "cep_encoder",
     "cep_gate",
     "cep_generator",
+    "cep_interleaver",
     "cep_judge",
+    "cep_writer",
 ]
 
 _LEASES: pytest.StashKey[Leases] = pytest.StashKey()

@@ -166,6 +166,9 @@ cep_generator = _model_fixture("generator", "cep_generator")
 cep_encoder = _model_fixture("encoder", "cep_encoder")
 cep_detector = _model_fixture("detector", "cep_detector")
 cep_judge = _model_fixture("judge", "cep_judge")
+cep_writer = _model_fixture("writer", "cep_writer")
+cep_editor = _model_fixture("editor", "cep_editor")
+cep_interleaver = _model_fixture("interleaver", "cep_interleaver")
 
 
 class BareFixtures:

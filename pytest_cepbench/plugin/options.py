@@ -114,6 +114,23 @@ OPTIONS = (
         "judge", "models", "SPEC", "Model that decides which of two answers is better", short=True
     ),
     Option(
+        "writer", "models", "SPEC", "Model that writes the texts of interleaved answers", short=True
+    ),
+    Option(
+        "editor",
+        "models",
+        "SPEC",
+        "Model that draws a step of an answer by editing the image before it",
+        short=True,
+    ),
+    Option(
+        "interleaver",
+        "models",
+        "SPEC",
+        "Model that makes the texts and images of interleaved answers by itself",
+        short=True,
+    ),
+    Option(
         "gate",
         "gate",
         "RULE",

@@ -102,6 +102,9 @@ class RolesTable(_Strict, frozen=True):
     encoder: str | None = None
     detector: str | None = None
     judge: str | None = None
+    writer: str | None = None
+    editor: str | None = None
+    interleaver: str | None = None
 
 
 class PresetTable(_Strict, frozen=True):
