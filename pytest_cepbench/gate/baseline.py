@@ -17,7 +17,7 @@ import msgspec
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
 from pytest_cepbench.files import parse_toml, read_text
-from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement, rounded
+from pytest_cepbench.gate.measurement import DECIMALS, EVEN, CaseKey, Measurement, rounded
 
 FORMAT = 2
 """Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
@@ -56,6 +56,8 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accepted: how it came to be accepted, where `cepbench accept` wrote it.
     noise: where the model was calibrated.
     floor: what chance alone gives; None in files of before it was kept, and where it is not known.
+    answers: the accepted answers, where scores are of battles against them: each score is one half
+    then, what these answers score against themselves.
     """
 
     format: int
@@ -75,6 +77,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accepted: dict[str, str] = {}
     noise: Noise | None = None
     floor: float | None = None
+    answers: dict[str, str] = {}
 
 
 def baseline_path(root: Path, key: CaseKey) -> Path:
@@ -88,23 +91,32 @@ def anchor_path(root: Path, key: CaseKey) -> Path:
 
 
 def record_of(measurement: Measurement) -> Baseline:
-    """The measurement as a baseline."""
+    """The measurement as a baseline.
+
+    Of battles not their scores are kept, which the accepted model's answers had no part in, but the
+    answers.
+    """
+    battles = bool(measurement.answers)
     return Baseline(
         format=FORMAT,
         case=str(measurement.key),
         metric=measurement.label,
-        value=measurement.value,
+        value=EVEN if battles else measurement.value,
         n=measurement.n,
         higher_is_better=measurement.higher_is_better,
         model=dict(measurement.model),
         identity=dict(measurement.identity),
-        scores={name: dict(part) for name, part in measurement.scores.items()},
+        scores={
+            name: dict.fromkeys(part, EVEN) if battles else dict(part)
+            for name, part in measurement.scores.items()
+        },
         shares=measurement.shares,
         failures=dict(measurement.failures),
         sizes=dict(measurement.sizes),
         blocks={name: dict(part) for name, part in measurement.blocks.items()},
         clusters=dict(measurement.clusters),
         floor=measurement.floor,
+        answers=dict(measurement.answers),
     )
 
 
@@ -137,7 +149,7 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if baseline.noise is not None:
         yield "noise", msgspec.structs.asdict(baseline.noise)
     yield "failures", dict(sorted(baseline.failures.items()))
-    for name in ("sizes", "clusters"):
+    for name in ("sizes", "clusters", "answers"):
         if table := getattr(baseline, name):
             yield name, dict(sorted(table.items()))
     for kind, parts in (("scores", baseline.scores), ("blocks", baseline.blocks)):
@@ -230,9 +242,18 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
         return f"says value = {baseline.value} and its scores give {value}"
     if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
+    if baseline.answers and not _holds_answers(baseline):
+        return "does not hold one answer, and a score of one half, for every sample"
     if noise and not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
         return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
     return None
+
+
+def _holds_answers(baseline: Baseline) -> bool:
+    parts = baseline.scores.values()
+    samples = {sample for part in parts for sample in part}
+    even = all(score == EVEN for part in parts for score in part.values())
+    return even and baseline.answers.keys() == samples
 
 
 def _toml(value: str | float) -> str:

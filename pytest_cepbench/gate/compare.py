@@ -10,6 +10,7 @@ from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
+    EVEN,
     Measurement,
     Scores,
     mean_of_scores,
@@ -97,16 +98,31 @@ def judge(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
 
-    def compare(reference: Baseline, rules: Policy) -> Judgement:
-        return _compare(measurement, reference, rules, pairing=pairing, partial=partial)
+    def compare(scored: Measurement, reference: Baseline, rules: Policy) -> Judgement:
+        return _compare(scored, reference, rules, pairing=pairing, partial=partial)
 
-    if anchor is None or anchor.scores == baseline.scores:
-        judgement = compare(baseline, policy)
+    if anchor is None or (anchor.scores, anchor.answers) == (baseline.scores, baseline.answers):
+        judgement = compare(measurement, baseline, policy)
     else:
         half = replace(policy, alpha=policy.alpha / 2)
-        since_anchor = compare(anchor, replace(half, tolerance=policy.since_anchor))
-        judgement = _both(compare(baseline, half), since_anchor, policy)
+        since_anchor = compare(
+            _against_anchor(measurement), anchor, replace(half, tolerance=policy.since_anchor)
+        )
+        judgement = _both(compare(measurement, baseline, half), since_anchor, policy)
     return _limited_by_headroom(judgement, measurement, baseline, policy)
+
+
+def _against_anchor(measurement: Measurement) -> Measurement:
+    """The measurement with the scores of its battles against the anchor's answers, if it has any.
+
+    Without them it cannot be compared with the anchor.
+    """
+    if not measurement.answers:
+        return measurement
+    if not measurement.anchor_scores:
+        obstacle = "the battles against the anchor's answers were not fought"
+        return replace(measurement, obstacles=(*measurement.obstacles, obstacle))
+    return replace(measurement, scores=measurement.anchor_scores)
 
 
 def _limited_by_headroom(
@@ -177,6 +193,9 @@ def _compare(
         held = rounded(difference + policy.tolerance) >= 0
         return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
     judgement = _with_bounds(judgement, both, measurement, policy)
+    if measurement.answers and _same_answers(measurement, baseline):
+        statement = "every answer is the one that was accepted"
+        return replace(_add(judgement, statement), verdict=Verdict.HELD)
     if _same_model(measurement, baseline) and both.largest_change <= _SAME * policy.tolerance:
         statement = "the same model as the baseline's gave the same scores"
         if both.largest_change:
@@ -232,6 +251,7 @@ def _with_bounds(
         method=policy.bounds,
         shares=measurement.shares,
         blocks=both.blocks,
+        span=EVEN if measurement.answers else 1.0,
     )
     visible, spread = None, both.differences.sd
     if spread > _NO_SPREAD and bounds.units > 1:
@@ -250,6 +270,12 @@ def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
     """True where weights and settings are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
+
+
+def _same_answers(measurement: Measurement, baseline: Baseline) -> bool:
+    """True where the answers to all samples that both have are equal."""
+    common = measurement.answers.keys() & baseline.answers.keys()
+    return all(measurement.answers[sample] == baseline.answers[sample] for sample in common)
 
 
 def _losers(both: Pair) -> tuple[Loser, ...]:
@@ -311,7 +337,7 @@ def pair(
     last); the baseline has all of them then.
     Raises IncomparableError with everything that differs.
     """
-    reasons = [*_differing(measurement, baseline, pairing)]
+    reasons = [*_differing(measurement, baseline, pairing), *measurement.obstacles]
     shared: dict[str, list[str]] = {}
     dropped = 0
     for category in sorted(baseline.scores.keys() | measurement.scores.keys()):
@@ -381,6 +407,8 @@ def _differing(measurement: Measurement, baseline: Baseline, pairing: Pairing) -
         now = measurement.identity.get(name, "(none)")
         if before != now and name not in left_out:
             yield f"{name}: baseline {before}, now {now}"
+    if bool(baseline.answers) != bool(measurement.answers):
+        yield "answers: one of the two has no answers to battle against"
     if baseline.higher_is_better != measurement.higher_is_better:
         yield "direction: the baseline counts the other direction as better"
 

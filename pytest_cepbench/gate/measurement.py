@@ -18,6 +18,9 @@ DECIMALS = 6
 _LARGEST = 1e12
 """No score of ours is larger, and sums of squares of larger ones lose their decimals."""
 
+EVEN = 0.5
+"""The win rate of answers against themselves: what an accepted model's own answers score."""
+
 Scores = Mapping[str, Mapping[str, float]]
 """Category -> sample id -> score."""
 
@@ -85,6 +88,11 @@ class Measurement:
     it is not known.
     warnings: what makes the number mean less than it seems to, a sentence each; every report shows
     them.
+    answers: sample id -> digest of its answer, where scores are of battles against the answers that
+    were accepted; "" for a sample that has none. Empty for every other metric.
+    anchor_scores: the scores of the same battles against the anchor's answers, as `scores`.
+    obstacles: why the battles could not be fought, a sentence each: the measurement is comparable
+    with no baseline then.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -103,6 +111,9 @@ class Measurement:
     notes: tuple[str, ...] = ()
     floor: float | None = None
     warnings: tuple[str, ...] = ()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    anchor_scores: Scores = field(default_factory=dict)
+    obstacles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]
@@ -113,6 +124,7 @@ class Measurement:
             raise ValueError(msg)
         object.__setattr__(self, "scores", _rounded_parts(self.scores))
         object.__setattr__(self, "blocks", _rounded_parts(self.blocks))
+        object.__setattr__(self, "anchor_scores", _rounded_parts(self.anchor_scores))
         object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
         if self.floor is not None:
             object.__setattr__(self, "floor", rounded(self.floor))

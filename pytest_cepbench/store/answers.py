@@ -1,0 +1,71 @@
+"""Interleaved answers in a store, by their digests.
+
+An answer is kept as a text, the canonical JSON of its steps, and each of its images under a key of
+its own, so that pruning, bundles and shared stores keep an answer's images as they keep those of
+chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.store.rows import ImageRef, StoredResult
+from pytest_cepbench.store.store import Store
+
+
+def answer_results(answer: Answer) -> list[StoredResult]:
+    """What is stored of an answer beside the result that made it; its images lie in the store."""
+    return [
+        StoredResult(_answer_key(answer.digest), answer.to_json()),
+        *(StoredResult(_image_key(digest), ImageRef(digest)) for digest in set(answer.images)),
+    ]
+
+
+def put_answers(store: Store, answers: Sequence[Answer]) -> None:
+    """Store answers whose images are in the store. Raises StoreFullError without space."""
+    by_key = {_answer_key(answer.digest): answer for answer in answers}
+    missing = by_key.keys() - store.has(by_key)
+    if missing:
+        store.put([result for key in sorted(missing) for result in answer_results(by_key[key])])
+
+
+def get_answers(store: Store, digests: Iterable[str]) -> dict[str, Answer]:
+    """The answers of these digests that the store has whole, with all of their images.
+
+    From shared stores too; images are fetched when they are read.
+    """
+    wanted = set(digests)
+    texts = store.get(_answer_key(digest) for digest in wanted)
+    answers: dict[str, Answer] = {}
+    for digest in wanted:
+        text = texts.get(_answer_key(digest))
+        if isinstance(text, str):
+            answer = _parse(text, digest)
+            if answer is not None:
+                answers[digest] = answer
+    keys = {image: _image_key(image) for answer in answers.values() for image in answer.images}
+    present = store.get(keys.values())
+    lost = {
+        image
+        for image, key in keys.items()
+        if key not in present or not store.image_path(image).exists()
+    }
+    return {d: answer for d, answer in answers.items() if not lost.intersection(answer.images)}
+
+
+def _parse(text: str, digest: str) -> Answer | None:
+    try:
+        answer = Answer.from_json(text)
+    except ValueError:
+        return None
+    return answer if answer.digest == digest else None
+
+
+def _answer_key(digest: str) -> str:
+    return digest_json({"answer": digest})
+
+
+def _image_key(digest: str) -> str:
+    return digest_json({"answer image": digest})
