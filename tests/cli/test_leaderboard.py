@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -87,15 +89,25 @@ def test_refused(reports: Home, measured: Measured, argv: list[str], message: st
     assert not (reports.path / ".cepbench").exists()
 
 
-def test_runs_of_another_version_of_the_suite(reports: Home) -> None:
-    """What differs is named."""
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (lambda measured: measured["identity"].update(prompt="another"), "prompt"),
+        (lambda measured: measured.update(higher_is_better=False), "direction"),
+        (lambda measured: measured["clusters"].update(color="one"), "clusters"),
+    ],
+)
+def test_runs_of_another_version_of_the_suite(
+    reports: Home, edit: Callable[[dict[str, Any]], object], field: str
+) -> None:
+    """What differs is named, in one line."""
 
-    def other_prompt(document: dict[str, object]) -> None:
-        for case in document["cases"]:  # type: ignore[attr-defined]
-            case["measured"]["identity"]["prompt"] = "another"
+    def edit_cases(document: dict[str, Any]) -> None:
+        for case in document["cases"]:
+            edit(case["measured"])
 
-    edit_report(reports.path / "low.json", other_prompt)
+    edit_report(reports.path / "low.json", edit_cases)
     ended = reports.command("leaderboard", "toy", "best.json", "low.json")
 
-    assert ended.code == 2
-    assert "best and low were not measured alike (prompt differ)" in ended.err
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert f"best and low were not measured alike ({field} differ)" in ended.err
